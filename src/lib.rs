@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Agent.
+
+pub mod config;
+pub mod credentials;
+pub mod kubeapi;
+pub mod report;
+pub mod root;

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The file tree below `--root`.
+//!
+//! Every path the agent reads or writes goes through [`Root`], so that the shipped binary can be run on a directory tree.
+//! Symbolic links are resolved as inside a chroot (`openat2(2)`, `RESOLVE_IN_ROOT`): an absolute link in the tree never
+//! leads out of it. Only regular files are read, never a FIFO or device that somebody planted, and never more than a stated
+//! number of bytes.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::Mode;
+
+/// Symbolic links followed for one path, as the kernel's own `MAXSYMLINKS`.
+const MAX_LINKS: usize = 40;
+
+/// Why a file or directory below the root could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No such file or directory.
+    #[error("`{0}` does not exist")]
+    NotFound(PathBuf),
+    /// The kernel refused access.
+    #[error("not allowed to read `{0}`")]
+    Denied(PathBuf),
+    /// Something other than a regular file stands at the path.
+    #[error("`{0}` is not a regular file")]
+    NotAFile(PathBuf),
+    /// The file holds more than the stated number of bytes.
+    #[error("`{path}` is larger than {limit} bytes")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// The file is not UTF-8 text.
+    #[error("`{0}` is not UTF-8 text")]
+    NotText(PathBuf),
+    /// Any other failure.
+    #[error("failed to read `{path}`")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl ReadError {
+    /// Whether nothing stands at the path, which is often not a fault.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::NotFound(_))
+    }
+
+    fn new(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Self::NotFound(path.to_owned())
+            }
+            io::ErrorKind::PermissionDenied => Self::Denied(path.to_owned()),
+            _ => Self::Io {
+                path: path.to_owned(),
+                source,
+            },
+        }
+    }
+}
+
+/// The directory that stands for `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    dir: PathBuf,
+}
+
+impl Root {
+    /// A root at `dir`; `/` is the running system itself.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// Whether this is the running system and not a tree for tests or image builds.
+    pub fn is_live(&self) -> bool {
+        self.dir == Path::new("/")
+    }
+
+    /// The real place of `path`, for writes; links inside are not resolved.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(relative(path.as_ref()))
+    }
+
+    /// Reads a regular file of at most `limit` bytes.
+    pub fn read(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let path = path.as_ref();
+        let io_error = |source| ReadError::new(path, source);
+        // O_NONBLOCK: opening a planted FIFO must not block.
+        let mut file = self
+            .open(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)
+            .map_err(io_error)?;
+        if !file.metadata().map_err(io_error)?.is_file() {
+            return Err(ReadError::NotAFile(path.to_owned()));
+        }
+        let mut bytes = Vec::new();
+        file.by_ref()
+            .take(limit.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(io_error)?;
+        if bytes.len() as u64 > limit {
+            return Err(ReadError::TooLarge {
+                path: path.to_owned(),
+                limit,
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a regular UTF-8 file of at most `limit` bytes.
+    pub fn read_text(&self, path: impl AsRef<Path>, limit: u64) -> Result<String, ReadError> {
+        let path = path.as_ref();
+        String::from_utf8(self.read(path, limit)?).map_err(|_| ReadError::NotText(path.to_owned()))
+    }
+
+    /// The names in a directory, sorted.
+    pub fn list(&self, dir: impl AsRef<Path>) -> Result<Vec<OsString>, ReadError> {
+        let dir = dir.as_ref();
+        let io_error = |source| ReadError::new(dir, source);
+        let opened = self
+            .open(dir, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
+            .map_err(io_error)?;
+        let mut entries = Dir::from_fd(opened.into()).map_err(|errno| io_error(errno.into()))?;
+        let mut names = Vec::new();
+        for entry in entries.iter() {
+            let entry = entry.map_err(|errno| io_error(errno.into()))?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Size, mode and owner of what the path leads to.
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<std::fs::Metadata, ReadError> {
+        let path = path.as_ref();
+        self.open(path, OFlag::O_PATH)
+            .and_then(|file| file.metadata())
+            .map_err(|source| ReadError::new(path, source))
+    }
+
+    /// Whether anything can be reached at the path.
+    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
+        self.metadata(path).is_ok()
+    }
+
+    /// The target of a symbolic link, as written in it; `None` for anything else.
+    pub fn link_target(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        std::fs::read_link(self.join(path)).ok()
+    }
+
+    /// Every path (inside the root) whose change can change what `path` leads to: each symbolic link met on the way, then
+    /// the final place. Names that do not exist yet are included.
+    pub fn steps(&self, path: impl AsRef<Path>) -> Vec<PathBuf> {
+        let mut steps = Vec::new();
+        let mut current = Path::new("/").join(relative(path.as_ref()));
+        for _ in 0..MAX_LINKS {
+            match self.first_link(&current) {
+                Some((link, target)) => {
+                    steps.push(link);
+                    current = target;
+                }
+                None => break,
+            }
+        }
+        steps.push(current);
+        steps
+    }
+
+    /// The first symbolic link among the components of `path`, and `path` with that link replaced by its target.
+    fn first_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let mut walked = PathBuf::from("/");
+        let mut components = relative(path).components();
+        while let Some(component) = components.next() {
+            let here = walked.join(component);
+            if let Some(target) = self.link_target(&here) {
+                let replaced = walked.join(target).join(components.as_path());
+                return Some((here, normalise(&replaced)));
+            }
+            walked = here;
+        }
+        None
+    }
+
+    fn open(&self, path: &Path, flags: OFlag) -> io::Result<File> {
+        let root = File::open(&self.dir)?;
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .mode(Mode::empty())
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        match openat2(&root, path, how) {
+            Ok(descriptor) => Ok(descriptor.into()),
+            // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
+            Err(Errno::ENOSYS) if self.is_live() => {
+                let descriptor = nix::fcntl::open(path, flags | OFlag::O_CLOEXEC, Mode::empty())?;
+                Ok(descriptor.into())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Resolves `.` and `..` by text, as far as the top of the root.
+fn normalise(path: &Path) -> PathBuf {
+    let mut result = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => result.push(name),
+            Component::ParentDir => {
+                result.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.join("/var/lib/pki")).unwrap();
+        std::fs::create_dir_all(root.join("/etc")).unwrap();
+        std::fs::write(root.join("/var/lib/pki/one.pem"), "one").unwrap();
+        (dir, root)
+    }
+
+    #[test]
+    fn an_absolute_link_stays_inside_the_root() {
+        let (_dir, root) = tree();
+        symlink("/var/lib/pki/one.pem", root.join("/etc/current.pem")).unwrap();
+        symlink("/../../../../etc/passwd", root.join("/etc/out")).unwrap();
+        assert_eq!(root.read("/etc/current.pem", 10).unwrap(), b"one");
+        assert!(root.read("/etc/out", 10).unwrap_err().is_absent());
+    }
+
+    #[test]
+    fn size_kind_and_absence_are_told_apart() {
+        let (_dir, root) = tree();
+        nix::unistd::mkfifo(&root.join("/etc/fifo"), Mode::S_IRWXU).unwrap();
+        assert!(matches!(
+            root.read("/etc/fifo", 10),
+            Err(ReadError::NotAFile(_))
+        ));
+        assert!(matches!(
+            root.read("/etc", 10),
+            Err(ReadError::NotAFile(_) | ReadError::Io { .. })
+        ));
+        assert!(matches!(
+            root.read("/var/lib/pki/one.pem", 2),
+            Err(ReadError::TooLarge { limit: 2, .. })
+        ));
+        assert!(root.read("/nowhere/at/all", 10).unwrap_err().is_absent());
+    }
+
+    #[test]
+    fn a_directory_is_listed_in_order() {
+        let (_dir, root) = tree();
+        for name in ["b", "a", "c"] {
+            std::fs::write(root.join("/etc").join(name), "").unwrap();
+        }
+        assert_eq!(root.list("/etc").unwrap(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn steps_name_every_link_on_the_way() {
+        let (_dir, root) = tree();
+        symlink("lib", root.join("/var/data")).unwrap();
+        symlink("/var/data/pki/one.pem", root.join("/etc/current.pem")).unwrap();
+        let expected: Vec<PathBuf> = ["/etc/current.pem", "/var/data", "/var/lib/pki/one.pem"]
+            .iter()
+            .map(PathBuf::from)
+            .collect();
+        assert_eq!(root.steps("/etc/current.pem"), expected);
+    }
+
+    #[test]
+    fn a_loop_of_links_ends() {
+        let (_dir, root) = tree();
+        symlink("b", root.join("/etc/a")).unwrap();
+        symlink("a", root.join("/etc/b")).unwrap();
+        assert!(!root.steps("/etc/a").is_empty());
+        assert!(root.read("/etc/a", 10).is_err());
+    }
+}
