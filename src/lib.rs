@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod credentials;
+pub mod facts;
 pub mod kubeapi;
 pub mod report;
 pub mod root;

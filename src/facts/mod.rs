@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Facts: what was read, parsed once into types that say what they are.
+//!
+//! Nothing here does I/O, looks at a clock or judges. A fact that could not be read is a value too ([`Seen`]), so that
+//! a decision always says what it did about a missing one.
+//!
+//! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.
+
+pub mod distribution;
+pub mod machine;
+pub mod names;
+pub mod node;
+pub mod placement;
+pub mod topology;
+pub mod vmi;
+pub mod who;
+
+use serde::Serialize;
+
+/// A fact, or why there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen<T> {
+    /// The source was read and holds this.
+    Known(T),
+    /// The source was read and says that there is none.
+    Absent,
+    /// The source could not be read; nothing may be concluded from it.
+    Failed(Why),
+}
+
+impl<T> Seen<T> {
+    /// The fact, where known.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Absent | Self::Failed(_) => None,
+        }
+    }
+
+    /// Why the source could not be read.
+    pub fn why(&self) -> Option<&Why> {
+        match self {
+            Self::Failed(why) => Some(why),
+            Self::Known(_) | Self::Absent => None,
+        }
+    }
+
+    /// The same with the value changed.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Seen<U> {
+        match self {
+            Self::Known(value) => Seen::Known(change(value)),
+            Self::Absent => Seen::Absent,
+            Self::Failed(why) => Seen::Failed(why),
+        }
+    }
+
+    /// Not read because of `text`.
+    pub fn failed(kind: WhyKind, text: impl Into<String>) -> Self {
+        Self::Failed(Why {
+            kind,
+            text: text.into(),
+        })
+    }
+}
+
+/// Why a source could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Why {
+    /// What kind of failure.
+    pub kind: WhyKind,
+    /// One line for people: what failed, on which object.
+    pub text: String,
+}
+
+/// The kinds of failure that decisions tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhyKind {
+    /// It was not asked, because something before it is missing or because it is switched off.
+    NotAsked,
+    /// No answer, or one that asks to come back: connection, timeout, 429, 5xx.
+    Unreachable,
+    /// The server does not take the credential (401), or there is none that can be used.
+    Credential,
+    /// The server knows us and refuses (403), or the kernel does.
+    Forbidden,
+    /// The server's certificate was not accepted.
+    Tls,
+    /// The answer broke a rule: too large, compressed, redirected, not what was asked for.
+    Refused,
+    /// The text could not be understood.
+    Malformed,
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names of machines, and the rules by which KubeVirt, Rancher and the kubelet derive one from another.
+
+use std::fmt;
+
+use ring::digest::{SHA256, digest};
+use serde::Serialize;
+use uuid::Uuid;
+
+/// Namespace of the firmware UUID that KubeVirt before 1.6 derives from a VM's name
+/// (`pkg/virt-controller/watch/vm/firmware.go`, `CalculateLegacyUUID`).
+const FIRMWARE_UUID_NAMESPACE: Uuid = Uuid::from_u128(0x6a1a_24a1_4061_4607_8bf4_a396_3d0c_5895);
+
+/// The longest DNS label, and so the longest hostname that KubeVirt gives (RFC 1123).
+const DNS_LABEL_MAX: usize = 63;
+
+/// The longest DNS name, and so the longest name of an object that is one.
+const DNS_NAME_MAX: usize = 253;
+
+/// The limits that Rancher accepts for `hostnameLengthLimit`.
+const RANCHER_LIMITS: std::ops::RangeInclusive<usize> = 10..=63;
+
+/// Hexadecimal digits of k3s' node id (`--with-node-id`).
+const NODE_ID_DIGITS: usize = 8;
+
+/// Text that is not a name of the kind asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a {kind}: lower-case letters, digits, `-` and `.`, at most 253 characters")]
+pub struct NotAName {
+    kind: &'static str,
+}
+
+macro_rules! object_name {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Accepts a DNS-1123 subdomain, which is what Kubernetes accepts.
+            pub fn parse(text: &str) -> Result<Self, NotAName> {
+                if is_dns_name(text) { Ok(Self(text.to_owned())) } else { Err(NotAName { kind: $kind }) }
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+    };
+}
+
+object_name!(
+    /// A Harvester virtual machine; its VirtualMachineInstance has the same name.
+    VmName,
+    "VM name"
+);
+object_name!(
+    /// A Node of the guest cluster.
+    NodeName,
+    "node name"
+);
+object_name!(
+    /// A physical host: a Node of the Harvester cluster.
+    HostName,
+    "host name"
+);
+object_name!(
+    /// A namespace of the Harvester cluster.
+    Namespace,
+    "namespace"
+);
+
+fn is_dns_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    text.len() <= DNS_NAME_MAX && text.split('.').all(is_label)
+}
+
+/// A host name as it is compared: one trailing dot off, lower case, up to the first dot.
+pub fn short(name: &str) -> String {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.split('.').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// The host name that KubeVirt gives a VM without `spec.hostname`: the name up to its first dot, cut to 63 characters
+/// (`pkg/util/net/dns/sanitize.go`).
+pub fn kubevirt_hostname(vm: &VmName) -> String {
+    let first = vm.as_str().split('.').next().unwrap_or_default();
+    first
+        .chars()
+        .take(DNS_LABEL_MAX)
+        .collect::<String>()
+        .trim_end_matches('-')
+        .to_owned()
+}
+
+/// The firmware UUID that KubeVirt before 1.6 gave every VM of this name.
+///
+/// It proves a name only where it equals the machine's own UUID: later VMs have a random one, and VMs of one name in two
+/// namespaces share theirs.
+pub fn firmware_uuid(vm: &str) -> Uuid {
+    Uuid::new_v5(&FIRMWARE_UUID_NAMESPACE, vm.as_bytes())
+}
+
+/// Rancher's shortening of a name to `limit` characters (`SafeConcatName`): a cut, `-`, and the start of its SHA-256.
+pub fn rancher_truncation(name: &str, limit: usize) -> Option<String> {
+    if name.len() <= limit || !name.is_ascii() {
+        return None;
+    }
+    let hash: String = digest(&SHA256, name.as_bytes())
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    // Ends in `<cut>-<5 digits>`; when the cut ends in no letter or digit, one more digit stands in for its last character.
+    let cut = limit.checked_sub(6)?;
+    let last = name.as_bytes().get(cut.checked_sub(1)?)?;
+    let (cut, digits) = if last.is_ascii_lowercase() || last.is_ascii_digit() {
+        (cut, 5)
+    } else {
+        (cut.checked_sub(1)?, 6)
+    };
+    Some(format!("{}-{}", name.get(..cut)?, hash.get(..digits)?))
+}
+
+/// The limit at which Rancher shortens `vm` to `hostname`, if there is one.
+pub fn rancher_limit(vm: &VmName, hostname: &str) -> Option<usize> {
+    RANCHER_LIMITS
+        .into_iter()
+        .find(|limit| rancher_truncation(vm.as_str(), *limit).as_deref() == Some(hostname))
+}
+
+/// The name before k3s' node id, where `name` ends in one (`-` and eight hexadecimal digits).
+pub fn without_node_id(name: &str) -> Option<&str> {
+    let (base, id) = name.rsplit_once('-')?;
+    let is_id = id.len() == NODE_ID_DIGITS
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_id && !base.is_empty()).then_some(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firmware_uuid_of_a_name_is_what_kubevirt_gives() {
+        for (name, uuid) in [
+            ("pool1-abcde", "e933dfba-2423-5f1e-a6ec-2e465bb621cf"),
+            ("vm-one", "5d94c83c-7ea7-505c-b992-330bfaaaeae0"),
+            ("testvm", "5a9fc181-957e-5c32-9e5a-2de5e9673531"),
+            ("pinned-to-host", "eb76ee29-5ae6-57ad-b9c8-b238feb1e709"),
+        ] {
+            assert_eq!(firmware_uuid(name).to_string(), uuid, "{name}");
+        }
+    }
+
+    #[test]
+    fn rancher_shortens_a_name_by_its_hash() {
+        let name = "very-long-cluster-name-pool1-q99l7-6ndw9";
+        assert_eq!(
+            rancher_truncation(name, 15).as_deref(),
+            Some("very-long-f864a")
+        );
+        assert_eq!(
+            rancher_limit(&VmName::parse(name).unwrap(), "very-long-f864a"),
+            Some(15)
+        );
+        assert_eq!(rancher_truncation("short", 15), None);
+        // The ninth character of the cut is `-`: one character less, one digit more, the same length.
+        let dashed = rancher_truncation("very-lon-cluster-name-pool1", 15).unwrap();
+        assert!(
+            dashed.starts_with("very-lon-") && dashed.len() == 15,
+            "{dashed}"
+        );
+    }
+
+    #[test]
+    fn kubevirt_cuts_a_name_at_its_first_dot_and_at_63() {
+        let long = "a".repeat(70);
+        for (vm, hostname) in [
+            ("web", "web"),
+            ("web.prod", "web"),
+            (long.as_str(), &long[..63]),
+        ] {
+            assert_eq!(kubevirt_hostname(&VmName::parse(vm).unwrap()), hostname);
+        }
+    }
+
+    #[test]
+    fn a_node_id_is_eight_hexadecimal_digits() {
+        assert_eq!(without_node_id("vm-1-0a1b2c3d"), Some("vm-1"));
+        for name in [
+            "vm-1",
+            "vm-1-0a1b2c3",
+            "vm-1-0A1B2C3D",
+            "vm-1-0a1b2c3g",
+            "-0a1b2c3d",
+        ] {
+            assert_eq!(without_node_id(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_compared_without_case_domain_and_trailing_dot() {
+        for name in ["Web-1", "web-1.", "web-1.example.org", "WEB-1.example.org."] {
+            assert_eq!(short(name), "web-1");
+        }
+    }
+
+    #[test]
+    fn only_dns_names_become_object_names() {
+        for good in ["a", "vm-1", "web.prod", "1a"] {
+            assert!(VmName::parse(good).is_ok(), "{good}");
+        }
+        let long = "a".repeat(254);
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a..b",
+            "a/b",
+            "../etc",
+            "a b",
+            "ä",
+            "a?x=1",
+            long.as_str(),
+        ] {
+            assert!(VmName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

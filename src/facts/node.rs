@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Our own Node in the guest cluster: the part that the agent reads.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::names::{NodeName, NotAName};
+
+/// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
+const HARVESTER_PROVIDER: &str = "harvester://";
+
+/// A Node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Wire")]
+pub struct Node {
+    /// Name.
+    pub name: NodeName,
+    /// UID; a new one means that the Node was made anew.
+    pub uid: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.providerID`.
+    pub provider_id: Option<String>,
+    /// `status.conditions`.
+    pub conditions: Vec<NodeCondition>,
+    /// Who wrote each label last, as `metadata.managedFields` tells.
+    pub label_managers: BTreeMap<String, String>,
+}
+
+impl Node {
+    /// The VirtualMachine's UID in `spec.providerID`, where Harvester's cloud provider set it.
+    pub fn vm_uid(&self) -> Option<&str> {
+        self.provider_id
+            .as_deref()
+            .and_then(|id| id.strip_prefix(HARVESTER_PROVIDER))
+            .filter(|uid| !uid.is_empty())
+    }
+
+    /// The condition of a type.
+    pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+}
+
+/// One entry of `status.conditions`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NodeCondition {
+    /// Type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
+    /// CamelCase reason.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Text for people.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// An object that is not a usable Node.
+#[derive(Debug, thiserror::Error)]
+pub enum NotANode {
+    /// A required field is missing.
+    #[error("a Node without `{0}`")]
+    Missing(&'static str),
+    /// The name breaks the rules of names.
+    #[error("a Node with an unusable `metadata.name`")]
+    Name(#[source] NotAName),
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMetadata {
+    name: Option<String>,
+    uid: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    managed_fields: Option<Vec<WireManagedFields>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireManagedFields {
+    manager: Option<String>,
+    time: Option<String>,
+    fields_v1: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireStatus {
+    conditions: Option<Vec<NodeCondition>>,
+}
+
+impl TryFrom<Wire> for Node {
+    type Error = NotANode;
+
+    fn try_from(wire: Wire) -> Result<Self, NotANode> {
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = wire;
+        let name = metadata.name.ok_or(NotANode::Missing("metadata.name"))?;
+        Ok(Self {
+            name: NodeName::parse(&name).map_err(NotANode::Name)?,
+            uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            conditions: status.conditions.unwrap_or_default(),
+            label_managers: label_managers(metadata.managed_fields.unwrap_or_default()),
+        })
+    }
+}
+
+/// The newest manager of each label. Entries are sorted by their RFC 3339 time, which sorts as text.
+fn label_managers(mut entries: Vec<WireManagedFields>) -> BTreeMap<String, String> {
+    entries.sort_by(|left, right| left.time.cmp(&right.time));
+    let mut managers = BTreeMap::new();
+    for entry in entries {
+        let (Some(manager), Some(fields)) = (entry.manager, entry.fields_v1) else {
+            continue;
+        };
+        let labels = fields
+            .pointer("/f:metadata/f:labels")
+            .and_then(serde_json::Value::as_object);
+        for key in labels
+            .into_iter()
+            .flat_map(|labels| labels.keys())
+            .filter_map(|key| key.strip_prefix("f:"))
+        {
+            managers.insert(key.to_owned(), manager.clone());
+        }
+    }
+    managers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_newest_manager_of_a_label_is_named() {
+        let owns_zone =
+            json!({"f:metadata": {"f:labels": {".": {}, "f:topology.kubernetes.io/zone": {}}}});
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "u", "managedFields": [
+                {"manager": "kubectl-label", "time": "2026-11-21T10:00:01Z", "fieldsV1": owns_zone},
+                {"manager": "kubelet", "time": "2026-11-21T10:00:00Z", "fieldsV1": owns_zone}
+            ]},
+            "spec": {"providerID": "harvester://vm-uid"}
+        }))
+        .unwrap();
+        assert_eq!(
+            node.label_managers["topology.kubernetes.io/zone"],
+            "kubectl-label"
+        );
+        assert_eq!(node.vm_uid(), Some("vm-uid"));
+    }
+
+    #[test]
+    fn a_provider_id_of_another_provider_names_no_vm() {
+        for id in ["rke2://n", "harvester://", ""] {
+            let node: Node = serde_json::from_value(
+                json!({"metadata": {"name": "n", "uid": "u"}, "spec": {"providerID": id}}),
+            )
+            .unwrap();
+            assert_eq!(node.vm_uid(), None, "{id}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All that is read to answer "where am I?", beyond the VirtualMachineInstance itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::HostName;
+use super::topology::{REGION, ZONE};
+use super::{Seen, WhyKind};
+
+/// Labels that a source tells of a host.
+pub type HostLabels = BTreeMap<String, String>;
+
+/// A source of a host's region and zone, in the order in which they are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Labels of the host's Node in the Harvester cluster. Exact; the only one that knows every label.
+    HostNode,
+    /// Annotations that Harvester keeps on VirtualMachineInstances made by Rancher's node driver.
+    VmiAnnotations,
+    /// Labels that Kubernetes 1.35 and later copies from the host to the virt-launcher pod when it is bound.
+    LauncherPod,
+    /// A ConfigMap that an administrator keeps in `harvester-public`.
+    #[serde(rename = "configmap")]
+    ConfigMap,
+}
+
+impl Source {
+    /// All sources, in order.
+    pub const ALL: [Self; 4] = [
+        Self::HostNode,
+        Self::VmiAnnotations,
+        Self::LauncherPod,
+        Self::ConfigMap,
+    ];
+
+    /// The name used in configuration and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::HostNode => "host-node",
+            Self::VmiAnnotations => "vmi-annotations",
+            Self::LauncherPod => "launcher-pod",
+            Self::ConfigMap => "configmap",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// What the sources said of one host. A source that was not needed is [`WhyKind::NotAsked`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacementReads {
+    /// The host that was asked about.
+    pub host: HostName,
+    /// Labels of the host's Node.
+    pub host_node: Seen<HostLabels>,
+    /// Labels of the virt-launcher pod that runs on the host.
+    pub launcher_pod: Seen<HostLabels>,
+    /// The host's entry in the ConfigMap.
+    pub configmap: Seen<HostLabels>,
+}
+
+impl PlacementReads {
+    /// Nothing asked yet.
+    pub fn none(host: HostName) -> Self {
+        let not_asked = || Seen::failed(WhyKind::NotAsked, "not asked");
+        Self {
+            host,
+            host_node: not_asked(),
+            launcher_pod: not_asked(),
+            configmap: not_asked(),
+        }
+    }
+}
+
+/// Whether labels tell a region or a zone.
+pub fn tells_topology(labels: &HostLabels) -> bool {
+    [REGION, ZONE]
+        .iter()
+        .any(|key| labels.get(*key).is_some_and(|value| !value.is_empty()))
+}

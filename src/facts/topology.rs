@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Topology: label keys, label values, and the region and zone of a host.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// Zone of a Node.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// Region of a Node.
+pub const REGION: &str = "topology.kubernetes.io/region";
+/// The older twin of [`ZONE`]; cloud controllers treat it as the source of the newer key whenever it exists
+/// (`k8s.io/cloud-provider/controllers/node`, `reconcileNodeLabels`).
+pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+/// The older twin of [`REGION`].
+pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
+/// Host name of a Node; on a VMI's annotations, the host for which region and zone were written.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Each topology key with its older twin.
+pub const TWINS: [(&str, &str); 2] = [(REGION, REGION_BETA), (ZONE, ZONE_BETA)];
+
+/// The longest label value that Kubernetes accepts.
+const LABEL_VALUE_MAX: usize = 63;
+
+/// A non-empty label value that Kubernetes accepts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct LabelValue(String);
+
+/// Text that Kubernetes would refuse as a label value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not a label value: 1 to 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit"
+)]
+pub struct NotALabelValue;
+
+impl LabelValue {
+    /// Accepts what `k8s.io/apimachinery/pkg/util/validation.IsValidLabelValue` accepts, except the empty text.
+    pub fn parse(text: &str) -> Result<Self, NotALabelValue> {
+        let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = text.as_bytes();
+        let fits = bytes.len() <= LABEL_VALUE_MAX
+            && is_edge(bytes.first())
+            && is_edge(bytes.last())
+            && bytes
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+        if fits {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotALabelValue)
+        }
+    }
+
+    /// The value as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LabelValue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A value of one key that cannot be a label.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the value of `{key}` cannot be a label")]
+pub struct IllegalValue {
+    /// The key.
+    pub key: String,
+    /// The value as it was read, not escaped.
+    pub value: String,
+    /// The rule.
+    #[source]
+    pub source: NotALabelValue,
+}
+
+/// Region and zone of a physical host, as one source tells them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Topology {
+    /// Region.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<LabelValue>,
+    /// Zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<LabelValue>,
+}
+
+impl Topology {
+    /// Takes region and zone out of labels or annotations. An empty value counts as none, as Harvester writes none.
+    pub fn parse(labels: &BTreeMap<String, String>) -> Result<Self, IllegalValue> {
+        Ok(Self {
+            region: label_value(labels, REGION)?,
+            zone: label_value(labels, ZONE)?,
+        })
+    }
+
+    /// Whether neither is known.
+    pub fn is_empty(&self) -> bool {
+        self.region.is_none() && self.zone.is_none()
+    }
+
+    /// The value for [`REGION`] or [`ZONE`].
+    pub fn value(&self, key: &str) -> Option<&LabelValue> {
+        match key {
+            REGION => self.region.as_ref(),
+            ZONE => self.zone.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text =
+            |value: &Option<LabelValue>| value.as_ref().map_or("-", LabelValue::as_str).to_owned();
+        write!(formatter, "{}/{}", text(&self.region), text(&self.zone))
+    }
+}
+
+/// The label value under `key`, none when missing or empty.
+pub fn label_value(
+    labels: &BTreeMap<String, String>,
+    key: &str,
+) -> Result<Option<LabelValue>, IllegalValue> {
+    match labels.get(key).filter(|value| !value.is_empty()) {
+        None => Ok(None),
+        Some(value) => LabelValue::parse(value)
+            .map(Some)
+            .map_err(|source| IllegalValue {
+                key: key.to_owned(),
+                value: value.clone(),
+                source,
+            }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_are_what_kubernetes_accepts() {
+        let longest = "a".repeat(63);
+        for good in ["a", "rack-a", "EU_1.b", "9", longest.as_str()] {
+            assert!(LabelValue::parse(good).is_ok(), "{good}");
+        }
+        let too_long = "a".repeat(64);
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "rack a",
+            "räck",
+            "a/b",
+            "a\n",
+            "\u{1b}[31m",
+            too_long.as_str(),
+        ] {
+            assert!(LabelValue::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_illegal_value_is_named_with_its_key() {
+        let labels = BTreeMap::from([(ZONE.to_owned(), "rack a".to_owned())]);
+        let error = Topology::parse(&labels).unwrap_err();
+        assert_eq!((error.key.as_str(), error.value.as_str()), (ZONE, "rack a"));
+    }
+
+    #[test]
+    fn an_empty_value_is_none() {
+        let labels = BTreeMap::from([
+            (ZONE.to_owned(), String::new()),
+            (REGION.to_owned(), "eu-1".to_owned()),
+        ]);
+        let topology = Topology::parse(&labels).unwrap();
+        assert_eq!(
+            (topology.zone, topology.region.unwrap().as_str()),
+            (None, "eu-1")
+        );
+    }
+}

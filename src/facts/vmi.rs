@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The VirtualMachineInstance: the part of `kubevirt.io/v1` that the agent reads.
+//!
+//! Everything is optional in the wire shape, because versions of KubeVirt differ and a field that we do not need must
+//! never make an object unreadable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::machine::Mac;
+use super::names::{HostName, Namespace, NotAName, VmName};
+use super::topology::HOSTNAME;
+
+/// Label that names what created a VM.
+const CREATOR: &str = "harvesterhci.io/creator";
+
+/// The creator whose VMs Harvester annotates with their host's topology
+/// (`pkg/controller/master/virtualmachine/vmi_controller.go`, `ReconcileFromHostLabels`).
+const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
+
+/// A VirtualMachineInstance.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Wire")]
+pub struct Vmi {
+    /// Name; the VirtualMachine has the same.
+    pub name: VmName,
+    /// Namespace.
+    pub namespace: Namespace,
+    /// UID of the instance; a new one after each stop and start.
+    pub uid: String,
+    /// UID of the owning VirtualMachine, which is what `spec.providerID` of the Node carries.
+    pub vm_uid: Option<String>,
+    /// `spec.hostname`.
+    pub hostname: Option<String>,
+    /// `spec.domain.firmware.uuid`.
+    pub firmware_uuid: Option<Uuid>,
+    /// `spec.domain.firmware.serial`.
+    pub serial: Option<String>,
+    /// Addresses of the interfaces that KubeVirt made; those that only the guest agent reports are left out.
+    pub macs: BTreeSet<Mac>,
+    /// `status.nodeName`: the host that runs it. The only word that counts on where we are.
+    pub host: Option<HostName>,
+    /// Whether Harvester keeps topology annotations on this VM.
+    pub annotated_by_harvester: bool,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// `status.activePods`: pod UID to host. Two entries around a migration.
+    pub active_pods: BTreeMap<String, String>,
+}
+
+impl Vmi {
+    /// The host for which Harvester wrote the topology annotations, if it wrote any.
+    pub fn annotated_host(&self) -> Option<&str> {
+        self.annotations.get(HOSTNAME).map(String::as_str)
+    }
+
+    /// Whether the topology annotations were written for the host that runs the VM now.
+    pub fn annotations_are_fresh(&self) -> bool {
+        self.host
+            .as_ref()
+            .is_some_and(|host| self.annotated_host() == Some(host.as_str()))
+    }
+
+    /// `namespace/name`.
+    pub fn reference(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An object that is not a usable VirtualMachineInstance.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAVmi {
+    /// A required field is missing.
+    #[error("a VirtualMachineInstance without `{0}`")]
+    Missing(&'static str),
+    /// A name breaks the rules of names.
+    #[error("a VirtualMachineInstance with an unusable `{field}`")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The rule.
+        source: NotAName,
+    },
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<WireOwner>>,
+}
+
+#[derive(Deserialize)]
+struct WireOwner {
+    kind: Option<String>,
+    uid: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    hostname: Option<String>,
+    #[serde(default)]
+    domain: WireDomain,
+}
+
+#[derive(Deserialize, Default)]
+struct WireDomain {
+    firmware: Option<WireFirmware>,
+    devices: Option<WireDevices>,
+}
+
+#[derive(Deserialize)]
+struct WireFirmware {
+    uuid: Option<String>,
+    serial: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct WireDevices {
+    interfaces: Option<Vec<WireSpecInterface>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpecInterface {
+    mac_address: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    node_name: Option<String>,
+    interfaces: Option<Vec<WireStatusInterface>>,
+    active_pods: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct WireStatusInterface {
+    name: Option<String>,
+    mac: Option<String>,
+}
+
+impl TryFrom<Wire> for Vmi {
+    type Error = NotAVmi;
+
+    fn try_from(wire: Wire) -> Result<Self, NotAVmi> {
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = wire;
+        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+        let namespace = metadata
+            .namespace
+            .ok_or(NotAVmi::Missing("metadata.namespace"))?;
+        let firmware = spec.domain.firmware;
+        let spec_macs = spec
+            .domain
+            .devices
+            .and_then(|devices| devices.interfaces)
+            .unwrap_or_default();
+        let status_macs = status.interfaces.unwrap_or_default();
+        let macs = spec_macs
+            .into_iter()
+            .filter_map(|interface| interface.mac_address)
+            // An interface without a name was seen only by the guest agent: cni0, cali*, flannel.1.
+            .chain(
+                status_macs
+                    .into_iter()
+                    .filter(|seen| seen.name.is_some())
+                    .filter_map(|seen| seen.mac),
+            )
+            .filter_map(|text| Mac::parse(&text))
+            .collect();
+        let host = status.node_name.filter(|host| !host.is_empty());
+        Ok(Self {
+            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
+                field: "metadata.name",
+                source,
+            })?,
+            namespace: Namespace::parse(&namespace).map_err(|source| NotAVmi::Name {
+                field: "metadata.namespace",
+                source,
+            })?,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            vm_uid: metadata
+                .owner_references
+                .unwrap_or_default()
+                .into_iter()
+                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
+                .and_then(|owner| owner.uid),
+            hostname: spec.hostname.filter(|hostname| !hostname.is_empty()),
+            firmware_uuid: firmware
+                .as_ref()
+                .and_then(|firmware| firmware.uuid.as_deref())
+                .and_then(|text| Uuid::parse_str(text).ok()),
+            serial: firmware
+                .and_then(|firmware| firmware.serial)
+                .filter(|serial| !serial.is_empty()),
+            macs,
+            host: host
+                .map(|host| HostName::parse(&host))
+                .transpose()
+                .map_err(|source| NotAVmi::Name {
+                    field: "status.nodeName",
+                    source,
+                })?,
+            annotated_by_harvester: metadata
+                .labels
+                .unwrap_or_default()
+                .get(CREATOR)
+                .is_some_and(|creator| creator == ANNOTATED_CREATOR),
+            annotations: metadata.annotations.unwrap_or_default(),
+            active_pods: status.active_pods.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(value: serde_json::Value) -> Result<Vmi, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_running_instance_is_read() {
+        let vmi = parse(json!({
+            "metadata": {
+                "name": "vm-1", "namespace": "default", "uid": "u1",
+                "labels": {"harvesterhci.io/creator": "docker-machine-driver-harvester"},
+                "annotations": {"kubernetes.io/hostname": "hv-a"},
+                "ownerReferences": [{"kind": "VirtualMachine", "uid": "vm-uid"}]
+            },
+            "spec": {"domain": {
+                "firmware": {"uuid": "6CEA024F-F050-5571-B0E3-4262BD19B153"},
+                "devices": {"interfaces": [{"name": "nic-0", "macAddress": "6e:22:41:9c:0a:71"}]}
+            }},
+            "status": {
+                "nodeName": "hv-a",
+                "interfaces": [
+                    {"name": "nic-1", "mac": "6e:22:41:9c:0a:72"},
+                    {"interfaceName": "cni0", "mac": "8a:11:fd:30:aa:02"}
+                ]
+            }
+        }))
+        .unwrap();
+        assert_eq!(vmi.vm_uid.as_deref(), Some("vm-uid"));
+        assert_eq!(
+            vmi.firmware_uuid.unwrap().to_string(),
+            "6cea024f-f050-5571-b0e3-4262bd19b153"
+        );
+        let macs: Vec<String> = vmi.macs.iter().map(ToString::to_string).collect();
+        assert_eq!(macs, ["6e:22:41:9c:0a:71", "6e:22:41:9c:0a:72"]);
+        assert!(vmi.annotated_by_harvester && vmi.annotations_are_fresh());
+    }
+
+    #[test]
+    fn a_name_that_could_change_a_request_path_is_refused() {
+        for name in ["../nodes/x", "a/b", "a?b", "A"] {
+            let error =
+                parse(json!({"metadata": {"name": name, "namespace": "default", "uid": "u"}}))
+                    .unwrap_err();
+            assert!(error.contains("metadata.name"), "{error}");
+        }
+        let host = json!({"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "status": {"nodeName": "a/b"}});
+        assert!(parse(host).unwrap_err().contains("status.nodeName"));
+    }
+
+    #[test]
+    fn an_empty_instance_has_no_host() {
+        let vmi = parse(
+            json!({"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "status": {"nodeName": ""}}),
+        );
+        let vmi = vmi.unwrap();
+        assert_eq!(vmi.host, None);
+        assert!(!vmi.annotations_are_fresh());
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All that is read to answer "who am I?".
+
+use std::path::PathBuf;
+
+use super::Seen;
+use super::distribution::Distribution;
+use super::machine::Machine;
+use super::names::{Namespace, NodeName};
+use super::node::Node;
+use super::vmi::Vmi;
+
+/// The facts of one observation.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// This machine.
+    pub machine: Machine,
+    /// The Kubernetes distributions whose files are here.
+    pub distributions: Vec<Distribution>,
+    /// The kubelet's credential.
+    pub kubelet: Seen<Kubelet>,
+    /// Our own Node.
+    pub node: Seen<Node>,
+    /// The Harvester credential.
+    pub harvester: Seen<Harvester>,
+    /// The VirtualMachineInstances that this machine might be.
+    pub candidates: Seen<Candidates>,
+    /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
+    pub remarks: Vec<Remark>,
+}
+
+/// A side remark of an observation, which becomes a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// A credential file can be read by others than its owner.
+    CredentialExposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A changed credential file could not be used; the credential read before stays in use.
+    CredentialKept {
+        /// Whose credential: `harvester` or `kubelet`.
+        side: &'static str,
+        /// What is wrong with the new one.
+        problem: String,
+    },
+    /// The Harvester credential points at a loopback address.
+    HarvesterOnLoopback {
+        /// The server.
+        server: String,
+    },
+    /// A configuration file of the distribution could not be understood.
+    DistributionFile {
+        /// What is wrong, with the file.
+        problem: String,
+    },
+    /// A watch delivered an object that was not asked for.
+    WrongObject {
+        /// What arrived.
+        what: String,
+    },
+}
+
+/// The kubelet's credential, without its secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubelet {
+    /// The kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The API server.
+    pub server: String,
+    /// The name of our own Node.
+    pub node_name: NodeName,
+    /// Who says so.
+    pub node_name_source: NodeNameSource,
+    /// When the client certificate ends, in seconds since 1970.
+    pub expires: Option<i64>,
+}
+
+/// Where the name of our own Node comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeNameSource {
+    /// The subject of the client certificate, which is what the API server compares.
+    Certificate,
+    /// Our own configuration.
+    Configuration,
+}
+
+/// The Harvester credential, without its secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Harvester {
+    /// The kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The API server.
+    pub server: String,
+    /// The namespace in which our VM is looked for.
+    pub namespace: Namespace,
+    /// The user that the token claims to be, such as `system:serviceaccount:default:gc8`.
+    pub account: Option<String>,
+    /// When the token ends, in seconds since 1970; Harvester's own tokens never do.
+    pub expires: Option<i64>,
+}
+
+/// The VirtualMachineInstances that this machine might be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidates {
+    /// The instances.
+    pub vmis: Vec<Vmi>,
+    /// How many were looked at.
+    pub coverage: Coverage,
+}
+
+/// How far the search for candidates went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coverage {
+    /// All instances of the namespace: a double would have been seen.
+    Namespace,
+    /// Only instances asked for by name, because the credential may not list.
+    Named,
+}
