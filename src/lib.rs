@@ -3,7 +3,9 @@
 
 pub mod config;
 pub mod credentials;
+pub mod decide;
 pub mod facts;
+pub mod findings;
 pub mod kubeapi;
 pub mod report;
 pub mod root;

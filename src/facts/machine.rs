@@ -33,6 +33,22 @@ pub struct Machine {
     pub machine_id: Seen<String>,
 }
 
+impl Machine {
+    /// A number that this machine keeps and others do not share, to spread a fleet over time.
+    pub fn phase(&self) -> u64 {
+        let text = self
+            .machine_id
+            .known()
+            .or(self.kernel_hostname.known())
+            .map(String::as_bytes)
+            .unwrap_or_default();
+        // FNV-1a: short, and the same in every release, unlike the standard library's hasher.
+        text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
 /// Who says to have made this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vendor {

@@ -15,6 +15,8 @@ pub mod topology;
 pub mod vmi;
 pub mod who;
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 /// A fact, or why there is none.
@@ -56,10 +58,7 @@ impl<T> Seen<T> {
 
     /// Not read because of `text`.
     pub fn failed(kind: WhyKind, text: impl Into<String>) -> Self {
-        Self::Failed(Why {
-            kind,
-            text: text.into(),
-        })
+        Self::Failed(Why::new(kind, text))
     }
 }
 
@@ -70,6 +69,20 @@ pub struct Why {
     pub kind: WhyKind,
     /// One line for people: what failed, on which object.
     pub text: String,
+    /// How long the server asked us to stay away.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
+}
+
+impl Why {
+    /// A failure with one line for people.
+    pub fn new(kind: WhyKind, text: impl Into<String>) -> Self {
+        Self {
+            kind,
+            text: text.into(),
+            retry_after: None,
+        }
+    }
 }
 
 /// The kinds of failure that decisions tell apart.
@@ -78,9 +91,13 @@ pub struct Why {
 pub enum WhyKind {
     /// It was not asked, because something before it is missing or because it is switched off.
     NotAsked,
+    /// There is no file of the kind that was looked for.
+    Missing,
+    /// The Harvester credential leads to the guest cluster's own API.
+    OwnApi,
     /// No answer, or one that asks to come back: connection, timeout, 429, 5xx.
     Unreachable,
-    /// The server does not take the credential (401), or there is none that can be used.
+    /// The server does not take the credential (401), or the credential cannot be used.
     Credential,
     /// The server knows us and refuses (403), or the kernel does.
     Forbidden,
@@ -90,4 +107,14 @@ pub enum WhyKind {
     Refused,
     /// The text could not be understood.
     Malformed,
+}
+
+impl WhyKind {
+    /// Whether the same question may have another answer soon, with nothing changed here.
+    pub fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable | Self::Tls | Self::Refused | Self::Credential
+        )
+    }
 }

@@ -18,6 +18,8 @@ pub struct Node {
     pub name: NodeName,
     /// UID; a new one means that the Node was made anew.
     pub uid: String,
+    /// `metadata.resourceVersion`, for patches that remove something.
+    pub resource_version: Option<String>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Annotations.
@@ -89,6 +91,7 @@ struct Wire {
 struct WireMetadata {
     name: Option<String>,
     uid: Option<String>,
+    resource_version: Option<String>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     managed_fields: Option<Vec<WireManagedFields>>,
@@ -126,6 +129,7 @@ impl TryFrom<Wire> for Node {
         Ok(Self {
             name: NodeName::parse(&name).map_err(NotANode::Name)?,
             uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
+            resource_version: metadata.resource_version,
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations.unwrap_or_default(),
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong, as findings of the catalogue.
+
+use super::identity::{EvidenceKind, Identity, NameKind, OwnVm, Verdict};
+use super::labels::{LabelPlan, Left, LeftReason};
+use super::placement::{Outcome, Placement};
+use super::rival::StandDown;
+use super::sync::Sync;
+use super::{Memory, Now, Seen};
+use crate::config::Settings;
+use crate::facts::names::short;
+use crate::facts::topology::TWINS;
+use crate::facts::who::{Remark, Who};
+use crate::facts::{self, Why, WhyKind};
+use crate::findings::{Code, Finding, without_consequences};
+
+/// Days before its end at which a credential is complained about; the text names the nearest, so that it changes rarely.
+const EXPIRY_STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
+
+/// All findings, worst first.
+pub fn raise(
+    settings: &Settings,
+    seen: Seen<'_>,
+    labels: &LabelPlan,
+    sync: &Sync,
+    stand_down: Option<&StandDown>,
+    memory: &Memory,
+    now: Now,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    credentials(seen.who, now, &mut findings);
+    reads(seen.who, &mut findings);
+    identity(seen.identity, seen.who, &mut findings);
+    placement(seen, sync, &mut findings);
+    for left in &labels.left {
+        findings.extend(label_left(left));
+    }
+    if let Some(stand) = stand_down {
+        let text = format!(
+            "`{}` changed {} back 3 times in 10 minutes",
+            stand.rival.escape_debug(),
+            stand.key
+        );
+        findings.push(Finding::new(Code::LabelFight, text));
+    }
+    if let Some(refusal) = &memory.refusal {
+        findings.push(Finding::new(Code::NodeWriteFailed, refusal.clone()));
+    }
+    static_labels(settings, seen, &mut findings);
+    findings.extend(seen.who.remarks.iter().map(remark));
+    let mut findings = without_consequences(&findings);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
+    findings.dedup();
+    findings
+}
+
+fn credentials(who: &Who, now: Now, findings: &mut Vec<Finding>) {
+    if let facts::Seen::Failed(why) = &who.harvester {
+        let code = match why.kind {
+            WhyKind::Missing => Code::HarvesterCredentialMissing,
+            WhyKind::OwnApi => Code::HarvesterIsOwnApi,
+            _ => Code::HarvesterCredentialInvalid,
+        };
+        findings.push(Finding::new(code, why.text.clone()));
+    }
+    if let facts::Seen::Failed(why) = &who.kubelet {
+        let code = match why.kind {
+            WhyKind::Missing => Code::KubeletCredentialMissing,
+            _ => Code::KubeletCredentialInvalid,
+        };
+        findings.push(Finding::new(code, why.text.clone()));
+    }
+    let ends = [
+        (
+            "Harvester token",
+            who.harvester.known().map(|h| (&h.kubeconfig, h.expires)),
+        ),
+        (
+            "kubelet certificate",
+            who.kubelet.known().map(|k| (&k.kubeconfig, k.expires)),
+        ),
+    ];
+    for (what, credential) in ends {
+        let Some((kubeconfig, Some(end))) = credential else {
+            continue;
+        };
+        let left = end.saturating_sub(now.wall.unix_timestamp());
+        let date = time::UtcDateTime::from_unix_timestamp(end)
+            .map(super::rfc3339)
+            .unwrap_or_default();
+        let file = kubeconfig.display();
+        if left <= 0 {
+            findings.push(Finding::new(
+                Code::CredentialExpires,
+                format!("the {what} of {file} ended at {date}"),
+            ));
+        } else if let Some(days) = EXPIRY_STEPS_DAYS
+            .into_iter()
+            .find(|days| left < days * 86_400)
+        {
+            let text = format!("the {what} of {file} ends at {date}, in less than {days} days");
+            findings.push(Finding::new(Code::CredentialExpires, text));
+        }
+    }
+}
+
+/// Failed answers of the two APIs.
+fn reads(who: &Who, findings: &mut Vec<Finding>) {
+    if let (facts::Seen::Known(_), Some(why)) = (&who.harvester, who.candidates.why()) {
+        let code = match why.kind {
+            WhyKind::Unreachable => Some(Code::HarvesterUnreachable),
+            WhyKind::Credential => Some(Code::HarvesterUnauthorized),
+            WhyKind::Forbidden => Some(Code::HarvesterForbidden),
+            WhyKind::Tls => Some(Code::HarvesterTls),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterRefused),
+            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
+        };
+        let finding = code.map(|code| Finding::new(code, why.text.clone()));
+        findings.extend(finding.map(|finding| match finding.code {
+            Code::HarvesterForbidden => finding.with_remedy(vmi_rbac(who)),
+            _ => finding,
+        }));
+    }
+    if let (Some(kubelet), facts::Seen::Absent) = (who.kubelet.known(), &who.node) {
+        findings.push(Finding::new(
+            Code::NodeMissing,
+            format!("no Node `{}` at {}", kubelet.node_name, kubelet.server),
+        ));
+    }
+    if let (facts::Seen::Known(_), Some(Why { kind, text, .. })) = (&who.kubelet, who.node.why()) {
+        let code = match kind {
+            WhyKind::Unreachable => Some(Code::GuestApiUnreachable),
+            WhyKind::Credential => Some(Code::GuestApiUnauthorized),
+            WhyKind::Forbidden => Some(Code::GuestApiForbidden),
+            WhyKind::Tls => Some(Code::GuestApiTls),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiRefused),
+            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
+        };
+        findings.extend(code.map(|code| Finding::new(code, text.clone())));
+    }
+}
+
+fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
+    match &identity.vm {
+        OwnVm::Ambiguous(vms) => {
+            let text = format!("{} fit by {}", vms.join(" and "), identity.proof());
+            findings.push(Finding::new(Code::IdentityAmbiguous, text));
+        }
+        OwnVm::NotFound(text) => {
+            let against: Vec<&str> = identity
+                .evidence
+                .iter()
+                .filter(|item| !item.agrees)
+                .map(|item| item.detail.as_str())
+                .collect();
+            let text = if against.is_empty() {
+                text.clone()
+            } else {
+                format!("{text}: {}", against.join("; "))
+            };
+            findings.push(Finding::new(Code::IdentityNotFound, text));
+        }
+        OwnVm::Identified(_) | OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) => {}
+    }
+    if let Some(vm) = identity.vm_name() {
+        let differing = |judged: &&super::identity::JudgedName| {
+            judged.kind != NameKind::StaticHostname
+                && !judged.verdict.is_match()
+                && judged.verdict != Verdict::Unknown
+        };
+        let texts: Vec<String> = identity
+            .names
+            .iter()
+            .filter(differing)
+            .map(|judged| {
+                format!(
+                    "{} `{}` ({})",
+                    judged.kind.as_str(),
+                    judged.name.escape_debug(),
+                    judged.verdict.as_str()
+                )
+            })
+            .collect();
+        if !texts.is_empty() {
+            let code = if identity.verdict == Verdict::AnotherVm {
+                Code::HostnameOfAnotherVm
+            } else {
+                Code::HostnameDiffers
+            };
+            findings.push(Finding::new(
+                code,
+                format!("VM `{vm}`, {}", texts.join(", ")),
+            ));
+        }
+    }
+    let machine = &who.machine;
+    if let (Some(kernel), Some(fixed)) = (
+        machine.kernel_hostname.known(),
+        machine.static_hostname.known(),
+    ) && short(kernel) != short(fixed)
+    {
+        let text = format!(
+            "kernel `{}`, /etc/hostname `{}`",
+            kernel.escape_debug(),
+            fixed.escape_debug()
+        );
+        findings.push(Finding::new(Code::StaticHostnameDiffers, text));
+    }
+    let provider = identity
+        .evidence
+        .iter()
+        .find(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
+    if let (Some(item), OwnVm::Identified(_)) = (provider, &identity.vm) {
+        findings.push(Finding::new(Code::ProviderIdDiffers, item.detail.clone()));
+    }
+}
+
+fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>) {
+    let Some(placement) = seen.placement else {
+        if seen.identity.vmi().is_some() {
+            findings.push(Finding::new(
+                Code::TopologyUnknown,
+                "status.nodeName of the VM is empty: it runs nowhere",
+            ));
+        }
+        return;
+    };
+    let tried = |wanted| {
+        placement
+            .tried
+            .iter()
+            .find(|tried| tried.outcome == wanted)
+            .map(|tried| tried.detail.clone())
+    };
+    match sync {
+        Sync::Illegal => {
+            findings.push(Finding::new(
+                Code::LabelValueIllegal,
+                tried(Outcome::Illegal).unwrap_or_default(),
+            ));
+        }
+        Sync::Stale => findings.push(Finding::new(
+            Code::AnnotationsStale,
+            tried(Outcome::Stale).unwrap_or_default(),
+        )),
+        Sync::NoSource => {
+            let finding = Finding::new(Code::TopologyUnknown, sources(placement));
+            findings.push(finding.with_remedy(host_rbac(seen.who)));
+        }
+        Sync::HostWithoutTopology => {
+            findings.push(Finding::new(
+                Code::HostWithoutTopology,
+                format!("host {}", placement.host),
+            ));
+        }
+        _ => {}
+    }
+}
+
+/// What each source said, in one line.
+pub fn sources(placement: &Placement) -> String {
+    let texts: Vec<String> = placement
+        .tried
+        .iter()
+        .map(|tried| format!("{}: {}", tried.source, tried.detail))
+        .collect();
+    format!("host {}; {}", placement.host, texts.join("; "))
+}
+
+/// The service account of the Harvester credential as `namespace:name`, where its token tells.
+fn service_account(who: &Who) -> Option<String> {
+    let account = who.harvester.known()?.account.as_deref()?;
+    account
+        .strip_prefix("system:serviceaccount:")
+        .map(str::to_owned)
+}
+
+/// The commands that let our credential read its host.
+pub fn host_rbac(who: &Who) -> String {
+    let subject = service_account(who).unwrap_or_else(|| "NAMESPACE:SERVICEACCOUNT".to_owned());
+    format!(
+        "on Harvester, allow the credential to read hosts: kubectl create clusterrole harvester-node-agent-host-reader \
+         --verb=get --resource=nodes; kubectl create clusterrolebinding harvester-node-agent-host-reader \
+         --clusterrole=harvester-node-agent-host-reader --serviceaccount={subject}; or label the VM \
+         harvesterhci.io/creator=docker-machine-driver-harvester and restart it, so that Harvester annotates it"
+    )
+}
+
+/// The commands that let our credential read its VM.
+fn vmi_rbac(who: &Who) -> String {
+    let subject = service_account(who).unwrap_or_else(|| "NAMESPACE:SERVICEACCOUNT".to_owned());
+    let namespace = who
+        .harvester
+        .known()
+        .map(|h| h.namespace.to_string())
+        .unwrap_or_else(|| "NAMESPACE".to_owned());
+    format!(
+        "on Harvester, allow the credential to read VMs: kubectl -n {namespace} create role harvester-node-agent \
+         --verb=get,list,watch --resource=virtualmachineinstances.kubevirt.io; kubectl -n {namespace} create rolebinding \
+         harvester-node-agent --role=harvester-node-agent --serviceaccount={subject}"
+    )
+}
+
+fn label_left(left: &Left) -> Option<Finding> {
+    let value = |value: &Option<String>| {
+        value
+            .as_deref()
+            .unwrap_or("none")
+            .escape_debug()
+            .to_string()
+    };
+    let text = format!(
+        "{}: {} on the Node, {} on the host",
+        left.key,
+        value(&left.present),
+        value(&left.wanted)
+    );
+    let code = match left.reason {
+        LeftReason::Held | LeftReason::ReportOnly => Code::LabelHeld,
+        LeftReason::Foreign => Code::LabelForeign,
+        LeftReason::HostHasNone => Code::TopologyPartial,
+        // While no source answers, the missing answer is the finding.
+        LeftReason::WouldMix if left.wanted.is_none() => return None,
+        LeftReason::WouldMix => Code::TopologyPartial,
+    };
+    Some(Finding::new(code, text))
+}
+
+/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says.
+fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding>) {
+    for label in seen
+        .who
+        .distributions
+        .iter()
+        .flat_map(|distribution| &distribution.node_labels)
+    {
+        let topology = TWINS
+            .iter()
+            .find(|(key, twin)| label.key == *key || label.key == *twin);
+        let is_host = settings
+            .topology
+            .host_label
+            .as_ref()
+            .is_some_and(|key| key.as_str() == label.key);
+        let wanted = match (topology, seen.placement) {
+            (Some((key, _)), Some(placement)) => placement
+                .known
+                .as_ref()
+                .and_then(|known| known.topology.value(key))
+                .map(ToString::to_string),
+            (None, Some(placement)) if is_host => Some(placement.host.to_string()),
+            (Some(_) | None, _) => continue,
+        };
+        if wanted.as_deref() != Some(label.value.as_str()) {
+            let file = label.origin.display();
+            let text = format!("{}={} in {file}", label.key, label.value.escape_debug());
+            findings.push(Finding::new(Code::StaticNodeLabel, text));
+        }
+    }
+}
+
+fn remark(remark: &Remark) -> Finding {
+    match remark {
+        Remark::CredentialExposed { path, mode } => {
+            let path = path.display();
+            Finding::new(
+                Code::CredentialExposed,
+                format!("{path} has mode {mode:04o}"),
+            )
+            .with_remedy(format!("chmod 0600 {path}"))
+        }
+        Remark::CredentialKept { side, problem } => {
+            Finding::new(Code::CredentialKept, format!("{side}: {problem}"))
+        }
+        Remark::HarvesterOnLoopback { server } => {
+            Finding::new(Code::HarvesterOnLoopback, server.clone())
+        }
+        Remark::DistributionFile { problem } => {
+            Finding::new(Code::DistributionFileBroken, problem.clone())
+        }
+        Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
+    }
+}

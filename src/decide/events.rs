@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Kubernetes Events: one for each change that a person would want to find in `kubectl describe node`.
+
+use super::conditions::Wanted;
+use super::labels::LabelPlan;
+use super::placement::Placement;
+use crate::facts::node::Node;
+
+/// The longest `note` that `events.k8s.io/v1` accepts, in bytes.
+const NOTE_MAX: usize = 1024;
+
+/// An Event that is yet to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventDraft {
+    /// `Normal` or `Warning`.
+    pub kind: &'static str,
+    /// CamelCase reason.
+    pub reason: String,
+    /// CamelCase action.
+    pub action: &'static str,
+    /// Text for people.
+    pub note: String,
+}
+
+/// The VM runs on another host, and the labels follow.
+pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraft {
+    let topology = placement
+        .known
+        .as_ref()
+        .map(|known| known.topology.to_string())
+        .unwrap_or_default();
+    let count = labels.changes.len();
+    draft(
+        "Normal",
+        "HarvesterHostChanged",
+        "SyncTopology",
+        format!(
+            "moved from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
+            placement.host
+        ),
+    )
+}
+
+/// A condition changed its status or reason. Nothing for the first good one.
+pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
+    if !wanted.is_transition(node) {
+        return None;
+    }
+    let before = node
+        .condition(wanted.kind)
+        .map(|condition| condition.status.as_str());
+    let kind = match (wanted.status, before) {
+        ("True", None) => return None,
+        ("True", Some(_)) => "Normal",
+        ("False", _) => "Warning",
+        (_, Some("True")) => "Warning",
+        _ => return None,
+    };
+    Some(draft(
+        kind,
+        &format!("{}{}", wanted.kind, wanted.reason),
+        "Verify",
+        wanted.message.clone(),
+    ))
+}
+
+fn draft(kind: &'static str, reason: &str, action: &'static str, mut note: String) -> EventDraft {
+    let mut end = NOTE_MAX.min(note.len());
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    note.truncate(end);
+    EventDraft {
+        kind,
+        reason: reason.to_owned(),
+        action,
+        note,
+    }
+}

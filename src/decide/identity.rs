@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who am I? Which VirtualMachine this machine is, by evidence, and whether its names say the same.
+
+use serde::Serialize;
+
+use crate::facts::distribution::Distribution;
+use crate::facts::names::{
+    VmName, firmware_uuid, kubevirt_hostname, rancher_limit, short, without_node_id,
+};
+use crate::facts::vmi::Vmi;
+use crate::facts::who::{Coverage, Who};
+use crate::facts::{Seen, Why, WhyKind};
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Which VirtualMachine this machine is.
+    pub vm: OwnVm,
+    /// What was compared to find it, in the order of its weight.
+    pub evidence: Vec<Evidence>,
+    /// Each name that this machine goes by, and how it compares with the VM's.
+    pub names: Vec<JudgedName>,
+    /// The worst of `names`.
+    pub verdict: Verdict,
+}
+
+impl Identity {
+    /// Our own instance, where exactly one was found.
+    pub fn vmi(&self) -> Option<&Vmi> {
+        match &self.vm {
+            OwnVm::Identified(vmi) => Some(vmi),
+            OwnVm::ProvenOffline(_)
+            | OwnVm::Ambiguous(_)
+            | OwnVm::NotFound(_)
+            | OwnVm::Unknown(_) => None,
+        }
+    }
+
+    /// The VM's name, where it is proven.
+    pub fn vm_name(&self) -> Option<&VmName> {
+        match &self.vm {
+            OwnVm::Identified(vmi) => Some(&vmi.name),
+            OwnVm::ProvenOffline(name) => Some(name),
+            OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
+        }
+    }
+
+    /// The evidence that agrees, as short text.
+    pub fn proof(&self) -> String {
+        let kinds: Vec<&str> = self
+            .evidence
+            .iter()
+            .filter(|e| e.agrees)
+            .map(|e| e.kind.as_str())
+            .collect();
+        if kinds.is_empty() {
+            "none".to_owned()
+        } else {
+            kinds.join(", ")
+        }
+    }
+}
+
+/// Which VirtualMachine this machine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnVm {
+    /// Exactly one instance fits all that is known.
+    Identified(Box<Vmi>),
+    /// No instance could be read, but the firmware UUID proves the VM's name. Enough to judge names, not to write labels.
+    ProvenOffline(VmName),
+    /// Several instances fit (`namespace/name` each). Nothing may be written.
+    Ambiguous(Vec<String>),
+    /// Instances were read and none fits.
+    NotFound(String),
+    /// No instance could be read.
+    Unknown(Why),
+}
+
+/// One comparison with an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// What was compared.
+    pub kind: EvidenceKind,
+    /// Whether it speaks for the instance.
+    pub agrees: bool,
+    /// What was compared with what.
+    pub detail: String,
+}
+
+/// The kinds of evidence, strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvidenceKind {
+    /// Our configuration names the VM.
+    Configured,
+    /// `spec.providerID` of our Node carries the VirtualMachine's UID.
+    ProviderId,
+    /// DMI `product_uuid` is the firmware UUID.
+    FirmwareUuid,
+    /// DMI `product_serial` is the firmware serial.
+    FirmwareSerial,
+    /// A physical NIC has an address of the instance.
+    MacAddress,
+    /// DMI `product_uuid` is what KubeVirt before 1.6 derives from the name.
+    UuidOfName,
+    /// The names are the same.
+    Name,
+}
+
+impl EvidenceKind {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::ProviderId => "provider-id",
+            Self::FirmwareUuid => "firmware-uuid",
+            Self::FirmwareSerial => "firmware-serial",
+            Self::MacAddress => "mac-address",
+            Self::UuidOfName => "uuid-of-name",
+            Self::Name => "name",
+        }
+    }
+
+    /// Whether it belongs to the virtual hardware, which a guest cannot rename.
+    fn is_hardware(self) -> bool {
+        matches!(
+            self,
+            Self::FirmwareUuid | Self::FirmwareSerial | Self::MacAddress
+        )
+    }
+}
+
+/// A name this machine goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JudgedName {
+    /// Which name.
+    pub kind: NameKind,
+    /// The name as it was read.
+    pub name: String,
+    /// How it compares with the VM's.
+    pub verdict: Verdict,
+}
+
+/// The names that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NameKind {
+    /// The kernel's host name.
+    KernelHostname,
+    /// `/etc/hostname`, which the kernel gets at the next boot.
+    StaticHostname,
+    /// The kubelet's node name.
+    NodeName,
+}
+
+impl NameKind {
+    /// The name used in texts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KernelHostname => "hostname",
+            Self::StaticHostname => "static hostname",
+            Self::NodeName => "node name",
+        }
+    }
+}
+
+/// How a name compares with the VM's name. The order is the order of concern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The same.
+    Match,
+    /// The same but for upper case or a domain.
+    MatchModuloCaseOrDomain,
+    /// The name that the platform gave on purpose: `spec.hostname`, or KubeVirt's cut of a name with a dot or too long.
+    PlatformHostname,
+    /// Rancher's shortening of the VM's name (`hostnameLengthLimit`).
+    RancherTruncated,
+    /// The VM's name with the node id of k3s or RKE2 (`with-node-id`).
+    NodeIdSuffix,
+    /// A node name set in the configuration of the distribution.
+    ConfiguredOverride,
+    /// The VM's name is not known, so nothing can be compared.
+    Unknown,
+    /// Different, for no reason that is known.
+    Mismatch,
+    /// The name of a different VM of the namespace.
+    AnotherVm,
+}
+
+impl Verdict {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Match => "match",
+            Self::MatchModuloCaseOrDomain => "match-modulo-case-or-domain",
+            Self::PlatformHostname => "platform-hostname",
+            Self::RancherTruncated => "rancher-truncated",
+            Self::NodeIdSuffix => "node-id-suffix",
+            Self::ConfiguredOverride => "configured-override",
+            Self::Unknown => "unknown",
+            Self::Mismatch => "mismatch",
+            Self::AnotherVm => "another-vm",
+        }
+    }
+
+    /// The same as a reason of a Node condition.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Match => "Match",
+            Self::MatchModuloCaseOrDomain => "MatchModuloCaseOrDomain",
+            Self::PlatformHostname => "PlatformHostname",
+            Self::RancherTruncated => "RancherTruncated",
+            Self::NodeIdSuffix => "NodeIdSuffix",
+            Self::ConfiguredOverride => "ConfiguredOverride",
+            Self::Unknown => "Unknown",
+            Self::Mismatch => "Mismatch",
+            Self::AnotherVm => "AnotherVm",
+        }
+    }
+
+    /// What breaks because of it.
+    pub fn consequence(self) -> &'static str {
+        match self {
+            Self::Match => "none",
+            Self::MatchModuloCaseOrDomain => {
+                "none for Kubernetes, which uses the lower-case name; scripts that compare names may differ"
+            }
+            Self::PlatformHostname
+            | Self::RancherTruncated
+            | Self::NodeIdSuffix
+            | Self::ConfiguredOverride => {
+                "Harvester's cloud provider looks for a VM of the Node's name and does not follow migrations of this \
+                 one; the CSI driver before 0.1.6 cannot attach volumes"
+            }
+            Self::Unknown => "it is not known whether volumes and topology reach the right VM",
+            Self::Mismatch => {
+                "Harvester's cloud provider finds no VM of the Node's name: no providerID, no topology after a \
+                 migration, and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot \
+                 attach volumes"
+            }
+            Self::AnotherVm => {
+                "Harvester's CSI driver and cloud provider take this Node for a different VM: volumes may be attached \
+                 to that VM, and its topology is shown here"
+            }
+        }
+    }
+
+    /// Whether the names agree as far as Harvester's components need.
+    pub fn is_match(self) -> bool {
+        matches!(self, Self::Match | Self::MatchModuloCaseOrDomain)
+    }
+}
+
+/// Finds our own VM among the candidates and judges every name. `pinned` is the VM that our configuration names.
+pub fn identify(who: &Who, pinned: Option<&VmName>) -> Identity {
+    let (vm, evidence) = match &who.candidates {
+        Seen::Known(candidates) => choose(who, &candidates.vmis, candidates.coverage, pinned),
+        Seen::Absent => offline(who, &Why::new(WhyKind::NotAsked, "no Harvester credential")),
+        Seen::Failed(why) => offline(who, why),
+    };
+    let others = match (&vm, who.candidates.known()) {
+        (OwnVm::Identified(own), Some(candidates)) => candidates
+            .vmis
+            .iter()
+            .map(|vmi| &vmi.name)
+            .filter(|name| **name != own.name)
+            .collect(),
+        _ => Vec::new(),
+    };
+    let reference = match &vm {
+        OwnVm::Identified(vmi) => Some((&vmi.name, vmi.hostname.as_deref())),
+        OwnVm::ProvenOffline(name) => Some((name, None)),
+        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
+    };
+    let names: Vec<JudgedName> = own_names(who)
+        .into_iter()
+        .map(|(kind, name)| {
+            let verdict = reference.map_or(Verdict::Unknown, |(vm, hostname)| {
+                judge(kind, &name, vm, hostname, &others, &who.distributions)
+            });
+            JudgedName {
+                kind,
+                name,
+                verdict,
+            }
+        })
+        .collect();
+    // The static name takes effect at the next boot only: it has a finding of its own.
+    let verdict = names
+        .iter()
+        .filter(|judged| judged.kind != NameKind::StaticHostname)
+        .map(|judged| judged.verdict)
+        .max()
+        .unwrap_or(Verdict::Unknown);
+    Identity {
+        vm,
+        evidence,
+        names,
+        verdict,
+    }
+}
+
+/// Exactly one candidate, or none.
+fn choose(
+    who: &Who,
+    vmis: &[Vmi],
+    coverage: Coverage,
+    pinned: Option<&VmName>,
+) -> (OwnVm, Vec<Evidence>) {
+    let weighed: Vec<(&Vmi, Vec<Evidence>)> =
+        vmis.iter().map(|vmi| (vmi, weigh(who, vmi))).collect();
+    // Hardware that is known on both sides and differs rules a candidate out, whatever speaks for it.
+    let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
+        .iter()
+        .filter(|(_, evidence)| {
+            !evidence
+                .iter()
+                .any(|item| item.kind.is_hardware() && !item.agrees)
+        })
+        .collect();
+    if let Some(name) = pinned {
+        return match fitting.iter().find(|(vmi, _)| vmi.name == *name) {
+            Some((vmi, evidence)) => {
+                let configured = Evidence {
+                    kind: EvidenceKind::Configured,
+                    agrees: true,
+                    detail: format!("`harvester.vm` is `{name}`"),
+                };
+                let evidence = [configured]
+                    .into_iter()
+                    .chain(evidence.iter().cloned())
+                    .collect();
+                (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
+            }
+            None => not_found(
+                who,
+                &weighed,
+                format!("the configured VM `{name}` is not there or is not this machine"),
+            ),
+        };
+    }
+    let agreeing = |wanted: &dyn Fn(EvidenceKind) -> bool| -> Vec<&(&Vmi, Vec<Evidence>)> {
+        let speaks = |items: &[Evidence]| items.iter().any(|item| item.agrees && wanted(item.kind));
+        fitting
+            .iter()
+            .copied()
+            .filter(|(_, items)| speaks(items))
+            .collect()
+    };
+    let by_hardware = agreeing(&EvidenceKind::is_hardware);
+    let by_provider_id = agreeing(&|kind| kind == EvidenceKind::ProviderId);
+    let by_name = agreeing(&|kind| kind == EvidenceKind::Name);
+    // Neither the providerID nor the name breaks a tie of hardware: both follow the host name, which a clone copies.
+    let found = [by_hardware, by_provider_id, by_name]
+        .into_iter()
+        .find(|group| !group.is_empty())
+        .unwrap_or_default();
+    match found.as_slice() {
+        [(vmi, evidence)] => (
+            OwnVm::Identified(Box::new((*vmi).clone())),
+            evidence.clone(),
+        ),
+        [] => {
+            let seen = match coverage {
+                Coverage::Namespace => format!(
+                    "none of the {} VMs of the namespace is this machine",
+                    vmis.len()
+                ),
+                Coverage::Named => {
+                    "no VM of our names is this machine, and the credential may not list others"
+                        .to_owned()
+                }
+            };
+            not_found(who, &weighed, seen)
+        }
+        several => {
+            let names = several.iter().map(|(vmi, _)| vmi.reference()).collect();
+            let evidence = several
+                .first()
+                .map(|(_, evidence)| evidence.clone())
+                .unwrap_or_default();
+            (OwnVm::Ambiguous(names), evidence)
+        }
+    }
+}
+
+/// No candidate fits: what contradicts the one of our own name is the most telling evidence.
+fn not_found(who: &Who, weighed: &[(&Vmi, Vec<Evidence>)], text: String) -> (OwnVm, Vec<Evidence>) {
+    let names: Vec<String> = own_names(who)
+        .into_iter()
+        .map(|(_, name)| short(&name))
+        .collect();
+    let namesake = weighed
+        .iter()
+        .find(|(vmi, _)| names.iter().any(|name| name == vmi.name.as_str()));
+    (
+        OwnVm::NotFound(text),
+        namesake
+            .map(|(_, evidence)| evidence.clone())
+            .unwrap_or_default(),
+    )
+}
+
+/// Without a candidate the firmware UUID can still prove a name.
+fn offline(who: &Who, why: &Why) -> (OwnVm, Vec<Evidence>) {
+    let Some(uuid) = who.machine.product_uuid.known() else {
+        return (OwnVm::Unknown(why.clone()), Vec::new());
+    };
+    let platform = who.machine.platform_hostname.known().cloned();
+    let proven = platform
+        .into_iter()
+        .chain(own_names(who).into_iter().map(|(_, name)| name))
+        .filter_map(|name| VmName::parse(&short(&name)).ok())
+        .find(|name| firmware_uuid(name.as_str()) == *uuid);
+    match proven {
+        Some(name) => {
+            let detail = format!("product_uuid {uuid} is the UUIDv5 of `{name}`");
+            let evidence = Evidence {
+                kind: EvidenceKind::UuidOfName,
+                agrees: true,
+                detail,
+            };
+            (OwnVm::ProvenOffline(name), vec![evidence])
+        }
+        None => (OwnVm::Unknown(why.clone()), Vec::new()),
+    }
+}
+
+/// Compares one candidate with this machine. What is not known on both sides is left out: it says nothing.
+fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
+    let machine = &who.machine;
+    let mut evidence = Vec::new();
+    let mut add = |kind, agrees, detail: String| {
+        evidence.push(Evidence {
+            kind,
+            agrees,
+            detail,
+        })
+    };
+    let node_vm_uid = who.node.known().and_then(|node| node.vm_uid());
+    if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
+        add(
+            EvidenceKind::ProviderId,
+            ours == theirs,
+            format!("the Node's providerID names VM uid {ours}, this VM has {theirs}"),
+        );
+    }
+    if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
+        add(
+            EvidenceKind::FirmwareUuid,
+            ours == theirs,
+            format!("product_uuid {ours}, firmware uuid {theirs}"),
+        );
+    }
+    if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
+        add(
+            EvidenceKind::FirmwareSerial,
+            ours == theirs,
+            format!("product_serial {ours}, firmware serial {theirs}"),
+        );
+    }
+    if let Some(ours) = machine
+        .macs
+        .known()
+        .filter(|macs| !macs.is_empty() && !vmi.macs.is_empty())
+    {
+        let text = |macs: &std::collections::BTreeSet<_>| {
+            macs.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<String>>()
+                .join(" ")
+        };
+        let detail = format!(
+            "NICs here {}, interfaces of the VM {}",
+            text(ours),
+            text(&vmi.macs)
+        );
+        add(
+            EvidenceKind::MacAddress,
+            ours.intersection(&vmi.macs).next().is_some(),
+            detail,
+        );
+    }
+    let names = own_names(who);
+    let same = names
+        .iter()
+        .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
+    match same {
+        Some((kind, name)) => add(
+            EvidenceKind::Name,
+            true,
+            format!("{} `{name}`", kind.as_str()),
+        ),
+        None => add(
+            EvidenceKind::Name,
+            false,
+            format!("no name here is `{}`", vmi.name),
+        ),
+    }
+    evidence
+}
+
+fn own_names(who: &Who) -> Vec<(NameKind, String)> {
+    let kernel = who.machine.kernel_hostname.known().cloned();
+    let fixed = who.machine.static_hostname.known().cloned();
+    let node = who
+        .kubelet
+        .known()
+        .map(|kubelet| kubelet.node_name.to_string());
+    [
+        (NameKind::KernelHostname, kernel),
+        (NameKind::StaticHostname, fixed),
+        (NameKind::NodeName, node),
+    ]
+    .into_iter()
+    .filter_map(|(kind, name)| name.map(|name| (kind, name)))
+    .collect()
+}
+
+/// Compares one name with the VM's. The first rule that applies decides.
+fn judge(
+    kind: NameKind,
+    name: &str,
+    vm: &VmName,
+    vmi_hostname: Option<&str>,
+    others: &[&VmName],
+    distributions: &[Distribution],
+) -> Verdict {
+    let lower = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let first = short(name);
+    if name == vm.as_str() {
+        return Verdict::Match;
+    }
+    if lower == vm.as_str() || first == vm.as_str() {
+        return Verdict::MatchModuloCaseOrDomain;
+    }
+    if others
+        .iter()
+        .any(|other| other.as_str() == lower || other.as_str() == first)
+    {
+        return Verdict::AnotherVm;
+    }
+    let platform = vmi_hostname.map_or_else(|| kubevirt_hostname(vm), short);
+    if first == platform {
+        return Verdict::PlatformHostname;
+    }
+    if rancher_limit(vm, &first).is_some() {
+        return Verdict::RancherTruncated;
+    }
+    let configured =
+        |distribution: &Distribution| distribution.configured_node_name() == Some(name);
+    match kind {
+        NameKind::NodeName
+            if without_node_id(&lower)
+                .is_some_and(|base| base == vm.as_str() || short(base) == platform) =>
+        {
+            Verdict::NodeIdSuffix
+        }
+        NameKind::NodeName if distributions.iter().any(configured) => Verdict::ConfiguredOverride,
+        NameKind::NodeName | NameKind::KernelHostname | NameKind::StaticHostname => {
+            Verdict::Mismatch
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which labels of our own Node to change: wanted against present against owned.
+//!
+//! Every change that belongs together is in one plan and so in one patch: region, zone, their older twins and the host
+//! label never speak of two hosts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::placement::{Absence, Placement};
+use crate::config::{OnChange, TopologySettings};
+use crate::facts::node::Node;
+use crate::facts::topology::{LabelValue, TWINS};
+
+/// The changes, and what was left alone with the reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelPlan {
+    /// Key to new value; `None` removes.
+    pub changes: BTreeMap<String, Option<String>>,
+    /// What we own after the changes: key to the value that we wrote or adopted.
+    pub owned: Owned,
+    /// What was left alone.
+    pub left: Vec<Left>,
+}
+
+/// Labels that we own, with the values that we wrote, and the host they were written for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned(pub BTreeMap<String, String>);
+
+impl Owned {
+    /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed.
+    pub fn parse(text: Option<&String>) -> Self {
+        text.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+}
+
+/// A label that differs from what is wanted, or could not be decided, and was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// The key.
+    pub key: String,
+    /// The value on the Node.
+    pub present: Option<String>,
+    /// The value of the host.
+    pub wanted: Option<String>,
+    /// Why it was left.
+    pub reason: LeftReason,
+}
+
+/// Why a label was left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftReason {
+    /// `topology.on_change = "hold"`.
+    Held,
+    /// `topology.on_change = "report"`.
+    ReportOnly,
+    /// Somebody else's label.
+    Foreign,
+    /// The host has no such label, and `topology.remove_stale` is off or the label is not ours.
+    HostHasNone,
+    /// Changing it alone would mix the labels of two hosts.
+    WouldMix,
+}
+
+/// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, as our annotation says.
+pub fn plan_labels(
+    settings: &TopologySettings,
+    node: &Node,
+    placement: &Placement,
+    labelled_host: Option<&str>,
+    owned: &Owned,
+) -> LabelPlan {
+    let mut plan = LabelPlan {
+        owned: owned.clone(),
+        ..LabelPlan::default()
+    };
+    if settings.on_change == OnChange::Report {
+        report_only(settings, node, placement, &mut plan);
+        return plan;
+    }
+    let moved = labelled_host != Some(placement.host.as_str());
+    let (topology, left) = plan_topology(settings, node, placement, owned);
+    // A part of the pair that must stay, while the other part or the host label would change, would mix two hosts.
+    let stays = left
+        .iter()
+        .any(|left| left.reason == LeftReason::HostHasNone);
+    let carries_topology = TWINS.iter().any(|(key, _)| node.labels.contains_key(*key));
+    let undecided = placement.known.is_none() && carries_topology;
+    if moved && (stays || undecided) {
+        plan.left = TWINS
+            .iter()
+            .filter(|(key, _)| node.labels.contains_key(*key))
+            .map(|(key, _)| Left {
+                key: (*key).to_owned(),
+                present: node.labels.get(*key).cloned(),
+                wanted: placement
+                    .known
+                    .as_ref()
+                    .and_then(|known| known.topology.value(key))
+                    .map(ToString::to_string),
+                reason: LeftReason::WouldMix,
+            })
+            .collect();
+        return plan;
+    }
+    plan.left = left;
+    for (key, value) in topology {
+        plan.change(node, &key, value);
+    }
+    for (key, twin) in TWINS {
+        plan.adopt(node, placement, key, key);
+        plan.adopt(node, placement, key, twin);
+    }
+    plan_host_label(settings, node, placement, owned, &mut plan);
+    plan_extra(settings, node, placement, owned, &mut plan);
+    plan
+}
+
+impl LabelPlan {
+    fn change(&mut self, node: &Node, key: &str, value: Option<String>) {
+        if node.labels.get(key) != value.as_ref() {
+            self.changes.insert(key.to_owned(), value.clone());
+        }
+        match value {
+            Some(value) => self.owned.0.insert(key.to_owned(), value),
+            None => self.owned.0.remove(key),
+        };
+    }
+
+    /// Removes a label that still has the value that we wrote; one that somebody has changed since is theirs now.
+    fn drop(&mut self, node: &Node, owned: &Owned, key: &str) {
+        if node
+            .labels
+            .get(key)
+            .is_some_and(|present| owned.0.get(key) == Some(present))
+        {
+            self.change(node, key, None);
+        } else {
+            self.owned.0.remove(key);
+        }
+    }
+
+    /// Owns a label that already has the value that we would write.
+    fn adopt(&mut self, node: &Node, placement: &Placement, wanted_key: &str, key: &str) {
+        let wanted = placement
+            .known
+            .as_ref()
+            .and_then(|known| known.topology.value(wanted_key));
+        if let (Some(present), Some(wanted)) = (node.labels.get(key), wanted)
+            && present == wanted.as_str()
+        {
+            self.owned.0.insert(key.to_owned(), present.clone());
+        }
+    }
+}
+
+type Changes = Vec<(String, Option<String>)>;
+
+/// Region and zone with their twins: values to set or remove, and what is left.
+fn plan_topology(
+    settings: &TopologySettings,
+    node: &Node,
+    placement: &Placement,
+    owned: &Owned,
+) -> (Changes, Vec<Left>) {
+    let mut changes = Vec::new();
+    let mut left = Vec::new();
+    let Some(known) = &placement.known else {
+        return (changes, left);
+    };
+    for (key, twin) in TWINS {
+        let present = node.labels.get(key).or_else(|| node.labels.get(twin));
+        let wanted = known.topology.value(key).map(LabelValue::as_str);
+        let mut leave = |reason| {
+            left.push(Left {
+                key: key.to_owned(),
+                present: present.cloned(),
+                wanted: wanted.map(str::to_owned),
+                reason,
+            });
+        };
+        let with_twin = |value: Option<&str>| {
+            [Some(key), node.labels.contains_key(twin).then_some(twin)]
+                .into_iter()
+                .flatten()
+                .map(|key| (key.to_owned(), value.map(str::to_owned)))
+                .collect::<Changes>()
+        };
+        match (wanted, present) {
+            (Some(wanted), Some(present))
+                if settings.on_change == OnChange::Hold && present != wanted =>
+            {
+                leave(LeftReason::Held);
+            }
+            (Some(_), Some(_)) if settings.on_change == OnChange::Hold => {}
+            (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
+            (None, None) => {}
+            (None, Some(_)) => {
+                let removable = settings.remove_stale
+                    && settings.on_change == OnChange::Follow
+                    && known.absence == Absence::Proven
+                    && owned
+                        .0
+                        .get(key)
+                        .is_some_and(|ours| node.labels.get(key) == Some(ours));
+                if removable {
+                    changes.extend(with_twin(None))
+                } else {
+                    leave(LeftReason::HostHasNone)
+                }
+            }
+        }
+    }
+    (changes, left)
+}
+
+fn plan_host_label(
+    settings: &TopologySettings,
+    node: &Node,
+    placement: &Placement,
+    owned: &Owned,
+    plan: &mut LabelPlan,
+) {
+    if let Some(key) = &settings.host_label {
+        let host = placement.host.as_str();
+        match LabelValue::parse(host) {
+            Ok(_) => plan.change(node, key, Some(host.to_owned())),
+            // A host name may be longer than a label value; a cut name would be another host's.
+            Err(_) => plan.left.push(Left {
+                key: key.clone(),
+                present: node.labels.get(key).cloned(),
+                wanted: Some(host.to_owned()),
+                reason: LeftReason::HostHasNone,
+            }),
+        }
+    }
+    // Labels that we own and that the configuration no longer asks for: an earlier host label, dropped extra labels.
+    for key in owned.0.keys() {
+        let is_topology = TWINS.iter().any(|(ga, beta)| key == ga || key == beta);
+        let is_wanted =
+            settings.host_label.as_ref() == Some(key) || settings.extra.contains_key(key);
+        if !is_topology && !is_wanted {
+            plan.drop(node, owned, key);
+        }
+    }
+}
+
+/// Labels of the allow-list. Unlike the topology keys, one that somebody else set is never changed.
+fn plan_extra(
+    settings: &TopologySettings,
+    node: &Node,
+    placement: &Placement,
+    owned: &Owned,
+    plan: &mut LabelPlan,
+) {
+    let Some(host_labels) = &placement.host_labels else {
+        return;
+    };
+    for (key, host_key) in &settings.extra {
+        let present = node.labels.get(key);
+        let wanted = host_labels.get(host_key).filter(|value| !value.is_empty());
+        let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;
+        match wanted {
+            Some(wanted) if LabelValue::parse(wanted).is_ok() && ours => {
+                plan.change(node, key, Some(wanted.clone()))
+            }
+            None if owned.0.contains_key(key) => plan.drop(node, owned, key),
+            None => {}
+            Some(wanted) => plan.left.push(Left {
+                key: key.clone(),
+                present: present.cloned(),
+                wanted: Some(wanted.clone()),
+                reason: LeftReason::Foreign,
+            }),
+        }
+    }
+}
+
+/// Says what differs and changes nothing.
+fn report_only(
+    settings: &TopologySettings,
+    node: &Node,
+    placement: &Placement,
+    plan: &mut LabelPlan,
+) {
+    let topology = placement.known.iter().flat_map(|known| {
+        TWINS.iter().map(|(key, _)| {
+            (
+                (*key).to_owned(),
+                known.topology.value(key).map(ToString::to_string),
+            )
+        })
+    });
+    let host = settings
+        .host_label
+        .iter()
+        .map(|key| (key.clone(), Some(placement.host.to_string())));
+    for (key, wanted) in topology.chain(host) {
+        let present = node.labels.get(&key).cloned();
+        if present != wanted && wanted.is_some() {
+            plan.left.push(Left {
+                key,
+                present,
+                wanted,
+                reason: LeftReason::ReportOnly,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where am I? Region and zone of the host that runs us, from the first source that is allowed and fresh.
+
+use serde::Serialize;
+
+use crate::facts::names::HostName;
+use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
+use crate::facts::topology::{IllegalValue, Topology};
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, Why, WhyKind};
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The host that runs us: `status.nodeName` of the instance, and nothing else.
+    pub host: HostName,
+    /// Its topology, where a source told it.
+    pub known: Option<Known>,
+    /// All labels of the host, from a source that tells all of them; for extra labels.
+    pub host_labels: Option<HostLabels>,
+    /// What each source said, in order.
+    pub tried: Vec<Tried>,
+}
+
+/// A topology and who told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// Region and zone of the host.
+    pub topology: Topology,
+    /// The source that won.
+    pub source: Source,
+    /// Whether a missing region or zone means that the host has none.
+    pub absence: Absence,
+}
+
+/// What it means that a source tells no region or no zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// The host has none.
+    Proven,
+    /// Nothing.
+    Silent,
+}
+
+/// What became of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tried {
+    /// The source.
+    pub source: Source,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The same for people.
+    pub detail: String,
+}
+
+/// What became of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It was believed.
+    Won,
+    /// A source before it was believed.
+    NotNeeded,
+    /// Switched off in our configuration.
+    Off,
+    /// It speaks of another host than the one that runs us.
+    Stale,
+    /// It was read and tells neither region nor zone.
+    Nothing,
+    /// It could not be read.
+    Failed,
+    /// Its value cannot be a label.
+    Illegal,
+}
+
+/// Weighs the sources for the host that runs `vmi`. `None` when no host is known.
+pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Placement> {
+    let host = vmi.host.clone()?;
+    // Reads for another host are of the past.
+    let stale = reads.host != host;
+    let mut known: Option<Known> = None;
+    let mut empty: Option<Known> = None;
+    let mut tried = Vec::new();
+    for source in Source::ALL {
+        let absence = match source {
+            Source::HostNode | Source::ConfigMap => Absence::Proven,
+            Source::VmiAnnotations | Source::LauncherPod => Absence::Silent,
+        };
+        let (outcome, detail) = if !allowed.contains(&source) {
+            (
+                Outcome::Off,
+                "switched off by `topology.sources`".to_owned(),
+            )
+        } else if known.is_some() {
+            (Outcome::NotNeeded, "an earlier source answered".to_owned())
+        } else {
+            let labels = match source {
+                Source::VmiAnnotations => annotations(vmi, &host),
+                Source::HostNode if !stale => weigh(&reads.host_node),
+                Source::LauncherPod if !stale => weigh(&reads.launcher_pod),
+                Source::ConfigMap if !stale => weigh(&reads.configmap),
+                Source::HostNode | Source::LauncherPod | Source::ConfigMap => {
+                    Err((Outcome::Stale, format!("read for host {}", reads.host)))
+                }
+            };
+            match labels.and_then(|labels| parse(labels, &host)) {
+                Ok(topology) if topology.is_empty() => {
+                    if absence == Absence::Proven && empty.is_none() {
+                        empty = Some(Known {
+                            topology,
+                            source,
+                            absence,
+                        });
+                    }
+                    (
+                        Outcome::Nothing,
+                        format!("tells neither region nor zone of {host}"),
+                    )
+                }
+                Ok(topology) => {
+                    let detail = format!("region/zone {topology} of {host}");
+                    known = Some(Known {
+                        topology,
+                        source,
+                        absence,
+                    });
+                    (Outcome::Won, detail)
+                }
+                Err(outcome) => outcome,
+            }
+        };
+        tried.push(Tried {
+            source,
+            outcome,
+            detail,
+        });
+    }
+    let host_labels = [
+        (Source::HostNode, &reads.host_node),
+        (Source::ConfigMap, &reads.configmap),
+    ]
+    .into_iter()
+    .find_map(|(source, seen)| seen.known().filter(|_| !stale && allowed.contains(&source)))
+    .cloned();
+    Some(Placement {
+        host,
+        known: known.or(empty),
+        host_labels,
+        tried,
+    })
+}
+
+type Failed = (Outcome, String);
+
+fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
+    match seen {
+        Seen::Known(labels) => Ok(labels),
+        Seen::Absent => Err((Outcome::Nothing, "there is none".to_owned())),
+        Seen::Failed(Why {
+            kind: WhyKind::NotAsked,
+            text,
+            ..
+        }) => Err((Outcome::NotNeeded, text.clone())),
+        Seen::Failed(why) => Err((Outcome::Failed, why.text.clone())),
+    }
+}
+
+/// The annotations count only when Harvester wrote them for the host that runs us now.
+fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
+    match vmi.annotated_host() {
+        Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
+        Some(annotated) => Err((Outcome::Stale, format!("written for host {annotated}, the VM runs on {host}"))),
+        None if vmi.annotated_by_harvester => Err((Outcome::Nothing, "Harvester has not written them yet".to_owned())),
+        None if tells_topology(&vmi.annotations) => {
+            Err((Outcome::Stale, "without `kubernetes.io/hostname` it cannot be told for which host they are".to_owned()))
+        }
+        None => Err((
+            Outcome::Nothing,
+            "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
+                .to_owned(),
+        )),
+    }
+}
+
+fn parse(labels: &HostLabels, host: &HostName) -> Result<Topology, Failed> {
+    Topology::parse(labels).map_err(|IllegalValue { key, value, source }| {
+        (
+            Outcome::Illegal,
+            format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;
