@@ -160,7 +160,10 @@ fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
             };
             findings.push(Finding::new(Code::IdentityNotFound, text));
         }
-        OwnVm::Identified(_) | OwnVm::ProvenOffline(_) | OwnVm::Unknown(_) => {}
+        OwnVm::Identified(_)
+        | OwnVm::Remembered(..)
+        | OwnVm::ProvenOffline(_)
+        | OwnVm::Unknown(_) => {}
     }
     if let Some(vm) = identity.vm_name() {
         let differing = |judged: &&super::identity::JudgedName| {

@@ -57,7 +57,7 @@ pub fn identity(identity: &Identity) -> Wanted {
             "Unknown",
             format!("the VM is not known: {}", why.text),
         ),
-        OwnVm::Identified(_) | OwnVm::ProvenOffline(_) => {
+        OwnVm::Identified(_) | OwnVm::Remembered(..) | OwnVm::ProvenOffline(_) => {
             let vm = identity
                 .vm_name()
                 .map(ToString::to_string)

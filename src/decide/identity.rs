@@ -30,6 +30,7 @@ impl Identity {
         match &self.vm {
             OwnVm::Identified(vmi) => Some(vmi),
             OwnVm::ProvenOffline(_)
+            | OwnVm::Remembered(..)
             | OwnVm::Ambiguous(_)
             | OwnVm::NotFound(_)
             | OwnVm::Unknown(_) => None,
@@ -39,7 +40,7 @@ impl Identity {
     /// The VM's name, where it is proven.
     pub fn vm_name(&self) -> Option<&VmName> {
         match &self.vm {
-            OwnVm::Identified(vmi) => Some(&vmi.name),
+            OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(&vmi.name),
             OwnVm::ProvenOffline(name) => Some(name),
             OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
         }
@@ -70,6 +71,8 @@ pub enum OwnVm {
     ProvenOffline(VmName),
     /// Several instances fit (`namespace/name` each). Nothing may be written.
     Ambiguous(Vec<String>),
+    /// No instance can be read just now; this is the one that was found before. Enough to judge names, not to write labels.
+    Remembered(Box<Vmi>, Why),
     /// Instances were read and none fits.
     NotFound(String),
     /// No instance could be read.
@@ -252,12 +255,20 @@ impl Verdict {
     }
 }
 
-/// Finds our own VM among the candidates and judges every name. `pinned` is the VM that our configuration names.
-pub fn identify(who: &Who, pinned: Option<&VmName>) -> Identity {
+/// Finds our own VM among the candidates and judges every name.
+///
+/// `pinned` is the VM that our configuration names, `last` the instance that was found before.
+pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<&Vmi>) -> Identity {
     let (vm, evidence) = match &who.candidates {
         Seen::Known(candidates) => choose(who, &candidates.vmis, candidates.coverage, pinned),
         Seen::Absent => offline(who, &Why::new(WhyKind::NotAsked, "no Harvester credential")),
-        Seen::Failed(why) => offline(who, why),
+        Seen::Failed(why) => match last {
+            Some(vmi) => (
+                OwnVm::Remembered(Box::new(vmi.clone()), why.clone()),
+                weigh(who, vmi),
+            ),
+            None => offline(who, why),
+        },
     };
     let others = match (&vm, who.candidates.known()) {
         (OwnVm::Identified(own), Some(candidates)) => candidates
@@ -269,7 +280,9 @@ pub fn identify(who: &Who, pinned: Option<&VmName>) -> Identity {
         _ => Vec::new(),
     };
     let reference = match &vm {
-        OwnVm::Identified(vmi) => Some((&vmi.name, vmi.hostname.as_deref())),
+        OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => {
+            Some((&vmi.name, vmi.hostname.as_deref()))
+        }
         OwnVm::ProvenOffline(name) => Some((name, None)),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
     };

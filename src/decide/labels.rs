@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::placement::{Absence, Placement};
-use crate::config::{OnChange, TopologySettings};
+use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS};
 
@@ -67,7 +67,7 @@ pub enum LeftReason {
 
 /// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, as our annotation says.
 pub fn plan_labels(
-    settings: &TopologySettings,
+    settings: &Settings,
     node: &Node,
     placement: &Placement,
     labelled_host: Option<&str>,
@@ -77,7 +77,7 @@ pub fn plan_labels(
         owned: owned.clone(),
         ..LabelPlan::default()
     };
-    if settings.on_change == OnChange::Report {
+    if settings.topology.on_change == OnChange::Report {
         report_only(settings, node, placement, &mut plan);
         return plan;
     }
@@ -161,7 +161,7 @@ type Changes = Vec<(String, Option<String>)>;
 
 /// Region and zone with their twins: values to set or remove, and what is left.
 fn plan_topology(
-    settings: &TopologySettings,
+    settings: &Settings,
     node: &Node,
     placement: &Placement,
     owned: &Owned,
@@ -191,16 +191,16 @@ fn plan_topology(
         };
         match (wanted, present) {
             (Some(wanted), Some(present))
-                if settings.on_change == OnChange::Hold && present != wanted =>
+                if settings.topology.on_change == OnChange::Hold && present != wanted =>
             {
                 leave(LeftReason::Held);
             }
-            (Some(_), Some(_)) if settings.on_change == OnChange::Hold => {}
+            (Some(_), Some(_)) if settings.topology.on_change == OnChange::Hold => {}
             (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
             (None, None) => {}
             (None, Some(_)) => {
-                let removable = settings.remove_stale
-                    && settings.on_change == OnChange::Follow
+                let removable = settings.topology.remove_stale
+                    && settings.topology.on_change == OnChange::Follow
                     && known.absence == Absence::Proven
                     && owned
                         .0
@@ -218,19 +218,19 @@ fn plan_topology(
 }
 
 fn plan_host_label(
-    settings: &TopologySettings,
+    settings: &Settings,
     node: &Node,
     placement: &Placement,
     owned: &Owned,
     plan: &mut LabelPlan,
 ) {
-    if let Some(key) = &settings.host_label {
+    if let Some(key) = settings.topology.host_label.as_ref().map(LabelKey::as_str) {
         let host = placement.host.as_str();
         match LabelValue::parse(host) {
             Ok(_) => plan.change(node, key, Some(host.to_owned())),
             // A host name may be longer than a label value; a cut name would be another host's.
             Err(_) => plan.left.push(Left {
-                key: key.clone(),
+                key: key.to_owned(),
                 present: node.labels.get(key).cloned(),
                 wanted: Some(host.to_owned()),
                 reason: LeftReason::HostHasNone,
@@ -240,8 +240,12 @@ fn plan_host_label(
     // Labels that we own and that the configuration no longer asks for: an earlier host label, dropped extra labels.
     for key in owned.0.keys() {
         let is_topology = TWINS.iter().any(|(ga, beta)| key == ga || key == beta);
-        let is_wanted =
-            settings.host_label.as_ref() == Some(key) || settings.extra.contains_key(key);
+        let mut wanted = settings
+            .topology
+            .host_label
+            .iter()
+            .chain(settings.labels.extra.keys());
+        let is_wanted = wanted.any(|wanted| wanted.as_str() == key);
         if !is_topology && !is_wanted {
             plan.drop(node, owned, key);
         }
@@ -250,7 +254,7 @@ fn plan_host_label(
 
 /// Labels of the allow-list. Unlike the topology keys, one that somebody else set is never changed.
 fn plan_extra(
-    settings: &TopologySettings,
+    settings: &Settings,
     node: &Node,
     placement: &Placement,
     owned: &Owned,
@@ -259,7 +263,12 @@ fn plan_extra(
     let Some(host_labels) = &placement.host_labels else {
         return;
     };
-    for (key, host_key) in &settings.extra {
+    for (key, host_key) in settings
+        .labels
+        .extra
+        .iter()
+        .map(|(key, host_key)| (key.as_str(), host_key.as_str()))
+    {
         let present = node.labels.get(key);
         let wanted = host_labels.get(host_key).filter(|value| !value.is_empty());
         let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;
@@ -270,7 +279,7 @@ fn plan_extra(
             None if owned.0.contains_key(key) => plan.drop(node, owned, key),
             None => {}
             Some(wanted) => plan.left.push(Left {
-                key: key.clone(),
+                key: key.to_owned(),
                 present: present.cloned(),
                 wanted: Some(wanted.clone()),
                 reason: LeftReason::Foreign,
@@ -280,12 +289,7 @@ fn plan_extra(
 }
 
 /// Says what differs and changes nothing.
-fn report_only(
-    settings: &TopologySettings,
-    node: &Node,
-    placement: &Placement,
-    plan: &mut LabelPlan,
-) {
+fn report_only(settings: &Settings, node: &Node, placement: &Placement, plan: &mut LabelPlan) {
     let topology = placement.known.iter().flat_map(|known| {
         TWINS.iter().map(|(key, _)| {
             (
@@ -295,9 +299,10 @@ fn report_only(
         })
     });
     let host = settings
+        .topology
         .host_label
         .iter()
-        .map(|key| (key.clone(), Some(placement.host.to_string())));
+        .map(|key| (key.as_str().to_owned(), Some(placement.host.to_string())));
     for (key, wanted) in topology.chain(host) {
         let present = node.labels.get(&key).cloned();
         if present != wanted && wanted.is_some() {

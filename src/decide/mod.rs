@@ -206,7 +206,7 @@ pub fn plan(
     if let (Some(node), Some(placement), None) = (node, placement, settling) {
         let labelled_host = node.annotations.get(ANNOTATION_HOST).map(String::as_str);
         let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
-        labels = plan_labels(&settings.topology, node, placement, labelled_host, &owned);
+        labels = plan_labels(settings, node, placement, labelled_host, &owned);
     }
     let stand_down = node.and_then(|node| {
         memory
@@ -269,7 +269,7 @@ fn remember(memory: &mut Memory, seen: Seen<'_>, now: Now) -> Option<Migration> 
         }
         _ => memory.unread_since = None,
     }
-    if let (Some(vmi), crate::facts::Seen::Known(_)) = (seen.identity.vmi(), &seen.who.candidates) {
+    if let Some(vmi) = seen.identity.vmi() {
         memory.last_vmi = Some(vmi.clone());
     }
     let host = seen.placement.map(|placement| placement.host.clone())?;
@@ -486,5 +486,7 @@ pub fn rfc3339(time: UtcDateTime) -> String {
     )
 }
 
+#[cfg(test)]
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

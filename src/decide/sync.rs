@@ -118,7 +118,7 @@ fn without_host(identity: &Identity) -> Sync {
             "HarvesterNotRead",
             "the VM's name is proven, its host cannot be read",
         ),
-        OwnVm::Unknown(why) => {
+        OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
             let reason = match why.kind {
                 WhyKind::Unreachable => "HarvesterUnreachable",
                 WhyKind::Credential => "HarvesterUnauthorized",

@@ -1,1 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The six invariants by number, then the plan as a whole.
 
+use std::time::Duration;
+
+use super::fixtures::{World, forbidden, host_labels};
+use super::*;
+use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
+use crate::facts::{Seen as Fact, Why, WhyKind};
+use crate::findings::Code;
+
+fn codes(plan: &Plan) -> Vec<Code> {
+    plan.findings.iter().map(|finding| finding.code).collect()
+}
+
+fn patches(plan: &Plan) -> Vec<&NodePatch> {
+    plan.actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::PatchNode(patch) => Some(patch),
+            Action::PatchConditions(_) => None,
+        })
+        .collect()
+}
+
+fn conditions(plan: &Plan) -> Vec<(&str, &str, &str)> {
+    plan.actions
+        .iter()
+        .flat_map(|action| match action {
+            Action::PatchConditions(patch) => patch.conditions.clone(),
+            Action::PatchNode(_) => Vec::new(),
+        })
+        .map(|(wanted, _)| (wanted.kind, wanted.status, wanted.reason))
+        .collect()
+}
+
+/// Worlds that differ in every way that decisions know of.
+fn worlds() -> Vec<World> {
+    let changes: [fn(&mut World); 14] = [
+        |_| {},
+        |w| w.migrate("hv-b", "eu-1", "rack-b"),
+        |w| w.migrate("hv-c", "eu-2", ""),
+        |w| w.reads.host_node = forbidden(),
+        |w| w.reads.host_node = Fact::Known(host_labels("eu-1", "rack a")),
+        |w| w.reads.host_node = Fact::Absent,
+        |w| w.annotate("hv-b", "eu-1", "rack-b"),
+        |w| w.vmi().host = None,
+        |w| w.who.candidates = Fact::failed(WhyKind::Unreachable, "timeout"),
+        |w| w.who.candidates = Fact::Absent,
+        |w| w.who.node = Fact::Absent,
+        |w| w.who.node = Fact::failed(WhyKind::Unreachable, "timeout"),
+        |w| w.add_vmi(|other| other.uid = "twin".to_owned()),
+        |w| w.settings.topology.remove_stale = true,
+    ];
+    let mut worlds = Vec::new();
+    for first in changes {
+        for second in changes {
+            for settled in [false, true] {
+                let mut world = World::new();
+                world
+                    .node()
+                    .labels
+                    .insert("somebody/else".to_owned(), "x".to_owned());
+                world
+                    .node()
+                    .labels
+                    .insert("kubernetes.io/hostname".to_owned(), "x".to_owned());
+                if settled {
+                    world.settle();
+                }
+                // A change may need what the other took away.
+                let changed = std::panic::catch_unwind(move || {
+                    first(&mut world);
+                    second(&mut world);
+                    world
+                });
+                worlds.extend(changed);
+            }
+        }
+    }
+    assert!(worlds.len() > 250, "{}", worlds.len());
+    worlds
+}
+
+#[test]
+fn invariant_1_a_label_that_we_do_not_own_is_never_changed() {
+    let ours = [
+        REGION,
+        ZONE,
+        TWINS[0].1,
+        TWINS[1].1,
+        "topology.harvesterhci.io/host",
+    ];
+    for world in worlds() {
+        let plan = world.plan();
+        for key in patches(&plan).iter().flat_map(|patch| patch.labels.keys()) {
+            assert!(ours.contains(&key.as_str()), "{key}");
+        }
+        for key in patches(&plan)
+            .iter()
+            .flat_map(|patch| patch.annotations.keys())
+        {
+            assert!(key.starts_with(ANNOTATION_PREFIX), "{key}");
+        }
+    }
+}
+
+#[test]
+fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
+    for mut world in worlds() {
+        world.settings.topology.remove_stale = true;
+        for read in [
+            forbidden(),
+            Fact::Absent,
+            Fact::failed(WhyKind::Unreachable, "timeout"),
+        ] {
+            world.reads.host_node = read;
+            let plan = world.plan();
+            assert!(
+                patches(&plan)
+                    .iter()
+                    .all(|patch| patch.labels.values().all(Option::is_some))
+            );
+        }
+    }
+}
+
+#[test]
+fn invariant_3_and_4_writes_name_our_own_node_and_hold_only_labels_annotations_and_conditions() {
+    // The types hold no taint, spec or owner; the names are checked here, and the wire in the tests of `apply`.
+    for world in worlds() {
+        for action in world.plan().actions {
+            let node = match action {
+                Action::PatchNode(patch) => patch.node,
+                Action::PatchConditions(patch) => patch.node,
+            };
+            assert_eq!(node.as_str(), super::fixtures::VM);
+        }
+    }
+}
+
+#[test]
+fn invariant_5_an_unchanged_world_costs_no_write() {
+    for mut world in worlds() {
+        if world.who.node.known().is_none() {
+            assert_eq!(world.plan().actions, []);
+            continue;
+        }
+        world.settle();
+        for minutes in [0, 1, 11, 600] {
+            world.uptime += Duration::from_secs(minutes * 60);
+            let plan = world.plan();
+            world.apply(&plan);
+        }
+        world.uptime += Duration::from_secs(60);
+        assert_eq!(world.plan().actions, []);
+    }
+}
+
+#[test]
+fn invariant_6_an_ambiguous_identity_costs_no_label() {
+    for mut world in worlds() {
+        if let Fact::Known(candidates) = &world.who.candidates
+            && candidates.vmis.len() == 1
+        {
+            world.add_vmi(|other| other.uid = "twin".to_owned());
+        }
+        assert!(patches(&world.plan()).is_empty());
+    }
+    let mut world = World::new();
+    world.add_vmi(|other| other.uid = "twin".to_owned());
+    let plan = world.plan();
+    assert!(codes(&plan).contains(&Code::IdentityAmbiguous));
+    assert!(conditions(&plan).contains(&("HarvesterIdentityVerified", "False", "Ambiguous")));
+}
+
+#[test]
+fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
+    let mut world = World::new();
+    let plan = world.plan();
+    assert_eq!((patches(&plan).len(), conditions(&plan).len()), (1, 0));
+    world.apply(&plan);
+    let plan = world.plan();
+    assert!(patches(&plan).is_empty());
+    let good = [
+        ("HarvesterIdentityVerified", "True", "Match"),
+        ("HarvesterTopologySynced", "True", "Synced"),
+    ];
+    assert_eq!(conditions(&plan), good);
+    world.apply(&plan);
+    assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn a_migration_is_one_patch_and_no_condition() {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!(plan.actions.len(), 1);
+    let patch = patches(&plan)[0];
+    assert_eq!(patch.annotations[ANNOTATION_HOST], "hv-b");
+    assert!(patch.annotations[ANNOTATION_MIGRATION].contains(r#""from":"hv-a","to":"hv-b""#));
+    assert_eq!(
+        patch.announce.as_ref().unwrap().reason,
+        "HarvesterHostChanged"
+    );
+    assert_eq!(plan.moved.as_ref().unwrap().from, "hv-a");
+    world.apply(&plan);
+    let after = world.plan();
+    assert_eq!((after.actions.len(), after.moved), (0, None));
+}
+
+#[test]
+fn a_move_while_the_agent_was_down_is_a_move() {
+    let mut world = World::new();
+    world.settle();
+    world.memory = Memory::default();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    assert_eq!(world.plan().moved.unwrap().from, "hv-a");
+}
+
+#[test]
+fn a_failed_migration_writes_nothing() {
+    let mut world = World::new();
+    world.settle();
+    world
+        .vmi()
+        .active_pods
+        .insert("target-pod".to_owned(), "hv-b".to_owned());
+    assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
+    let mut world = World::new();
+    world.node().provider_id = Some("harvester://vm-uid".to_owned());
+    world.annotate("hv-a", "eu-1", "rack-a");
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!((plan.actions.len(), &plan.sync), (0, &Sync::Pending));
+    assert!(plan.next <= Duration::from_secs(10));
+    world.memory = plan.memory;
+    let mut late = world.clone();
+    late.uptime += Duration::from_secs(10);
+    assert_eq!(
+        patches(&late.plan())[0].labels[ZONE].as_deref(),
+        Some("rack-b")
+    );
+    world.annotate("hv-b", "eu-1", "rack-b");
+    assert_eq!(
+        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        Some("rack-b")
+    );
+}
+
+#[test]
+fn annotations_that_stay_stale_are_a_finding_after_the_settling_time() {
+    let mut world = World::new();
+    world.reads.host_node = forbidden();
+    world.annotate("hv-a", "eu-1", "rack-a");
+    world.settle();
+    world.migrate("hv-b", "", "");
+    world.reads.host_node = forbidden();
+    let plan = world.plan();
+    assert_eq!((plan.actions.len(), codes(&plan)), (0, vec![]));
+    world.memory = plan.memory;
+    world.uptime += Duration::from_secs(10);
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::AnnotationsStale]);
+    assert_eq!(
+        conditions(&plan),
+        [("HarvesterTopologySynced", "False", "AnnotationsStale")]
+    );
+}
+
+#[test]
+fn a_short_outage_changes_no_condition_and_a_long_one_says_unknown() {
+    let mut world = World::new();
+    world.settle();
+    world.who.candidates = Fact::failed(WhyKind::Unreachable, "connection refused");
+    let plan = world.plan();
+    assert_eq!(
+        (plan.actions.len(), codes(&plan)),
+        (0, vec![Code::HarvesterUnreachable])
+    );
+    world.memory = plan.memory;
+    world.uptime += Duration::from_secs(61);
+    let plan = world.plan();
+    assert_eq!(
+        conditions(&plan),
+        [("HarvesterTopologySynced", "Unknown", "HarvesterUnreachable")]
+    );
+}
+
+#[test]
+fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
+    let mut world = World::new();
+    world.settle();
+    world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+    world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::HostnameDiffers]);
+    let [Action::PatchConditions(patch)] = plan.actions.as_slice() else {
+        panic!("{:?}", plan.actions)
+    };
+    assert_eq!(
+        (patch.conditions[0].0.status, patch.conditions[0].0.reason),
+        ("False", "Mismatch")
+    );
+    assert_eq!(patch.announce.len(), 1);
+    assert_eq!(patch.announce[0].kind, "Warning");
+    world.apply(&plan);
+    assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
+    let mut world = World::new();
+    world.reads.host_node = forbidden();
+    let plan = world.plan();
+    let finding = plan
+        .findings
+        .iter()
+        .find(|finding| finding.code == Code::TopologyUnknown);
+    // The host label is on its way; the finding comes with the next look.
+    assert!(finding.is_none());
+    world.apply(&plan);
+    let plan = world.plan();
+    let finding = plan
+        .findings
+        .iter()
+        .find(|finding| finding.code == Code::TopologyUnknown)
+        .unwrap();
+    for source in [
+        "host-node: nodes is forbidden",
+        "vmi-annotations: ",
+        "launcher-pod: ",
+        "configmap: ",
+    ] {
+        assert!(finding.seen.contains(source), "{}", finding.seen);
+    }
+    assert!(
+        finding.remedy().contains("--verb=get --resource=nodes"),
+        "{}",
+        finding.remedy()
+    );
+    assert!(
+        finding.remedy().contains("--serviceaccount=default:gc8"),
+        "{}",
+        finding.remedy()
+    );
+}
+
+#[test]
+fn a_rival_is_fought_three_times_and_then_named() {
+    let mut world = World::new();
+    world
+        .node()
+        .labels
+        .insert(ZONE_BETA.to_owned(), "rack-a".to_owned());
+    world.settle();
+    let mut writes = 0;
+    for _ in 0..20 {
+        world
+            .node()
+            .labels
+            .insert(ZONE.to_owned(), "rival".to_owned());
+        world
+            .node()
+            .label_managers
+            .insert(ZONE.to_owned(), "kubectl-label".to_owned());
+        let plan = world.plan();
+        writes += patches(&plan).len();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(1);
+    }
+    assert_eq!(writes, 2);
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::LabelFight]);
+    assert!(plan.findings[0].seen.contains("kubectl-label"));
+    assert_eq!(
+        plan.sync,
+        Sync::Fighting {
+            rival: "kubectl-label".to_owned()
+        }
+    );
+}
+
+#[test]
+fn a_switched_off_report_writes_neither_conditions_nor_annotations() {
+    let mut world = World::new();
+    world.settings.report.node_conditions = false;
+    world.settings.report.annotations = false;
+    world.settings.report.events = false;
+    let plan = world.plan();
+    assert!(patches(&plan)[0].annotations.is_empty());
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!((plan.actions.len(), conditions(&plan).len()), (1, 0));
+    assert_eq!(patches(&plan)[0].announce, None);
+}
+
+#[test]
+fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() {
+    let mut world = World::new();
+    world.settle();
+    assert!(world.plan().next >= Duration::from_secs(60));
+    world.who.candidates = Fact::failed(WhyKind::Unreachable, "503");
+    assert!(world.plan().next <= Duration::from_millis(500));
+    let why = Why {
+        retry_after: Some(Duration::from_secs(30)),
+        ..Why::new(WhyKind::Unreachable, "429")
+    };
+    world.who.candidates = Fact::Failed(why);
+    assert!(world.plan().next >= Duration::from_secs(30));
+}
+
+#[test]
+fn a_credential_that_ends_soon_is_named_with_a_date_and_a_step() {
+    let mut world = World::new();
+    let Fact::Known(harvester) = &mut world.who.harvester else {
+        panic!()
+    };
+    harvester.expires = Some(1_795_000_000 + 5 * 86_400);
+    let plan = world.plan();
+    let finding = plan
+        .findings
+        .iter()
+        .find(|finding| finding.code == Code::CredentialExpires)
+        .unwrap();
+    assert!(
+        finding.seen.contains("in less than 7 days"),
+        "{}",
+        finding.seen
+    );
+}
+
+#[test]
+fn times_are_written_as_kubernetes_does() {
+    assert_eq!(
+        rfc3339(UtcDateTime::from_unix_timestamp(0).unwrap()),
+        "1970-01-01T00:00:00Z"
+    );
+    assert_eq!(
+        rfc3339(UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap()),
+        "2026-11-18T11:06:40Z"
+    );
+}

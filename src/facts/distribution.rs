@@ -19,6 +19,13 @@ pub struct StaticLabel {
 }
 impl Distribution {
     /// stub
+    pub fn with_node_name(n: &str) -> Self {
+        Self {
+            node_name: Some(n.to_owned()),
+            node_labels: vec![],
+        }
+    }
+    /// stub
     pub fn configured_node_name(&self) -> Option<&str> {
         self.node_name.as_deref()
     }

@@ -1,1 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
 
+use super::*;
+use crate::decide::fixtures::{VM, World};
+use crate::facts::machine::Mac;
+use crate::facts::names::{NodeName, firmware_uuid};
+use uuid::Uuid;
+
+fn rename(world: &mut World, hostname: &str, node: &str) {
+    world.who.machine.kernel_hostname = Seen::Known(hostname.to_owned());
+    match &mut world.who.kubelet {
+        Seen::Known(kubelet) => kubelet.node_name = NodeName::parse(node).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn random_uuid(digit: u128) -> Uuid {
+    Uuid::from_u128(0x1111_1111_1111_4111_8111_1111_1111_1110 + digit)
+}
+
+#[test]
+fn uuid_and_mac_find_the_vm_and_equal_names_match() {
+    let identity = World::new().identity();
+    assert_eq!(identity.vm_name().unwrap().as_str(), VM);
+    assert_eq!(identity.verdict, Verdict::Match);
+    assert_eq!(identity.proof(), "firmware-uuid, mac-address, name");
+}
+
+#[test]
+fn every_verdict_is_reached_by_its_rule() {
+    let long = "very-long-cluster-name-pool1-q99l7-6ndw9";
+    for (vm, spec_hostname, hostname, node, verdict) in [
+        (VM, None, VM, VM, Verdict::Match),
+        (
+            VM,
+            None,
+            "POOL1-ABCDE",
+            VM,
+            Verdict::MatchModuloCaseOrDomain,
+        ),
+        (
+            VM,
+            None,
+            "pool1-abcde.example.org.",
+            VM,
+            Verdict::MatchModuloCaseOrDomain,
+        ),
+        (VM, Some("web"), "web", "web", Verdict::PlatformHostname),
+        ("web.prod", None, "web", "web", Verdict::PlatformHostname),
+        (
+            long,
+            None,
+            "very-long-f864a",
+            "very-long-f864a",
+            Verdict::RancherTruncated,
+        ),
+        (VM, None, VM, "pool1-abcde-0a1b2c3d", Verdict::NodeIdSuffix),
+        (VM, None, VM, "chosen-by-hand", Verdict::ConfiguredOverride),
+        (VM, None, "localhost", VM, Verdict::Mismatch),
+        (VM, None, "pool1-abcdf", "pool1-abcdf", Verdict::AnotherVm),
+        (VM, None, "evil\u{1b}[31m", VM, Verdict::Mismatch),
+    ] {
+        let mut world = World::new();
+        world.add_vmi(|other| {
+            other.name = VmName::parse("pool1-abcdf").unwrap();
+            other.uid = "other".to_owned();
+            other.firmware_uuid = Some(random_uuid(1));
+            other.macs.clear();
+        });
+        world.vmi().name = VmName::parse(vm).unwrap();
+        world.vmi().hostname = spec_hostname.map(str::to_owned);
+        world
+            .who
+            .distributions
+            .push(crate::facts::distribution::Distribution::with_node_name(
+                "chosen-by-hand",
+            ));
+        rename(&mut world, hostname, node);
+        let identity = world.identity();
+        assert_eq!(identity.verdict, verdict, "{vm} {hostname} {node}");
+        assert!(!identity.verdict.consequence().is_empty());
+    }
+}
+
+#[test]
+fn two_vms_of_one_uuid_and_mac_are_ambiguous_whatever_the_name_says() {
+    let mut world = World::new();
+    world.add_vmi(|other| {
+        other.name = VmName::parse("clone").unwrap();
+        other.uid = "other".to_owned();
+        other.vm_uid = Some("other-vm".to_owned());
+    });
+    world.node().provider_id = Some("harvester://vm-uid".to_owned());
+    let OwnVm::Ambiguous(vms) = world.identity().vm else {
+        panic!("{:?}", world.identity().vm)
+    };
+    assert_eq!(vms, ["default/pool1-abcde", "default/clone"]);
+}
+
+#[test]
+fn a_configured_vm_breaks_a_tie_but_not_a_contradiction() {
+    let mut world = World::new();
+    world.add_vmi(|other| {
+        other.name = VmName::parse("clone").unwrap();
+        other.uid = "other".to_owned();
+    });
+    world.settings.harvester.vm = Some(VmName::parse("clone").unwrap());
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), "clone");
+    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
+}
+
+#[test]
+fn one_mac_tells_vms_of_one_uuid_apart() {
+    let mut world = World::new();
+    world.add_vmi(|other| {
+        other.name = VmName::parse("clone").unwrap();
+        other.macs = [Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+    });
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
+}
+
+#[test]
+fn hardware_that_differs_rules_out_a_vm_of_our_name() {
+    let mut world = World::new();
+    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    let identity = world.identity();
+    assert!(matches!(identity.vm, OwnVm::NotFound(_)));
+    assert!(
+        identity
+            .evidence
+            .iter()
+            .any(|item| item.kind == EvidenceKind::FirmwareUuid && !item.agrees)
+    );
+    assert_eq!(identity.verdict, Verdict::Unknown);
+}
+
+#[test]
+fn a_vm_of_our_name_in_the_wrong_namespace_shares_the_uuid_but_not_the_mac() {
+    let mut world = World::new();
+    world.vmi().macs = [Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+    assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
+}
+
+#[test]
+fn without_hardware_facts_the_provider_id_counts_and_then_the_name() {
+    let mut world = World::new();
+    world.who.machine.product_uuid = Seen::Absent;
+    world.who.machine.macs = Seen::Absent;
+    world.add_vmi(|other| {
+        other.name = VmName::parse("other").unwrap();
+        other.vm_uid = Some("other-vm".to_owned());
+    });
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
+    world.node().provider_id = Some("harvester://other-vm".to_owned());
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), "other");
+}
+
+#[test]
+fn a_provider_id_of_another_vm_does_not_outweigh_hardware() {
+    let mut world = World::new();
+    world.node().provider_id = Some("harvester://someone-else".to_owned());
+    let identity = world.identity();
+    assert_eq!(identity.vm_name().unwrap().as_str(), VM);
+    assert!(
+        identity
+            .evidence
+            .iter()
+            .any(|item| item.kind == EvidenceKind::ProviderId && !item.agrees)
+    );
+}
+
+#[test]
+fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
+    let mut world = World::new();
+    world.who.candidates = Seen::Absent;
+    let identity = world.identity();
+    assert_eq!(
+        identity.vm,
+        OwnVm::ProvenOffline(VmName::parse(VM).unwrap())
+    );
+    assert_eq!(identity.verdict, Verdict::Match);
+    // A host name that is not the VM's cannot be proven, but cloud-init's is, and the difference is seen.
+    rename(&mut world, "wrong", "wrong");
+    assert_eq!(world.identity().verdict, Verdict::Mismatch);
+    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    assert_eq!(world.identity().verdict, Verdict::Unknown);
+    assert_eq!(firmware_uuid(VM).get_version_num(), 5);
+}
+
+#[test]
+fn while_the_api_is_away_names_are_judged_by_what_was_found_before() {
+    let mut world = World::new();
+    world.memory.last_vmi = Some(world.vmi().clone());
+    world.who.candidates = Seen::failed(WhyKind::Unreachable, "timeout");
+    rename(&mut world, "wrong", VM);
+    let identity = world.identity();
+    assert!(matches!(identity.vm, OwnVm::Remembered(..)));
+    assert_eq!(identity.verdict, Verdict::Mismatch);
+    assert_eq!(identity.vmi(), None, "labels need a fresh look");
+}
+
+#[test]
+fn the_static_name_is_judged_but_does_not_decide() {
+    let mut world = World::new();
+    world.who.machine.static_hostname = Seen::Known("other".to_owned());
+    let identity = world.identity();
+    assert_eq!(identity.verdict, Verdict::Match);
+    assert!(
+        identity
+            .names
+            .iter()
+            .any(|n| n.kind == NameKind::StaticHostname && n.verdict == Verdict::Mismatch)
+    );
+}

@@ -1,1 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
 
+use super::*;
+use crate::config::LabelKey;
+use crate::decide::fixtures::{World, forbidden, host_labels};
+use crate::facts::Seen;
+use crate::facts::placement::PlacementReads;
+use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
+
+const HOST: &str = "topology.harvesterhci.io/host";
+const RACK: &str = "example.com/rack";
+
+fn plan(world: &World) -> LabelPlan {
+    world.plan().labels
+}
+
+fn set(plan: &LabelPlan) -> Vec<(&str, &str)> {
+    plan.changes
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or("(removed)")))
+        .collect()
+}
+
+fn label(world: &mut World, key: &str, value: &str) {
+    world.node().labels.insert(key.to_owned(), value.to_owned());
+}
+
+fn reasons(plan: &LabelPlan) -> Vec<(&str, LeftReason)> {
+    plan.left
+        .iter()
+        .map(|left| (left.key.as_str(), left.reason))
+        .collect()
+}
+
+fn with_rack(world: &mut World, rack: Option<&str>) {
+    let key = |text| LabelKey::parse(text).unwrap();
+    world
+        .settings
+        .labels
+        .extra
+        .insert(key(RACK), key("harvester.example.com/rack"));
+    if let (Seen::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
+        labels.insert("harvester.example.com/rack".to_owned(), rack.to_owned());
+    }
+}
+
+#[test]
+fn a_new_node_gets_region_zone_and_host() {
+    assert_eq!(
+        set(&plan(&World::new())),
+        [(HOST, "hv-a"), (REGION, "eu-1"), (ZONE, "rack-a")]
+    );
+}
+
+#[test]
+fn a_twin_is_written_in_the_same_patch_whenever_it_exists() {
+    let mut world = World::new();
+    label(&mut world, ZONE_BETA, "old");
+    assert_eq!(
+        set(&plan(&world)),
+        [
+            (ZONE_BETA, "rack-a"),
+            (HOST, "hv-a"),
+            (REGION, "eu-1"),
+            (ZONE, "rack-a")
+        ]
+    );
+    label(&mut world, REGION_BETA, "eu-1");
+    assert!(
+        !plan(&world).changes.contains_key(REGION_BETA),
+        "already right"
+    );
+}
+
+#[test]
+fn a_migration_changes_every_label_in_one_plan() {
+    let mut world = World::new();
+    label(&mut world, ZONE_BETA, "rack-a");
+    world.settle();
+    world.migrate("hv-c", "eu-2", "rack-c");
+    let expected = [
+        (ZONE_BETA, "rack-c"),
+        (HOST, "hv-c"),
+        (REGION, "eu-2"),
+        (ZONE, "rack-c"),
+    ];
+    assert_eq!(set(&plan(&world)), expected);
+}
+
+#[test]
+fn labels_of_two_hosts_are_never_mixed() {
+    let mut world = World::new();
+    world.settle();
+    // The new host cannot be read yet: not even the host label moves.
+    world.migrate("hv-b", "", "");
+    world.reads.host_node = forbidden();
+    let held = plan(&world);
+    assert_eq!(set(&held), []);
+    assert_eq!(
+        reasons(&held),
+        [(REGION, LeftReason::WouldMix), (ZONE, LeftReason::WouldMix)]
+    );
+    // The new host has a region and no zone.
+    world.migrate("hv-b", "eu-2", "");
+    let held = plan(&world);
+    assert_eq!(set(&held), []);
+    assert_eq!(
+        reasons(&held),
+        [(REGION, LeftReason::WouldMix), (ZONE, LeftReason::WouldMix)]
+    );
+    // With leave to remove, the whole set moves at once.
+    world.settings.topology.remove_stale = true;
+    assert_eq!(
+        set(&plan(&world)),
+        [(HOST, "hv-b"), (REGION, "eu-2"), (ZONE, "(removed)")]
+    );
+}
+
+#[test]
+fn the_host_label_is_written_alone_where_there_is_no_topology_to_mix_with() {
+    let mut world = World::new();
+    world.reads.host_node = forbidden();
+    assert_eq!(set(&plan(&world)), [(HOST, "hv-a")]);
+    world.settle();
+    world.migrate("hv-b", "", "");
+    world.reads.host_node = forbidden();
+    assert_eq!(set(&plan(&world)), [(HOST, "hv-b")]);
+}
+
+#[test]
+fn the_host_label_can_be_switched_off_and_is_then_removed() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.topology.host_label = None;
+    assert_eq!(set(&plan(&world)), [(HOST, "(removed)")]);
+    let mut fresh = World::new();
+    fresh.settings.topology.host_label = None;
+    label(&mut fresh, HOST, "somebody's");
+    assert!(!plan(&fresh).changes.contains_key(HOST), "not ours");
+}
+
+#[test]
+fn a_host_that_lost_its_label_changes_nothing_unless_removal_is_allowed() {
+    let mut world = World::new();
+    label(&mut world, ZONE_BETA, "rack-a");
+    world.settle();
+    world.reads.host_node = Seen::Known(host_labels("eu-1", ""));
+    assert_eq!(
+        (set(&plan(&world)), reasons(&plan(&world))),
+        (vec![], vec![(ZONE, LeftReason::HostHasNone)])
+    );
+    world.settings.topology.remove_stale = true;
+    assert_eq!(
+        set(&plan(&world)),
+        [(ZONE_BETA, "(removed)"), (ZONE, "(removed)")],
+        "both twins together"
+    );
+}
+
+#[test]
+fn a_label_that_somebody_changed_since_is_not_removed() {
+    let mut world = World::new();
+    world.settings.topology.remove_stale = true;
+    world.settle();
+    label(&mut world, ZONE, "by-hand");
+    world.reads.host_node = Seen::Known(host_labels("eu-1", ""));
+    assert_eq!(set(&plan(&world)), []);
+}
+
+#[test]
+fn absence_in_annotations_removes_nothing() {
+    let mut world = World::new();
+    world.settings.topology.remove_stale = true;
+    world.settle();
+    world.reads.host_node = forbidden();
+    world.annotate("hv-a", "eu-1", "");
+    assert_eq!(
+        (set(&plan(&world)), reasons(&plan(&world))),
+        (vec![], vec![(ZONE, LeftReason::HostHasNone)])
+    );
+}
+
+#[test]
+fn hold_keeps_the_first_zone_and_says_so_while_the_host_follows() {
+    let mut world = World::new();
+    world.settings.topology.on_change = OnChange::Hold;
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let held = plan(&world);
+    assert_eq!(
+        (set(&held), reasons(&held)),
+        (vec![(HOST, "hv-b")], vec![(ZONE, LeftReason::Held)])
+    );
+}
+
+#[test]
+fn report_changes_nothing_at_all() {
+    let mut world = World::new();
+    world.settings.topology.on_change = OnChange::Report;
+    let reported = plan(&world);
+    let all = [REGION, ZONE, HOST].map(|key| (key, LeftReason::ReportOnly));
+    assert_eq!((set(&reported), reasons(&reported)), (vec![], all.to_vec()));
+}
+
+#[test]
+fn the_five_cases_of_an_extra_label() {
+    let mut world = World::new();
+    with_rack(&mut world, Some("r1"));
+    assert_eq!(
+        plan(&world).changes[RACK].as_deref(),
+        Some("r1"),
+        "absent: set and own"
+    );
+    label(&mut world, RACK, "r1");
+    assert_eq!(plan(&world).owned.0[RACK], "r1", "our value: own");
+    world.settle();
+    with_rack(&mut world, Some("r2"));
+    assert_eq!(
+        plan(&world).changes[RACK].as_deref(),
+        Some("r2"),
+        "owned: update"
+    );
+    world.settle();
+    world.settings.labels.extra.clear();
+    assert_eq!(
+        plan(&world).changes[RACK],
+        None,
+        "owned and no longer wanted: remove"
+    );
+    world.settle();
+    assert!(!plan(&world).owned.0.contains_key(RACK), "and disown");
+    label(&mut world, RACK, "somebody's");
+    with_rack(&mut world, Some("r1"));
+    let foreign = plan(&world);
+    assert_eq!(
+        (set(&foreign), reasons(&foreign)),
+        (vec![], vec![(RACK, LeftReason::Foreign)]),
+        "foreign: leave"
+    );
+}
+
+#[test]
+fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read() {
+    let mut world = World::new();
+    with_rack(&mut world, Some("r1"));
+    world.settle();
+    let mut unread = world.clone();
+    unread.reads = PlacementReads::none(crate::decide::fixtures::host("hv-a"));
+    assert_eq!(set(&plan(&unread)), []);
+    world.reads.host_node = Seen::Known(host_labels("eu-1", "rack-a"));
+    assert_eq!(set(&plan(&world)), [(RACK, "(removed)")]);
+}
+
+#[test]
+fn an_annotation_that_is_not_ours_owns_nothing() {
+    for text in ["", "nonsense", "[]", "{\"a\":1}"] {
+        assert_eq!(
+            Owned::parse(Some(&text.to_owned())),
+            Owned::default(),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop: wake for a reason, observe, decide, apply, report. It knows no I/O crate and cannot end by an error.
+//!
+//! The world is behind four narrow traits, so that the loop runs in tests with a paused clock and no world at all.
+
+use std::time::Duration;
+
+use crate::config::Settings;
+use crate::decide::identity::{Identity, identify};
+use crate::decide::placement::place;
+use crate::decide::{self, Action, Memory, Migration, Now, Patience, Plan};
+use crate::facts::placement::PlacementReads;
+use crate::facts::vmi::Vmi;
+use crate::facts::who::Who;
+
+/// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
+const ONCE_ROUNDS: usize = 4;
+
+/// Why the agent looks. A reason only: what is true is read afresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// The agent has just started.
+    Startup,
+    /// Our VirtualMachineInstance changed.
+    Vmi,
+    /// Our Node changed.
+    Node,
+    /// A credential file changed.
+    Files,
+    /// The configuration was read again.
+    Reload,
+    /// It is time.
+    Timer,
+}
+
+impl Trigger {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Vmi => "vmi",
+            Self::Node => "node",
+            Self::Files => "files",
+            Self::Reload => "reload",
+            Self::Timer => "timer",
+        }
+    }
+
+    /// What must be read afresh because of it.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Vmi => Scope::Vm,
+            Self::Node => Scope::Node,
+            Self::Startup | Self::Files | Self::Reload | Self::Timer => Scope::All,
+        }
+    }
+}
+
+/// What an observation reads afresh; the rest is what was read last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// The VM and its host.
+    Vm,
+    /// Our Node.
+    Node,
+}
+
+impl Scope {
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::All }
+    }
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wake {
+    /// Something may have changed.
+    Look {
+        /// The first reason, which the report names.
+        trigger: Trigger,
+        /// What to read, for all reasons together.
+        scope: Scope,
+        /// When the first reason arrived, since the start of the process.
+        at: Duration,
+    },
+    /// The configuration is to be read again.
+    Reload,
+    /// The process is to end.
+    Stop,
+}
+
+/// Reads the world. It never fails: a missing fact is a value.
+pub trait Observe {
+    /// Reads who we are.
+    fn who(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        uptime: Duration,
+    ) -> impl Future<Output = Who>;
+    /// Reads where the VM runs.
+    fn placement(
+        &mut self,
+        settings: &Settings,
+        vmi: &Vmi,
+        uptime: Duration,
+    ) -> impl Future<Output = PlacementReads>;
+}
+
+/// Writes, and nothing else.
+pub trait Apply {
+    /// Does what it is told, or says in one line why not.
+    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Result<(), Refusal>>;
+}
+
+/// A write that was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// One line for people.
+    pub text: String,
+    /// Whether the same write may be accepted later, with nothing changed here.
+    pub passing: bool,
+}
+
+/// Tells people and systemd.
+pub trait Publish {
+    /// Tells what is new since the last time.
+    fn publish(&mut self, report: &Report<'_>);
+    /// The process works, as a finished step proves.
+    fn alive(&mut self);
+    /// The configuration was read again, or why the old one stays.
+    fn reloaded(&mut self, outcome: Result<(), &str>);
+    /// The process ends.
+    fn stopping(&mut self);
+}
+
+/// Waits for reasons to look.
+pub trait Wait {
+    /// Says what to listen to, after each observation.
+    fn aim(&mut self, settings: &Settings, identity: &Identity);
+    /// The next reason, or the end of `limit`. Calls `alive` at intervals.
+    fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
+    /// Reads the configuration again.
+    fn reload(&mut self) -> Result<Settings, String>;
+}
+
+/// The clocks and the dice.
+pub trait Clock {
+    /// This moment.
+    fn now(&self) -> Now;
+}
+
+/// All that one round found out and did.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// Why the agent looked.
+    pub trigger: Trigger,
+    /// The moment of the decision.
+    pub now: Now,
+    /// Who we are.
+    pub who: &'a Who,
+    /// The judgement of that.
+    pub identity: &'a Identity,
+    /// Where we are.
+    pub placement: Option<&'a decide::placement::Placement>,
+    /// What was decided.
+    pub plan: &'a Plan,
+    /// What became of each action.
+    pub outcomes: &'a [Result<(), Refusal>],
+    /// From the arrival of the trigger to the end of the last write.
+    pub latency: Duration,
+    /// The move whose labels were written in this round.
+    pub migrated: Option<&'a Migration>,
+    /// The settings in force.
+    pub settings: &'a Settings,
+}
+
+/// Runs until told to stop.
+pub async fn run<W, P, T, C>(
+    mut settings: Settings,
+    world: &mut W,
+    publish: &mut P,
+    wait: &mut T,
+    clock: &C,
+    memory: Memory,
+) where
+    W: Observe + Apply,
+    P: Publish,
+    T: Wait,
+    C: Clock,
+{
+    let mut memory = memory;
+    let mut wake = Wake::Look {
+        trigger: Trigger::Startup,
+        scope: Scope::All,
+        at: clock.now().uptime,
+    };
+    loop {
+        match wake {
+            Wake::Stop => return publish.stopping(),
+            Wake::Reload => {
+                let outcome = wait.reload();
+                publish.reloaded(outcome.as_ref().map(|_| ()).map_err(String::as_str));
+                let at = clock.now().uptime;
+                if let Ok(new) = outcome {
+                    settings = new;
+                }
+                wake = Wake::Look {
+                    trigger: Trigger::Reload,
+                    scope: Scope::All,
+                    at,
+                };
+            }
+            Wake::Look { trigger, scope, at } => {
+                let look = Look {
+                    trigger,
+                    scope,
+                    at,
+                    patience: Patience::Daemon,
+                };
+                let round = round(&settings, world, publish, clock, memory, look).await;
+                wait.aim(&settings, &round.identity);
+                publish.publish(&round.report(&settings));
+                memory = round.memory;
+                wake = wait.wait(round.plan.next, &mut || publish.alive()).await;
+            }
+        }
+    }
+}
+
+/// Looks and writes until there is nothing left to write. `Mode::DryRun` writes nothing. Answers the rounds.
+pub async fn once<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    mode: Mode,
+) -> Vec<Round>
+where
+    W: Observe + Apply,
+    P: Publish,
+    C: Clock,
+{
+    let mut rounds: Vec<Round> = Vec::new();
+    let mut memory = memory;
+    for _ in 0..ONCE_ROUNDS {
+        let at = clock.now().uptime;
+        let look = Look {
+            trigger: Trigger::Startup,
+            scope: Scope::All,
+            at,
+            patience: Patience::Once,
+        };
+        let round = match mode {
+            Mode::Write => round(settings, world, publish, clock, memory.clone(), look).await,
+            Mode::DryRun => decided(settings, world, publish, clock, memory.clone(), look).await,
+        };
+        memory = round.memory.clone();
+        let done = mode == Mode::DryRun
+            || round.plan.actions.is_empty()
+            || round.outcomes.iter().any(Result::is_err);
+        rounds.push(round);
+        if done {
+            break;
+        }
+    }
+    rounds
+}
+
+/// Whether `once` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    Write,
+    /// It only says what it would write.
+    DryRun,
+}
+
+/// One round, whole.
+#[derive(Debug)]
+pub struct Round {
+    /// Why.
+    pub trigger: Trigger,
+    /// When it was decided.
+    pub now: Now,
+    /// Who we are.
+    pub who: Who,
+    /// The judgement of that.
+    pub identity: Identity,
+    /// Where we are.
+    pub placement: Option<decide::placement::Placement>,
+    /// The decision.
+    pub plan: Plan,
+    /// What became of each action.
+    pub outcomes: Vec<Result<(), Refusal>>,
+    /// From the arrival of the trigger to the end of the last write.
+    pub latency: Duration,
+    /// What to remember.
+    pub memory: Memory,
+}
+
+impl Round {
+    /// The round as a report.
+    pub fn report<'a>(&'a self, settings: &'a Settings) -> Report<'a> {
+        let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
+            outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
+        });
+        Report {
+            trigger: self.trigger,
+            now: self.now,
+            who: &self.who,
+            identity: &self.identity,
+            placement: self.placement.as_ref(),
+            plan: &self.plan,
+            outcomes: &self.outcomes,
+            latency: self.latency,
+            migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
+            settings,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    trigger: Trigger,
+    scope: Scope,
+    at: Duration,
+    patience: Patience,
+}
+
+/// Observe, decide, apply.
+async fn round<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    look: Look,
+) -> Round
+where
+    W: Observe + Apply,
+    P: Publish,
+    C: Clock,
+{
+    let mut round = decided(settings, world, publish, clock, memory, look).await;
+    for action in &round.plan.actions {
+        let outcome = world.apply(action, round.now).await;
+        publish.alive();
+        if let Action::PatchNode(patch) = action {
+            match &outcome {
+                Ok(()) => {
+                    round.memory.refusal = None;
+                    round.memory.rivalry.wrote(&patch.labels);
+                }
+                Err(refusal) => round.memory.refusal = Some(refusal.text.clone()),
+            }
+        }
+        round.outcomes.push(outcome);
+    }
+    if round.outcomes.iter().any(Result::is_err) {
+        // Refused work is tried again with growing waits, as every other trouble.
+        round.memory.failures = round.memory.failures.max(1);
+        round.plan.next = decide::schedule::retry(round.memory.failures, None, round.now.random)
+            .min(round.plan.next);
+    }
+    round.latency = clock.now().uptime.saturating_sub(look.at);
+    round
+}
+
+/// Observe and decide.
+async fn decided<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    look: Look,
+) -> Round
+where
+    W: Observe,
+    P: Publish,
+    C: Clock,
+{
+    let who = world.who(settings, look.scope, clock.now().uptime).await;
+    publish.alive();
+    let identity = identify(
+        &who,
+        settings.harvester.vm.as_ref(),
+        memory.last_vmi.as_ref(),
+    );
+    let mut placement = None;
+    if let Some(vmi) = identity.vmi() {
+        let reads = world.placement(settings, vmi, clock.now().uptime).await;
+        publish.alive();
+        placement = place(vmi, &reads, &settings.topology.sources);
+    }
+    let now = clock.now();
+    let seen = decide::Seen {
+        who: &who,
+        identity: &identity,
+        placement: placement.as_ref(),
+    };
+    let plan = decide::plan(settings, seen, &memory, look.patience, now);
+    let memory = plan.memory.clone();
+    Round {
+        trigger: look.trigger,
+        now,
+        who,
+        identity,
+        placement,
+        plan,
+        outcomes: Vec::new(),
+        latency: now.uptime.saturating_sub(look.at),
+        memory,
+    }
+}

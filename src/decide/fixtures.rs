@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A small world for the tests of decisions: one machine, its VM, its Node, in agreement unless a test changes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::json;
+use time::UtcDateTime;
+
+use super::identity::{Identity, identify};
+use super::placement::{Placement, place};
+use super::schedule::Random;
+use super::{Memory, Now, Patience, Plan, Seen as Decided};
+use crate::config::Settings;
+use crate::facts::machine::{Mac, Machine, Vendor};
+use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
+use crate::facts::node::Node;
+use crate::facts::placement::{HostLabels, PlacementReads};
+use crate::facts::topology::{HOSTNAME, REGION, ZONE};
+use crate::facts::vmi::Vmi;
+use crate::facts::who::{Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Who};
+use crate::facts::{Seen, WhyKind};
+
+pub(crate) const VM: &str = "pool1-abcde";
+pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
+
+/// Everything a decision looks at.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) who: Who,
+    pub(crate) reads: PlacementReads,
+    pub(crate) memory: Memory,
+    pub(crate) patience: Patience,
+    pub(crate) uptime: Duration,
+}
+
+impl World {
+    /// VM, hostname and Node of one name, on host hv-a in eu-1/rack-a, read from the host's Node.
+    pub(crate) fn new() -> Self {
+        let reads = PlacementReads {
+            host_node: Seen::Known(host_labels("eu-1", "rack-a")),
+            ..PlacementReads::none(host("hv-a"))
+        };
+        Self {
+            settings: Settings::default(),
+            who: who(),
+            reads,
+            memory: Memory::default(),
+            patience: Patience::Daemon,
+            uptime: Duration::from_secs(100),
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        identify(
+            &self.who,
+            self.settings.harvester.vm.as_ref(),
+            self.memory.last_vmi.as_ref(),
+        )
+    }
+
+    pub(crate) fn placement(&self) -> Option<Placement> {
+        place(
+            self.identity().vmi()?,
+            &self.reads,
+            &self.settings.topology.sources,
+        )
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        let identity = self.identity();
+        let placement = self.placement();
+        let seen = Decided {
+            who: &self.who,
+            identity: &identity,
+            placement: placement.as_ref(),
+        };
+        super::plan(
+            &self.settings,
+            seen,
+            &self.memory,
+            self.patience,
+            now(self.uptime),
+        )
+    }
+
+    pub(crate) fn vmi(&mut self) -> &mut Vmi {
+        match &mut self.who.candidates {
+            Seen::Known(candidates) => &mut candidates.vmis[0],
+            other => panic!("no candidates: {other:?}"),
+        }
+    }
+
+    pub(crate) fn add_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
+        let mut other = self.vmi().clone();
+        change(&mut other);
+        match &mut self.who.candidates {
+            Seen::Known(candidates) => candidates.vmis.push(other),
+            other => panic!("no candidates: {other:?}"),
+        }
+    }
+
+    pub(crate) fn node(&mut self) -> &mut Node {
+        match &mut self.who.node {
+            Seen::Known(node) => node,
+            other => panic!("no Node: {other:?}"),
+        }
+    }
+
+    /// The world after the plan was applied and the Node read again.
+    pub(crate) fn apply(&mut self, plan: &Plan) {
+        self.memory = plan.memory.clone();
+        for action in &plan.actions {
+            match action {
+                super::Action::PatchNode(patch) => {
+                    self.memory.rivalry.wrote(&patch.labels);
+                    let node = self.node();
+                    for (key, value) in &patch.labels {
+                        match value {
+                            Some(value) => node.labels.insert(key.clone(), value.clone()),
+                            None => node.labels.remove(key),
+                        };
+                    }
+                    node.annotations.extend(patch.annotations.clone());
+                }
+                super::Action::PatchConditions(patch) => {
+                    let node = self.node();
+                    for (wanted, _) in &patch.conditions {
+                        node.conditions
+                            .retain(|condition| condition.kind != wanted.kind);
+                        node.conditions.push(crate::facts::node::NodeCondition {
+                            kind: wanted.kind.to_owned(),
+                            status: wanted.status.to_owned(),
+                            reason: Some(wanted.reason.to_owned()),
+                            message: Some(wanted.message.clone()),
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Plans and applies until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..4 {
+            let plan = self.plan();
+            if plan.actions.is_empty() {
+                return;
+            }
+            self.apply(&plan);
+        }
+        panic!("the plan never comes to rest: {:?}", self.plan().actions);
+    }
+
+    /// The VM runs on another host now, and the host's Node can be read.
+    pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
+        self.vmi().host = Some(host(to));
+        self.reads = PlacementReads {
+            host_node: Seen::Known(host_labels(region, zone)),
+            ..PlacementReads::none(host(to))
+        };
+    }
+
+    /// Harvester writes its annotations for a host.
+    pub(crate) fn annotate(&mut self, to: &str, region: &str, zone: &str) {
+        let annotations = [(HOSTNAME, to), (REGION, region), (ZONE, zone)];
+        let vmi = self.vmi();
+        vmi.annotated_by_harvester = true;
+        vmi.annotations
+            .extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    }
+}
+
+pub(crate) fn host(name: &str) -> HostName {
+    HostName::parse(name).unwrap()
+}
+
+pub(crate) fn host_labels(region: &str, zone: &str) -> HostLabels {
+    [(REGION, region), (ZONE, zone)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+pub(crate) fn forbidden<T>() -> Seen<T> {
+    Seen::failed(WhyKind::Forbidden, "nodes is forbidden")
+}
+
+fn now(uptime: Duration) -> Now {
+    let wall = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+    Now {
+        uptime,
+        wall,
+        random: Random::from_bits(u64::MAX / 2),
+    }
+}
+
+fn who() -> Who {
+    let node = json!({
+        "metadata": {"name": VM, "uid": "node-uid", "resourceVersion": "7"},
+        "spec": {}
+    });
+    Who {
+        machine: Machine {
+            kernel_hostname: Seen::Known(VM.to_owned()),
+            static_hostname: Seen::Known(VM.to_owned()),
+            platform_hostname: Seen::Known(VM.to_owned()),
+            product_uuid: Seen::Known(firmware_uuid(VM)),
+            product_serial: Seen::Absent,
+            macs: Seen::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
+            vendor: Seen::Known(Vendor {
+                sys_vendor: "KubeVirt".to_owned(),
+                product_family: "KubeVirt".to_owned(),
+            }),
+            machine_id: Seen::Known("0123456789abcdef0123456789abcdef".to_owned()),
+        },
+        distributions: Vec::new(),
+        kubelet: Seen::Known(Kubelet {
+            kubeconfig: "/var/lib/rancher/rke2/agent/kubelet.kubeconfig".into(),
+            server: "https://127.0.0.1:6443".to_owned(),
+            node_name: NodeName::parse(VM).unwrap(),
+            node_name_source: NodeNameSource::Certificate,
+            expires: None,
+        }),
+        node: Seen::Known(serde_json::from_value(node).unwrap()),
+        harvester: Seen::Known(Harvester {
+            kubeconfig: "/etc/kubernetes/cloud-config".into(),
+            server: "https://192.0.2.1:6443".to_owned(),
+            namespace: Namespace::parse("default").unwrap(),
+            account: Some("system:serviceaccount:default:gc8".to_owned()),
+            expires: None,
+        }),
+        candidates: Seen::Known(Candidates {
+            vmis: vec![vmi()],
+            coverage: Coverage::Namespace,
+        }),
+        remarks: Vec::new(),
+    }
+}
+
+fn vmi() -> Vmi {
+    Vmi {
+        name: VmName::parse(VM).unwrap(),
+        namespace: Namespace::parse("default").unwrap(),
+        uid: "vmi-uid".to_owned(),
+        vm_uid: Some("vm-uid".to_owned()),
+        hostname: None,
+        firmware_uuid: Some(firmware_uuid(VM)),
+        serial: None,
+        macs: BTreeSet::from([Mac::parse(MAC).unwrap()]),
+        host: Some(host("hv-a")),
+        annotated_by_harvester: false,
+        annotations: BTreeMap::new(),
+        active_pods: BTreeMap::new(),
+    }
+}

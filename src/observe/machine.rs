@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads this machine: host names, DMI, cloud-init, NICs.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use uuid::Uuid;
+
+use crate::facts::machine::{Mac, Machine, Vendor};
+use crate::facts::{Seen, WhyKind};
+use crate::root::{ReadError, Root};
+
+/// Names and identifiers are one line; more is not one.
+const LINE_MAX: u64 = 4096;
+
+/// cloud-init's instance data with its copy of user-data; 100 kB is usual.
+const INSTANCE_DATA_MAX: u64 = 4 << 20;
+
+/// `addr_assign_type` of an address that belongs to the hardware (`NET_ADDR_PERM`, include/uapi/linux/netdevice.h).
+const ADDRESS_PERMANENT: &str = "0";
+
+/// Reads all local facts.
+pub fn read_machine(root: &Root) -> Machine {
+    Machine {
+        kernel_hostname: kernel_hostname(root),
+        static_hostname: line(root, "/etc/hostname"),
+        platform_hostname: platform_hostname(root),
+        product_uuid: parsed(root, "/sys/class/dmi/id/product_uuid", |text| {
+            Uuid::parse_str(text).ok()
+        }),
+        product_serial: serial(root),
+        macs: macs(root),
+        vendor: vendor(root),
+        machine_id: line(root, "/etc/machine-id"),
+    }
+}
+
+/// The kernel's host name. In `/proc/sys`, so that a tree can hold one; `uname(2)` where a sandbox hides that file.
+fn kernel_hostname(root: &Root) -> Seen<String> {
+    match line(root, "/proc/sys/kernel/hostname") {
+        Seen::Known(name) => Seen::Known(name),
+        missing if root.is_live() => match nix::unistd::gethostname() {
+            Ok(name) => Seen::Known(name.to_string_lossy().into_owned()),
+            Err(_) => missing,
+        },
+        missing => missing,
+    }
+}
+
+#[derive(Deserialize)]
+struct InstanceData {
+    v1: Option<InstanceDataV1>,
+}
+
+#[derive(Deserialize)]
+struct InstanceDataV1 {
+    local_hostname: Option<String>,
+}
+
+fn platform_hostname(root: &Root) -> Seen<String> {
+    let path = "/run/cloud-init/instance-data.json";
+    match root.read(path, INSTANCE_DATA_MAX) {
+        Err(error) => failed(&error),
+        Ok(bytes) => match serde_json::from_slice::<InstanceData>(&bytes) {
+            Ok(data) => match data
+                .v1
+                .and_then(|v1| v1.local_hostname)
+                .filter(|name| !name.is_empty())
+            {
+                Some(name) => Seen::Known(name),
+                None => Seen::Absent,
+            },
+            Err(error) => Seen::failed(
+                WhyKind::Malformed,
+                format!("`{path}` is not cloud-init's JSON: {error}"),
+            ),
+        },
+    }
+}
+
+/// KubeVirt leaves the serial out where the VM has none; firmware then shows one of these.
+fn serial(root: &Root) -> Seen<String> {
+    match line(root, "/sys/class/dmi/id/product_serial") {
+        Seen::Known(text) if ["None", "Not Specified", "0"].contains(&text.as_str()) => {
+            Seen::Absent
+        }
+        seen => seen,
+    }
+}
+
+fn vendor(root: &Root) -> Seen<Vendor> {
+    let sys_vendor = line(root, "/sys/class/dmi/id/sys_vendor");
+    let product_family = line(root, "/sys/class/dmi/id/product_family");
+    match (sys_vendor, product_family) {
+        (Seen::Failed(why), Seen::Failed(_)) => Seen::Failed(why),
+        (Seen::Absent, Seen::Absent) => Seen::Absent,
+        (sys_vendor, product_family) => Seen::Known(Vendor {
+            sys_vendor: sys_vendor.known().cloned().unwrap_or_default(),
+            product_family: product_family.known().cloned().unwrap_or_default(),
+        }),
+    }
+}
+
+/// Addresses of NICs that have a device behind them and carry its own address. CNI devices (veth, cali*, flannel.*, bridges)
+/// have no device; a bond's or macvlan's copy is not permanent.
+fn macs(root: &Root) -> Seen<BTreeSet<Mac>> {
+    let names = match root.list("/sys/class/net") {
+        Ok(names) => names,
+        Err(error) => return failed(&error),
+    };
+    let mut macs = BTreeSet::new();
+    for name in names {
+        let nic = std::path::Path::new("/sys/class/net").join(name);
+        let read = |file: &str| line(root, nic.join(file)).known().cloned();
+        let is_physical = root.exists(nic.join("device"));
+        if is_physical && read("addr_assign_type").is_none_or(|kind| kind == ADDRESS_PERMANENT) {
+            macs.extend(read("address").as_deref().and_then(Mac::parse));
+        }
+    }
+    if macs.is_empty() {
+        Seen::Absent
+    } else {
+        Seen::Known(macs)
+    }
+}
+
+fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
+    match line(root, path) {
+        Seen::Known(text) => match parse(&text) {
+            Some(value) => Seen::Known(value),
+            None => Seen::failed(
+                WhyKind::Malformed,
+                format!("`{path}` holds `{}`", text.escape_debug()),
+            ),
+        },
+        Seen::Absent => Seen::Absent,
+        Seen::Failed(why) => Seen::Failed(why),
+    }
+}
+
+/// The first line of a file, without surrounding space; an empty one is none. Bytes that are not UTF-8 are kept visible.
+fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Seen<String> {
+    match root.read(path, LINE_MAX) {
+        Err(error) => failed(&error),
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            match text.trim().lines().next() {
+                Some(first) if !first.is_empty() => Seen::Known(first.to_owned()),
+                _ => Seen::Absent,
+            }
+        }
+    }
+}
+
+fn failed<T>(error: &ReadError) -> Seen<T> {
+    match error {
+        ReadError::NotFound(_) => Seen::Absent,
+        ReadError::Denied(_) => Seen::failed(WhyKind::Forbidden, error.to_string()),
+        _ => Seen::failed(WhyKind::Malformed, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        for (path, text) in files {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        (dir, root)
+    }
+
+    #[test]
+    fn an_empty_tree_knows_nothing_and_fails_nowhere() {
+        let (_dir, root) = tree(&[]);
+        let machine = read_machine(&root);
+        assert_eq!(machine.kernel_hostname, Seen::Absent);
+        assert_eq!(machine.product_uuid, Seen::Absent);
+        assert_eq!(machine.macs, Seen::Absent);
+        assert_eq!(machine.vendor, Seen::Absent);
+    }
+
+    #[test]
+    fn only_physical_nics_with_their_own_address_count() {
+        let (_dir, root) = tree(&[
+            ("/sys/class/net/eth0/address", "6e:22:41:9c:0a:71\n"),
+            ("/sys/class/net/eth0/addr_assign_type", "0\n"),
+            ("/sys/class/net/eth0/device/vendor", "0x1af4\n"),
+            ("/sys/class/net/eth1/address", "02:00:00:00:00:01\n"),
+            ("/sys/class/net/eth1/addr_assign_type", "3\n"),
+            ("/sys/class/net/eth1/device/vendor", "0x1af4\n"),
+            ("/sys/class/net/cali0/address", "ee:ee:ee:ee:ee:ee\n"),
+            ("/sys/class/net/cni0/address", "8a:11:fd:30:aa:02\n"),
+        ]);
+        let macs = read_machine(&root).macs;
+        let texts: Vec<String> = macs
+            .known()
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(texts, ["6e:22:41:9c:0a:71"]);
+    }
+
+    #[test]
+    fn a_hostile_host_name_is_read_as_text() {
+        let (_dir, root) = tree(&[("/proc/sys/kernel/hostname", "evil\u{1b}[31m\nsecond line\n")]);
+        assert_eq!(
+            read_machine(&root).kernel_hostname,
+            Seen::Known("evil\u{1b}[31m".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_platform_name_is_cloud_inits_and_broken_json_is_said() {
+        let path = "/run/cloud-init/instance-data.json";
+        let (_dir, root) = tree(&[(path, r#"{"v1":{"local_hostname":"vm-1"},"ds":{}}"#)]);
+        assert_eq!(
+            read_machine(&root).platform_hostname,
+            Seen::Known("vm-1".to_owned())
+        );
+        let (_dir, root) = tree(&[(path, "{")]);
+        assert_eq!(
+            read_machine(&root).platform_hostname.why().unwrap().kind,
+            WhyKind::Malformed
+        );
+    }
+
+    #[test]
+    fn a_uuid_that_is_none_is_said() {
+        let (_dir, root) = tree(&[("/sys/class/dmi/id/product_uuid", "nonsense\n")]);
+        assert!(
+            read_machine(&root)
+                .product_uuid
+                .why()
+                .unwrap()
+                .text
+                .contains("nonsense")
+        );
+    }
+}
