@@ -2,6 +2,7 @@
 //! Agent.
 
 pub mod agent;
+pub mod apply;
 pub mod config;
 pub mod credentials;
 pub mod decide;
@@ -11,3 +12,4 @@ pub mod kubeapi;
 pub mod observe;
 pub mod report;
 pub mod root;
+pub mod triggers;
