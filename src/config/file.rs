@@ -28,11 +28,12 @@ pub(super) struct Entry {
 /// Reads one file. What is wrong with it goes to `problems`; nothing of a file that is not TOML is used.
 pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> Vec<Entry> {
     let (table, errors) = DeTable::parse_recoverable(source);
+    let lines = Lines::new(source);
     if !errors.is_empty() {
         problems.extend(errors.iter().map(|error| {
             let start = error.span().map_or(0, |span| span.start);
             Problem::Syntax {
-                place: place(path, source, start),
+                place: lines.place(path, start),
                 column: column(source, start),
                 message: printable(error.message()),
             }
@@ -42,6 +43,7 @@ pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> V
     let mut walk = Walk {
         path,
         source,
+        lines,
         entries: Vec::new(),
         problems,
     };
@@ -54,6 +56,7 @@ pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> V
 struct Walk<'a> {
     path: &'a Path,
     source: &'a str,
+    lines: Lines,
     entries: Vec<Entry>,
     problems: &'a mut Vec<Problem>,
 }
@@ -63,7 +66,7 @@ impl Walk<'_> {
         for (name, value) in table {
             let mut names = above.to_vec();
             names.push(name.get_ref().clone().into_owned());
-            let place = place(self.path, self.source, name.span().start);
+            let place = self.lines.place(self.path, name.span().start);
             if let Some(key) = KEYS.iter().find(|key| is_key(key, &names)) {
                 self.entries.push(Entry {
                     key,
@@ -96,6 +99,26 @@ impl Walk<'_> {
                     hint: hint(&names),
                 });
             }
+        }
+    }
+}
+
+/// Where the lines of a file end; counting anew for every key would take minutes on a hostile file.
+struct Lines {
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    fn new(source: &str) -> Self {
+        Self {
+            ends: source.match_indices('\n').map(|(end, _)| end).collect(),
+        }
+    }
+
+    fn place(&self, path: &Path, offset: usize) -> Place {
+        Place {
+            path: path.to_owned(),
+            line: self.ends.partition_point(|end| *end < offset) + 1,
         }
     }
 }
@@ -172,14 +195,6 @@ fn dotted(names: &[String]) -> String {
         })
         .collect();
     parts.join(".")
-}
-
-fn place(path: &Path, source: &str, offset: usize) -> Place {
-    let before = source.get(..offset).unwrap_or_default();
-    Place {
-        path: path.to_owned(),
-        line: before.matches('\n').count() + 1,
-    }
 }
 
 fn column(source: &str, offset: usize) -> usize {

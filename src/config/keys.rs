@@ -158,7 +158,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "labels.extra.*",
         default: "{}",
-        allowed: r#""label key on our Node" = "label key on the Harvester host"; a kubelet must be allowed to write the first"#,
+        allowed: r#""label key on our Node" = "label key on the Harvester host", both in quotation marks; a kubelet must be allowed to write the first"#,
         help: "more labels of the Harvester host to copy to our Node",
         set: set_extra_label,
     },

@@ -11,7 +11,7 @@ use super::label::{ConfigMapName, LabelKey, LabelValue, NamespaceName, ObjectNam
 const POLL: Duration = Duration::from_secs(10 * 60);
 /// cloud-init and DHCP clients set the hostname several times in a row at boot.
 const HOSTNAME_DEBOUNCE: Duration = Duration::from_secs(2);
-/// Harvester copies the host's topology to the VM within seconds of a migration.
+/// Time for Harvester's controller to catch up with a migration, and no longer than stale labels may stay.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// An enumeration whose values have names in the configuration.

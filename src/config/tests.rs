@@ -393,7 +393,7 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ("labels.extra.rack = 3", "expected string, found integer 3"),
         (
             "labels.extra.example.com = 'a'",
-            "`labels.extra.example`: expected string, found table",
+            "`labels.extra.example`: expected string, found table {…}; allowed: \"label key on our Node\" =",
         ),
         (
             "labels.extra = 'rack'",
@@ -849,4 +849,20 @@ fn text_and_json_name_the_origin_of_each_value() {
 fn the_watched_paths_are_those_that_are_read() {
     let expected = [VENDOR, RUNTIME, ADMIN_FILE, ADMIN].map(PathBuf::from);
     assert_eq!(watched_paths(), expected);
+}
+
+#[test]
+fn hostile_files_end_in_errors() {
+    let many: String = (0..30_000).map(|number| format!("k{number}=1\n")).collect();
+    assert_eq!(errors(&many).len(), 30_000);
+    for deep in [
+        format!("topology.sources = {}", "[".repeat(100_000)),
+        format!("labels.extra.a{} = 1", ".a".repeat(100_000)),
+        format!("[hosts.a{}]", ".a".repeat(100_000)),
+        format!("{} = 1", "\u{202e}".repeat(50_000)),
+    ] {
+        let lines = errors(&deep);
+        assert!(!lines.is_empty());
+        assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
+    }
 }

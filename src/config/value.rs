@@ -71,6 +71,11 @@ impl Value {
             DeValue::Array(items) => {
                 Self::List(items.iter().map(|item| Self::new(item, source)).collect())
             }
+            // The span of a table may be that of its header, or of half a dotted key.
+            DeValue::Table(_) => Self::Other {
+                kind: "table",
+                written: "{…}".to_owned(),
+            },
             other => Self::Other {
                 kind: other.type_str(),
                 written: source.get(value.span()).unwrap_or_default().to_owned(),
