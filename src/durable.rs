@@ -36,7 +36,10 @@ pub enum Lasting {
 /// Makes a directory of ours if it is missing; its parents must exist on a running system and are made in a tree.
 pub fn own_directory(root: &Root, path: &str, mode: u32) -> Result<PathBuf, WriteError> {
     let directory = root.join(path);
-    let io_error = |source| WriteError::Io { path: directory.clone(), source };
+    let io_error = |source| WriteError::Io {
+        path: directory.clone(),
+        source,
+    };
     if let Some(parent) = directory.parent() {
         fs::create_dir_all(parent).map_err(io_error)?;
     }
@@ -54,21 +57,33 @@ pub fn own_directory(root: &Root, path: &str, mode: u32) -> Result<PathBuf, Writ
 
 /// Puts `bytes` at `directory/name`. Nothing is written when the same bytes are there already. A link at the place is
 /// replaced, never followed.
-pub fn write(directory: &Path, name: &str, bytes: &[u8], mode: u32, lasting: Lasting) -> Result<(), WriteError> {
+pub fn write(
+    directory: &Path,
+    name: &str,
+    bytes: &[u8],
+    mode: u32,
+    lasting: Lasting,
+) -> Result<(), WriteError> {
     let path = directory.join(name);
     let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
     if is_file && fs::read(&path).is_ok_and(|present| present == bytes) {
         return Ok(());
     }
     let temporary = directory.join(format!(".{name}.new"));
-    let io_error = |source| WriteError::Io { path: path.clone(), source };
-    let written = write_new(&temporary, bytes, mode, lasting).and_then(|()| fs::rename(&temporary, &path));
+    let io_error = |source| WriteError::Io {
+        path: path.clone(),
+        source,
+    };
+    let written =
+        write_new(&temporary, bytes, mode, lasting).and_then(|()| fs::rename(&temporary, &path));
     if let Err(error) = written {
         let _ = fs::remove_file(&temporary);
         return Err(io_error(error));
     }
     match lasting {
-        Lasting::Durable => File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error),
+        Lasting::Durable => File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(io_error),
         Lasting::Volatile => Ok(()),
     }
 }
@@ -79,7 +94,11 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32, lasting: Lasting) -> io::Resu
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
     file.write_all(bytes)?;
     match lasting {
         Lasting::Durable => file.sync_all(),
@@ -105,10 +124,20 @@ mod tests {
         write(&own, "a", b"one", 0o600, Lasting::Durable).unwrap();
         write(&own, "a", b"two", 0o644, Lasting::Volatile).unwrap();
         let found = fs::metadata(own.join("a")).unwrap();
-        assert_eq!((fs::read(own.join("a")).unwrap(), found.permissions().mode() & 0o777), (b"two".to_vec(), 0o644));
+        assert_eq!(
+            (
+                fs::read(own.join("a")).unwrap(),
+                found.permissions().mode() & 0o777
+            ),
+            (b"two".to_vec(), 0o644)
+        );
         write(&own, "a", b"two", 0o644, Lasting::Volatile).unwrap();
         assert_eq!(fs::metadata(own.join("a")).unwrap().ino(), found.ino());
-        assert_eq!(fs::read_dir(&own).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(
+            fs::read_dir(&own).unwrap().count(),
+            1,
+            "nothing is left behind"
+        );
     }
 
     #[test]
@@ -122,7 +151,10 @@ mod tests {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
         assert!(fs::symlink_metadata(own.join("a")).unwrap().is_file());
         symlink(dir.path(), root.join("/run/planted")).unwrap();
-        assert!(matches!(own_directory(&root, "/run/planted", 0o755), Err(WriteError::Planted(_))));
+        assert!(matches!(
+            own_directory(&root, "/run/planted", 0o755),
+            Err(WriteError::Planted(_))
+        ));
     }
 
     #[test]
@@ -130,7 +162,10 @@ mod tests {
         let (_dir, _root, own) = tree();
         write(&own, "a", b"old", 0o600, Lasting::Volatile).unwrap();
         fs::create_dir(own.join(".a.new")).unwrap();
-        assert!(matches!(write(&own, "a", b"new", 0o600, Lasting::Volatile), Err(WriteError::Io { .. })));
+        assert!(matches!(
+            write(&own, "a", b"new", 0o600, Lasting::Volatile),
+            Err(WriteError::Io { .. })
+        ));
         assert_eq!(fs::read(own.join("a")).unwrap(), b"old");
     }
 }

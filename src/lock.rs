@@ -25,7 +25,9 @@ pub struct Lock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another agent runs.
-    #[error("another agent runs here (pid {0}); use `status` to ask it, `systemctl reload` to make it look again")]
+    #[error(
+        "another agent runs here (pid {0}); use `status` to ask it, `systemctl reload` to make it look again"
+    )]
     Held(u32),
     /// The lock cannot be made.
     #[error("failed to lock `{RUN_DIRECTORY}/{NAME}`")]

@@ -13,7 +13,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Sends what the modules say at `level` and above to standard error.
 pub fn init(level: LevelFilter) {
-    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(false).without_time();
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .without_time();
     // A second subscriber in one process (a test) changes nothing.
     let _ = Registry::default().with(level).with(layer).try_init();
 }
@@ -21,7 +24,10 @@ pub fn init(level: LevelFilter) {
 /// A panic is one line that says where. What it says is ours, never text from outside.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         eprintln!("this is a fault of the agent itself: panic at {place}; systemd starts it again");
     }));
 }

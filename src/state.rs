@@ -44,14 +44,22 @@ pub struct MachineId {
 impl MachineId {
     /// Of this machine.
     pub fn of(machine: &Machine) -> Self {
-        Self { machine_id: machine.machine_id.known().cloned(), product_uuid: machine.product_uuid.known().copied() }
+        Self {
+            machine_id: machine.machine_id.known().cloned(),
+            product_uuid: machine.product_uuid.known().copied(),
+        }
     }
 }
 
 impl State {
     /// The state of a machine that has just been met.
     pub fn new(machine: MachineId) -> Self {
-        Self { version: VERSION, machine, last_migration: None, last_latency: None }
+        Self {
+            version: VERSION,
+            machine,
+            last_migration: None,
+            last_latency: None,
+        }
     }
 }
 
@@ -66,12 +74,25 @@ pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
         Err(error) => return (fresh(), Some(aside(root, &crate::escape::chain(&error)))),
     };
     match serde_json::from_slice::<State>(&bytes) {
-        Ok(state) if state.version != VERSION => {
-            (fresh(), Some(aside(root, &format!("`{path}` has version {}, this agent knows {VERSION}", state.version))))
-        }
-        Ok(state) if state.machine != *machine => (fresh(), Some(format!("`{path}` belongs to another machine"))),
+        Ok(state) if state.version != VERSION => (
+            fresh(),
+            Some(aside(
+                root,
+                &format!(
+                    "`{path}` has version {}, this agent knows {VERSION}",
+                    state.version
+                ),
+            )),
+        ),
+        Ok(state) if state.machine != *machine => (
+            fresh(),
+            Some(format!("`{path}` belongs to another machine")),
+        ),
         Ok(state) => (state, None),
-        Err(error) => (fresh(), Some(aside(root, &format!("`{path}` is damaged: {error}")))),
+        Err(error) => (
+            fresh(),
+            Some(aside(root, &format!("`{path}` is damaged: {error}"))),
+        ),
     }
 }
 
@@ -97,7 +118,10 @@ mod tests {
     use super::*;
 
     fn machine(id: &str) -> MachineId {
-        MachineId { machine_id: Some(id.to_owned()), product_uuid: None }
+        MachineId {
+            machine_id: Some(id.to_owned()),
+            product_uuid: None,
+        }
     }
 
     fn tree() -> (tempfile::TempDir, Root) {
@@ -126,7 +150,10 @@ mod tests {
         for (text, word) in [
             ("", "damaged"),
             ("{\"version\":", "damaged"),
-            (r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#, "version 9"),
+            (
+                r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
+                "version 9",
+            ),
         ] {
             let (_dir, root) = tree();
             own_directory(&root, STATE_DIRECTORY, 0o700).unwrap();

@@ -60,7 +60,9 @@ struct FakePublish {
 
 impl Publish for FakePublish {
     fn publish(&mut self, report: &Report<'_>) {
-        self.log.borrow_mut().push(format!("report {}", report.trigger.as_str()));
+        self.log
+            .borrow_mut()
+            .push(format!("report {}", report.trigger.as_str()));
     }
 
     fn alive(&mut self) {}
@@ -93,7 +95,11 @@ impl Wait for FakeWait {
         }
         tokio::time::sleep(limit).await;
         self.timers += 1;
-        if self.timers > 3 { Wake::Stop } else { look(Trigger::Timer) }
+        if self.timers > 3 {
+            Wake::Stop
+        } else {
+            look(Trigger::Timer)
+        }
     }
 }
 
@@ -101,7 +107,9 @@ struct FakeReload(VecDeque<Result<Settings, String>>);
 
 impl Reload for FakeReload {
     fn reload(&mut self) -> Result<Settings, String> {
-        self.0.pop_front().unwrap_or_else(|| Err("nothing to read".to_owned()))
+        self.0
+            .pop_front()
+            .unwrap_or_else(|| Err("nothing to read".to_owned()))
     }
 }
 
@@ -110,12 +118,20 @@ struct PausedClock(Instant);
 impl Clock for PausedClock {
     fn now(&self) -> Now {
         let wall = time::UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
-        Now { uptime: self.0.elapsed() + Duration::from_secs(1), wall, random: Random::from_bits(u64::MAX / 2) }
+        Now {
+            uptime: self.0.elapsed() + Duration::from_secs(1),
+            wall,
+            random: Random::from_bits(u64::MAX / 2),
+        }
     }
 }
 
 fn look(trigger: Trigger) -> Wake {
-    Wake::Look { trigger, scope: trigger.scope(), at: Duration::from_secs(1) }
+    Wake::Look {
+        trigger,
+        scope: trigger.scope(),
+        at: Duration::from_secs(1),
+    }
 }
 
 struct Run {
@@ -123,39 +139,89 @@ struct Run {
     limits: Vec<Duration>,
 }
 
-async fn run_with(facts: Facts, script: Vec<Wake>, refuse: Option<Refusal>, reloads: Vec<Result<Settings, String>>) -> Run {
+async fn run_with(
+    facts: Facts,
+    script: Vec<Wake>,
+    refuse: Option<Refusal>,
+    reloads: Vec<Result<Settings, String>>,
+) -> Run {
     let log = Log::default();
     let limits = Rc::new(RefCell::new(Vec::new()));
     let settings = facts.settings.clone();
     let mut agent = Agent {
-        world: FakeWorld { facts, log: log.clone(), refuse },
+        world: FakeWorld {
+            facts,
+            log: log.clone(),
+            refuse,
+        },
         publish: FakePublish { log: log.clone() },
-        wait: FakeWait { script: script.into(), limits: limits.clone(), timers: 0 },
+        wait: FakeWait {
+            script: script.into(),
+            limits: limits.clone(),
+            timers: 0,
+        },
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
     };
     run(settings, &mut agent, Memory::default()).await;
-    Run { log: log.take(), limits: limits.take() }
+    Run {
+        log: log.take(),
+        limits: limits.take(),
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_start_labels_then_says_so_and_then_only_time_passes() {
     let run = run_with(Facts::new(), vec![look(Trigger::Node)], None, Vec::new()).await;
     let expected = [
-        "who All", "patch 3", "report startup", "who Node", "conditions 2", "report node", "who All", "report timer",
-        "who All", "report timer", "who All", "report timer", "stopping",
+        "who All",
+        "patch 3",
+        "report startup",
+        "who Node",
+        "conditions 2",
+        "report node",
+        "who All",
+        "report timer",
+        "who All",
+        "report timer",
+        "who All",
+        "report timer",
+        "stopping",
     ];
     assert_eq!(run.log, expected);
-    assert!(run.limits.iter().all(|limit| *limit >= Duration::from_secs(60)), "{:?}", run.limits);
+    assert!(
+        run.limits
+            .iter()
+            .all(|limit| *limit >= Duration::from_secs(60)),
+        "{:?}",
+        run.limits
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_loop() {
-    let refusal = Refusal { text: "403".to_owned(), passing: false };
+    let refusal = Refusal {
+        text: "403".to_owned(),
+        passing: false,
+    };
     let run = run_with(Facts::new(), Vec::new(), Some(refusal), Vec::new()).await;
-    assert_eq!(run.log.iter().filter(|entry| entry.starts_with("patch")).count(), 4);
-    assert!(run.limits.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", run.limits);
-    assert!(run.limits.iter().all(|limit| *limit >= Duration::from_millis(100) && *limit < Duration::from_secs(10)));
+    assert_eq!(
+        run.log
+            .iter()
+            .filter(|entry| entry.starts_with("patch"))
+            .count(),
+        4
+    );
+    assert!(
+        run.limits.windows(2).all(|pair| pair[0] <= pair[1]),
+        "{:?}",
+        run.limits
+    );
+    assert!(
+        run.limits
+            .iter()
+            .all(|limit| *limit >= Duration::from_millis(100) && *limit < Duration::from_secs(10))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +232,11 @@ async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
     facts.memory = Memory::default();
     let run = run_with(facts, Vec::new(), None, Vec::new()).await;
     assert!(!run.log.iter().any(|entry| entry.starts_with("patch")));
-    assert!(run.limits.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", run.limits);
+    assert!(
+        run.limits.windows(2).all(|pair| pair[0] < pair[1]),
+        "{:?}",
+        run.limits
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,17 +266,36 @@ async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() 
 #[tokio::test(start_paused = true)]
 async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
     for (mode, expected) in [
-        (Mode::Write, vec!["who All", "patch 3", "who All", "conditions 2", "who All"]),
+        (
+            Mode::Write,
+            vec!["who All", "patch 3", "who All", "conditions 2", "who All"],
+        ),
         (Mode::DryRun, vec!["who All"]),
     ] {
         let log = Log::default();
         let facts = Facts::new();
         let settings = facts.settings.clone();
-        let mut world = FakeWorld { facts, log: log.clone(), refuse: None };
+        let mut world = FakeWorld {
+            facts,
+            log: log.clone(),
+            refuse: None,
+        };
         let mut publish = FakePublish { log: log.clone() };
         let clock = PausedClock(Instant::now());
-        let rounds = once(&settings, &mut world, &mut publish, &clock, Memory::default(), mode).await;
+        let rounds = once(
+            &settings,
+            &mut world,
+            &mut publish,
+            &clock,
+            Memory::default(),
+            mode,
+        )
+        .await;
         assert_eq!(log.take(), expected);
-        assert_eq!(rounds[0].plan.actions.len(), 1, "what is or would be written is told");
+        assert_eq!(
+            rounds[0].plan.actions.len(),
+            1,
+            "what is or would be written is told"
+        );
     }
 }

@@ -126,7 +126,7 @@ impl Reporter {
             TextFile::Off => None,
             TextFile::Path(path) => Some(path.clone()),
             TextFile::Auto => {
-                let path = PathBuf::from(textfile::DEFAULT_PATH);
+                let path = PathBuf::from(TextFile::DEFAULT_PATH);
                 path.parent().is_some_and(|directory| self.root.exists(directory)).then_some(path)
             }
         }

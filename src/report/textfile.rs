@@ -8,9 +8,6 @@ use super::status::Status;
 use crate::durable::{Lasting, WriteError, write};
 use crate::root::Root;
 
-/// node-exporter's directory on Debian and Ubuntu; the file is written when it exists.
-pub const DEFAULT_PATH: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
-
 /// Writes the metrics when they changed.
 pub fn publish(root: &Root, path: &Path, status: &Status, migrations: u64) -> Result<(), WriteError> {
     let place = root.join(path);
