@@ -52,7 +52,8 @@ impl Trigger {
         match self {
             Self::Vmi => Scope::Vm,
             Self::Node => Scope::Node,
-            Self::Startup | Self::Files | Self::Reload | Self::Timer => Scope::All,
+            Self::Timer => Scope::Known,
+            Self::Startup | Self::Files | Self::Reload => Scope::All,
         }
     }
 }
@@ -60,8 +61,10 @@ impl Trigger {
 /// What an observation reads afresh; the rest is what was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything.
+    /// Everything, as if for the first time.
     All,
+    /// The VM that was found, its host, and our Node.
+    Known,
     /// The VM and its host.
     Vm,
     /// Our Node.
@@ -72,7 +75,11 @@ impl Scope {
     /// Both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        if self == other { self } else { Self::All }
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (one, same) if one == same => one,
+            _ => Self::Known,
+        }
     }
 }
 
@@ -107,13 +114,13 @@ pub trait Observe {
         scope: Scope,
         uptime: Duration,
     ) -> impl Future<Output = Who>;
-    /// Reads where the VM runs.
+    /// Reads what is told of the host that runs our VM; `None` when none does.
     fn placement(
         &mut self,
         settings: &Settings,
         vmi: &Vmi,
         uptime: Duration,
-    ) -> impl Future<Output = PlacementReads>;
+    ) -> impl Future<Output = Option<PlacementReads>>;
 }
 
 /// Writes, and nothing else.
@@ -428,7 +435,7 @@ where
     if let Some(vmi) = identity.vmi() {
         let reads = world.placement(settings, vmi, clock.now().uptime).await;
         publish.alive();
-        placement = place(vmi, &reads, &settings.topology.sources);
+        placement = reads.and_then(|reads| place(vmi, &reads, &settings.topology.sources));
     }
     let now = clock.now();
     let seen = decide::Seen {

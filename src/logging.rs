@@ -3,6 +3,7 @@
 //!
 //! What people are meant to read goes through `report::journal`, not through here.
 
+use crate::config::{Log, LogLevel};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use tracing::level_filters::LevelFilter;
@@ -11,8 +12,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Sends what the modules say at `level` and above to standard error.
-pub fn init(level: LevelFilter) {
+/// Sends what the modules say at the configured level and above to standard error.
+pub fn init(log: &Log) {
+    let level = match log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
     let layer = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)

@@ -31,8 +31,8 @@ impl Observe for FakeWorld {
         self.facts.who.clone()
     }
 
-    async fn placement(&mut self, _: &Settings, _: &Vmi, _: Duration) -> PlacementReads {
-        self.facts.reads.clone()
+    async fn placement(&mut self, _: &Settings, _: &Vmi, _: Duration) -> Option<PlacementReads> {
+        Some(self.facts.reads.clone())
     }
 }
 
@@ -180,11 +180,11 @@ async fn a_start_labels_then_says_so_and_then_only_time_passes() {
         "who Node",
         "conditions 2",
         "report node",
-        "who All",
+        "who Known",
         "report timer",
-        "who All",
+        "who Known",
         "report timer",
-        "who All",
+        "who Known",
         "report timer",
         "stopping",
     ];

@@ -24,7 +24,11 @@ mod tests {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let script = run(shell).text;
             for command in Arguments::command().get_subcommands() {
-                assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
+                assert!(
+                    script.contains(command.get_name()),
+                    "{shell}: {}",
+                    command.get_name()
+                );
             }
         }
     }

@@ -21,6 +21,14 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
             count => format!("{count} configuration files, no fault\n"),
         },
     };
-    let warnings = loaded.warnings.iter().map(|warning| format!("{warning}\n")).collect();
-    Answer { text, complaint: warnings, exit: Exit::Ok }
+    let warnings = loaded
+        .warnings
+        .iter()
+        .map(|warning| format!("{warning}\n"))
+        .collect();
+    Answer {
+        text,
+        complaint: warnings,
+        exit: Exit::Ok,
+    }
 }

@@ -13,15 +13,25 @@ const ALIKE: f64 = 0.75;
 
 /// One finding, or a list of all.
 pub fn run(code: Option<&str>, output: Output) -> Answer {
-    let Some(name) = code else { return list(output) };
+    let Some(name) = code else {
+        return list(output);
+    };
     match Code::parse(name) {
         Some(code) => Answer::new(one(code.entry(), output), Exit::Ok),
         None => {
             let alike = |code: &&Code| strsim::jaro_winkler(name, code.as_str());
-            let near = Code::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b))).filter(|code| alike(code) > ALIKE);
-            let hint = near.map(|code| format!("; did you mean `{code}`?")).unwrap_or_default();
+            let near = Code::ALL
+                .iter()
+                .max_by(|a, b| alike(a).total_cmp(&alike(b)))
+                .filter(|code| alike(code) > ALIKE);
+            let hint = near
+                .map(|code| format!("; did you mean `{code}`?"))
+                .unwrap_or_default();
             let name = name.escape_debug();
-            Answer::complaint(format!("no finding has the code `{name}`{hint}\n"), Exit::Usage)
+            Answer::complaint(
+                format!("no finding has the code `{name}`{hint}\n"),
+                Exit::Usage,
+            )
         }
     }
 }
@@ -31,7 +41,13 @@ fn list(output: Output) -> Answer {
     let text = match output {
         Output::Json => format!("{:#}\n", json!(entries.map(value).collect::<Vec<_>>())),
         Output::Text => entries.fold(String::new(), |mut text, entry| {
-            let _ = writeln!(text, "{:<30}{:<9}{}", entry.name, entry.severity.as_str(), entry.title);
+            let _ = writeln!(
+                text,
+                "{:<30}{:<9}{}",
+                entry.name,
+                entry.severity.as_str(),
+                entry.title
+            );
             text
         }),
     };
@@ -52,7 +68,11 @@ fn one(entry: &Entry, output: Output) -> String {
                 entry.remedy
             );
             if !silences.is_empty() {
-                let _ = writeln!(text, "Hides:           {}, which it explains", silences.join(", "));
+                let _ = writeln!(
+                    text,
+                    "Hides:           {}, which it explains",
+                    silences.join(", ")
+                );
             }
             text
         }
@@ -81,14 +101,25 @@ mod tests {
             assert_eq!(answer.exit, Exit::Ok);
             assert!(answer.text.contains(code.entry().remedy));
         }
-        assert_eq!(run(None, Output::Text).text.lines().count(), Code::ALL.len());
+        assert_eq!(
+            run(None, Output::Text).text.lines().count(),
+            Code::ALL.len()
+        );
     }
 
     #[test]
     fn a_code_that_is_almost_right_is_suggested() {
         let answer = run(Some("hostname-difers"), Output::Text);
         assert_eq!(answer.exit, Exit::Usage);
-        assert!(answer.complaint.contains("did you mean `hostname-differs`"), "{}", answer.complaint);
-        assert!(!run(Some("\u{1b}[31m"), Output::Text).complaint.contains('\u{1b}'));
+        assert!(
+            answer.complaint.contains("did you mean `hostname-differs`"),
+            "{}",
+            answer.complaint
+        );
+        assert!(
+            !run(Some("\u{1b}[31m"), Output::Text)
+                .complaint
+                .contains('\u{1b}')
+        );
     }
 }

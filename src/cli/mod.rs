@@ -47,7 +47,13 @@ pub struct Arguments {
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Output for people or for programs
-    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
     pub output: Output,
     /// What to do
     #[command(subcommand)]
@@ -127,26 +133,31 @@ pub struct Answer {
 impl Answer {
     /// Text for standard output.
     pub fn new(text: impl Into<String>, exit: Exit) -> Self {
-        Self { text: text.into(), complaint: String::new(), exit }
+        Self {
+            text: text.into(),
+            complaint: String::new(),
+            exit,
+        }
     }
 
     /// Text for standard error.
     pub fn complaint(text: impl Into<String>, exit: Exit) -> Self {
-        Self { text: String::new(), complaint: text.into(), exit }
+        Self {
+            text: String::new(),
+            complaint: text.into(),
+            exit,
+        }
     }
-}
-
-/// The world as the process found it at its start; read once, in `main`.
-#[derive(Debug, Clone, Copy)]
-pub struct Terminal {
-    /// Whether standard output may be coloured.
-    pub style: Style,
 }
 
 /// Colour only on a terminal, and never where `NO_COLOR` says so (<https://no-color.org>).
 pub fn style(is_terminal: bool, no_color: Option<&str>) -> Style {
     let refused = no_color.is_some_and(|value| !value.is_empty());
-    if is_terminal && !refused { Style::Colour } else { Style::Plain }
+    if is_terminal && !refused {
+        Style::Colour
+    } else {
+        Style::Plain
+    }
 }
 
 #[cfg(test)]
@@ -170,6 +181,9 @@ mod tests {
     #[test]
     fn global_options_are_taken_after_the_command_too() {
         let arguments = Arguments::parse_from(["x", "whoami", "--root", "/tree", "-o", "json"]);
-        assert_eq!((arguments.root.to_str(), arguments.output), (Some("/tree"), Output::Json));
+        assert_eq!(
+            (arguments.root.to_str(), arguments.output),
+            (Some("/tree"), Output::Json)
+        );
     }
 }

@@ -18,7 +18,10 @@ pub fn run(root: &Root, output: Output, style: Style) -> Answer {
                 Some(pid) => format!("the agent (pid {pid}) runs and has not looked yet"),
                 None => "no agent runs here: systemctl status harvester-node-agent".to_owned(),
             };
-            return Answer::complaint(format!("{}; {hint}\n", crate::escape::chain(&error)), Exit::TryAgain);
+            return Answer::complaint(
+                format!("{}; {hint}\n", crate::escape::chain(&error)),
+                Exit::TryAgain,
+            );
         }
     };
     let status: Status = match serde_json::from_value(value.clone()) {
@@ -45,5 +48,13 @@ pub fn run(root: &Root, output: Output, style: Style) -> Answer {
 
 /// 1 when something is wrong, 0 otherwise.
 pub fn exit(status: &Status) -> Exit {
-    if status.findings.iter().any(|finding| finding.severity == "error") { Exit::Failed } else { Exit::Ok }
+    if status
+        .findings
+        .iter()
+        .any(|finding| finding.severity == "error")
+    {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
 }

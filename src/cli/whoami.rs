@@ -13,5 +13,12 @@ pub fn answer(status: &Status, output: Output, style: Style) -> Answer {
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
     let matches = status.identity.verdict.starts_with("match");
-    Answer::new(text, if known && matches { Exit::Ok } else { Exit::Failed })
+    Answer::new(
+        text,
+        if known && matches {
+            Exit::Ok
+        } else {
+            Exit::Failed
+        },
+    )
 }

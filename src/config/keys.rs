@@ -61,9 +61,8 @@ pub const KEYS: &[Key] = &[
         allowed: r#"the name of a namespace, "" to take the kubeconfig's"#,
         help: "namespace of the VM in Harvester",
         set: |settings, _, value| {
-            let name = value.optional(|value| {
-                value.name(|text| Namespace::parse(text).map_err(|_| NameError::DnsLabel))
-            });
+            let name =
+                value.optional(|value| value.name(kind(Namespace::parse, NameError::DnsLabel)));
             put(&mut settings.harvester.namespace, name)
         },
     },
@@ -73,9 +72,8 @@ pub const KEYS: &[Key] = &[
         allowed: r#"the name of a VM, "" to find it by evidence"#,
         help: "pins the name of the VM in Harvester",
         set: |settings, _, value| {
-            let name = value.optional(|value| {
-                value.name(|text| VmName::parse(text).map_err(|_| NameError::Subdomain))
-            });
+            let name =
+                value.optional(|value| value.name(kind(VmName::parse, NameError::Subdomain)));
             put(&mut settings.harvester.vm, name)
         },
     },
@@ -102,9 +100,8 @@ pub const KEYS: &[Key] = &[
         allowed: r#"the name of a Node, "" to take it from the kubelet's certificate"#,
         help: "name of our own Node in the guest cluster",
         set: |settings, _, value| {
-            let name = value.optional(|value| {
-                value.name(|text| NodeName::parse(text).map_err(|_| NameError::Subdomain))
-            });
+            let name =
+                value.optional(|value| value.name(kind(NodeName::parse, NameError::Subdomain)));
             put(&mut settings.guest.node_name, name)
         },
     },
@@ -177,8 +174,7 @@ pub const KEYS: &[Key] = &[
         allowed: "a label value, in a table named for a Harvester host",
         help: "region and zone of each Harvester host, for guests without a credential for Harvester",
         set: |settings, names, value| {
-            let region =
-                value.name(|text| LabelValue::parse(text).map_err(|_| NameError::Qualified));
+            let region = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, region, |place| &mut place.region)
         },
     },
@@ -188,7 +184,7 @@ pub const KEYS: &[Key] = &[
         allowed: "a label value, in a table named for a Harvester host",
         help: "region and zone of each Harvester host, for guests without a credential for Harvester",
         set: |settings, names, value| {
-            let zone = value.name(|text| LabelValue::parse(text).map_err(|_| NameError::Qualified));
+            let zone = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, zone, |place| &mut place.zone)
         },
     },
@@ -332,9 +328,7 @@ fn set_place(
     part: Result<LabelValue, Wrong>,
     field: fn(&mut HostPlace) -> &mut Option<LabelValue>,
 ) -> Result<(), Vec<Wrong>> {
-    let host = chosen(names, value, |text| {
-        HostName::parse(text).map_err(|_| NameError::Subdomain)
-    });
+    let host = chosen(names, value, kind(HostName::parse, NameError::Subdomain));
     let (host, part) = both(host, part)?;
     *field(settings.hosts.entry(host).or_default()) = Some(part);
     Ok(())
@@ -344,5 +338,16 @@ fn both<A, B>(first: Result<A, Wrong>, second: Result<B, Wrong>) -> Result<(A, B
     match (first, second) {
         (Ok(first), Ok(second)) => Ok((first, second)),
         (first, second) => Err([first.err(), second.err()].into_iter().flatten().collect()),
+    }
+}
+
+/// A reader of names by the rule of a type of `facts`, with the reason that our errors give.
+fn kind<T, E>(
+    parse: fn(&str) -> Result<T, E>,
+    reason: NameError,
+) -> impl Fn(&str) -> Result<T, NameError> {
+    move |text| match text {
+        "" => Err(NameError::Empty),
+        _ => parse(text).map_err(|_| reason.clone()),
     }
 }

@@ -147,7 +147,10 @@ impl Value {
     }
 
     /// A Kubernetes name of some kind.
-    pub(super) fn name<T>(&self, parse: fn(&str) -> Result<T, NameError>) -> Result<T, Wrong> {
+    pub(super) fn name<T>(
+        &self,
+        parse: impl FnOnce(&str) -> Result<T, NameError>,
+    ) -> Result<T, Wrong> {
         parse(self.text()?).map_err(|error| self.refuse(error))
     }
 

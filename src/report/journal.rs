@@ -93,9 +93,21 @@ impl Record {
 
     /// The record as lines of text.
     pub fn text(&self) -> String {
-        let finding = self.finding.as_ref().map(|code| format!(" [{code}]")).unwrap_or_default();
-        let remedy = self.remedy.as_ref().map(|remedy| format!("\n    fix: {remedy}")).unwrap_or_default();
-        format!("{}: {}{finding}{remedy}\n", self.priority.as_str(), self.message)
+        let finding = self
+            .finding
+            .as_ref()
+            .map(|code| format!(" [{code}]"))
+            .unwrap_or_default();
+        let remedy = self
+            .remedy
+            .as_ref()
+            .map(|remedy| format!("\n    fix: {remedy}"))
+            .unwrap_or_default();
+        format!(
+            "{}: {}{finding}{remedy}\n",
+            self.priority.as_str(),
+            self.message
+        )
     }
 }
 
@@ -112,7 +124,11 @@ impl Sink {
     /// The journal when systemd connected standard error to it and this is the running system; text otherwise, so that
     /// a person who starts the agent by hand sees it talk.
     pub fn choose(live_root: bool, journal_stream: Option<&str>) -> Self {
-        if live_root && journal_stream.is_some_and(|stream| !stream.is_empty()) { Self::Journal } else { Self::Stderr }
+        if live_root && journal_stream.is_some_and(|stream| !stream.is_empty()) {
+            Self::Journal
+        } else {
+            Self::Stderr
+        }
     }
 }
 
@@ -136,19 +152,29 @@ impl Journal {
         let (finished, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = lost.clone();
-        let writer = Builder::new().name("journal-writer".to_owned()).stack_size(256 << 10).spawn(move || {
-            match sink {
-                Sink::Journal => write_to_journal(&records, &counter),
-                Sink::Stderr => write_to(&records, &counter, &mut std::io::stderr()),
-            }
-            let _ = finished.send(());
-        })?;
-        Ok(Self { queue: Some(queue), done, lost, _writer: writer })
+        let writer = Builder::new()
+            .name("journal-writer".to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                match sink {
+                    Sink::Journal => write_to_journal(&records, &counter),
+                    Sink::Stderr => write_to(&records, &counter, &mut std::io::stderr()),
+                }
+                let _ = finished.send(());
+            })?;
+        Ok(Self {
+            queue: Some(queue),
+            done,
+            lost,
+            _writer: writer,
+        })
     }
 
     /// Hands a record over. Never waits.
     pub fn send(&self, record: Record) {
-        if let Some(Err(TrySendError::Full(_))) = self.queue.as_ref().map(|queue| queue.try_send(record)) {
+        if let Some(Err(TrySendError::Full(_))) =
+            self.queue.as_ref().map(|queue| queue.try_send(record))
+        {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -166,7 +192,10 @@ impl Journal {
 fn losses(lost: &AtomicU64) -> Option<Record> {
     match lost.swap(0, Ordering::Relaxed) {
         0 => None,
-        count => Some(Record::new(Priority::Warning, format!("{count} records were lost while the journal stood still"))),
+        count => Some(Record::new(
+            Priority::Warning,
+            format!("{count} records were lost while the journal stood still"),
+        )),
     }
 }
 
@@ -185,7 +214,9 @@ fn write_to_journal(records: &Receiver<Record>, lost: &AtomicU64) {
     match tracing_journald::Layer::new() {
         Err(_) => write_to(records, lost, &mut std::io::stderr()),
         Ok(layer) => {
-            let layer = layer.with_field_prefix(None).with_syslog_identifier(IDENTIFIER.to_owned());
+            let layer = layer
+                .with_field_prefix(None)
+                .with_syslog_identifier(IDENTIFIER.to_owned());
             tracing::subscriber::with_default(Registry::default().with(layer), || {
                 for record in records {
                     emit(&record);
@@ -270,14 +301,22 @@ mod tests {
             write_to(&records, &counter, &mut Stuck(held, output));
             let _ = finished.send(());
         });
-        let journal = Journal { queue: Some(queue), done, lost, _writer: writer };
+        let journal = Journal {
+            queue: Some(queue),
+            done,
+            lost,
+            _writer: writer,
+        };
         for number in 0..QUEUE * 3 {
             journal.send(Record::new(Priority::Info, format!("record {number}")));
         }
         drop(release);
         journal.close(Duration::from_secs(5));
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("records were lost while the journal stood still"), "{text}");
+        assert!(
+            text.contains("records were lost while the journal stood still"),
+            "{text}"
+        );
         assert!(text.starts_with("info: record 0\n"));
     }
 }

@@ -48,17 +48,31 @@ pub struct Reporter {
 
 impl Reporter {
     /// A reporter for a process that has just started.
-    pub fn new(root: Root, journal: Journal, systemd: Notifier, health: Health, state: State, agent: AgentStatus) -> Self {
-        let last_migration = state.last_migration.as_ref().zip(state.last_latency.as_ref()).map(
-            |(migration, (latency, trigger))| MigrationStatus {
+    pub fn new(
+        root: Root,
+        journal: Journal,
+        systemd: Notifier,
+        health: Health,
+        state: State,
+        agent: AgentStatus,
+    ) -> Self {
+        let last_migration = state
+            .last_migration
+            .as_ref()
+            .zip(state.last_latency.as_ref())
+            .map(|(migration, (latency, trigger))| MigrationStatus {
                 from: migration.from.clone(),
                 to: migration.to.clone(),
                 at: migration.at.clone(),
                 latency_ms: Some(*latency),
                 trigger: Some(trigger.clone()),
-            },
-        );
-        let context = Context { agent, signals: Vec::new(), since: BTreeMap::new(), last_migration };
+            });
+        let context = Context {
+            agent,
+            signals: Vec::new(),
+            since: BTreeMap::new(),
+            last_migration,
+        };
         Self {
             root,
             journal,
@@ -75,7 +89,10 @@ impl Reporter {
 
     /// One record that stands for itself.
     pub fn say(&self, priority: Priority, message_id: Option<&'static str>, message: String) {
-        self.journal.send(Record { message_id, ..Record::new(priority, message) });
+        self.journal.send(Record {
+            message_id,
+            ..Record::new(priority, message)
+        });
     }
 
     /// How often systemd wants to hear that the loop works.
@@ -93,14 +110,22 @@ impl Reporter {
         if let Err(error) = outcome {
             let text = chain(&error);
             if self.troubles.insert(text.clone()) {
-                self.say(Priority::Warning, None, format!("{text}; going on without it"));
+                self.say(
+                    Priority::Warning,
+                    None,
+                    format!("{text}; going on without it"),
+                );
             }
         }
     }
 
     fn remember(&mut self, report: &Report<'_>) {
         if let Some(migration) = report.migrated
-            && self.context.last_migration.as_ref().is_none_or(|last| last.at != migration.at)
+            && self
+                .context
+                .last_migration
+                .as_ref()
+                .is_none_or(|last| last.at != migration.at)
         {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
@@ -115,7 +140,9 @@ impl Reporter {
             self.state.last_latency = Some((latency, trigger));
         }
         if self.state.last_migration != report.plan.memory.last_migration {
-            self.state.last_migration.clone_from(&report.plan.memory.last_migration);
+            self.state
+                .last_migration
+                .clone_from(&report.plan.memory.last_migration);
             let outcome = state::save(&self.root, &self.state);
             self.attempt(outcome);
         }
@@ -127,7 +154,9 @@ impl Reporter {
             TextFile::Path(path) => Some(path.clone()),
             TextFile::Auto => {
                 let path = PathBuf::from(TextFile::DEFAULT_PATH);
-                path.parent().is_some_and(|directory| self.root.exists(directory)).then_some(path)
+                path.parent()
+                    .is_some_and(|directory| self.root.exists(directory))
+                    .then_some(path)
             }
         }
     }
@@ -137,10 +166,20 @@ impl Publish for Reporter {
     fn publish(&mut self, report: &Report<'_>) {
         self.remember(report);
         let now = rfc3339(report.now.wall);
-        let codes: BTreeSet<&str> = report.plan.findings.iter().map(|finding| finding.code.as_str()).collect();
-        self.context.since.retain(|code, _| codes.contains(code.as_str()));
+        let codes: BTreeSet<&str> = report
+            .plan
+            .findings
+            .iter()
+            .map(|finding| finding.code.as_str())
+            .collect();
+        self.context
+            .since
+            .retain(|code, _| codes.contains(code.as_str()));
         for code in codes {
-            self.context.since.entry(code.to_owned()).or_insert_with(|| now.clone());
+            self.context
+                .since
+                .entry(code.to_owned())
+                .or_insert_with(|| now.clone());
         }
         let signal = |(name, signal): (&str, crate::triggers::health::Signal)| SignalStatus {
             name: name.to_owned(),
@@ -150,7 +189,10 @@ impl Publish for Reporter {
         self.context.signals = self.health.signals().into_iter().map(signal).collect();
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
-        let deeds = Deeds { labelled: &labelled, latency_ms: milliseconds(report.latency) };
+        let deeds = Deeds {
+            labelled: &labelled,
+            latency_ms: milliseconds(report.latency),
+        };
         for record in self.told.news(&status, deeds) {
             self.journal.send(record);
         }
@@ -176,13 +218,26 @@ impl Publish for Reporter {
     fn reloaded(&mut self, outcome: Result<(), &str>) {
         self.systemd.reloading();
         match outcome {
-            Ok(()) => self.say(Priority::Info, Some(message_id::RELOADED), "configuration read again".to_owned()),
+            Ok(()) => self.say(
+                Priority::Info,
+                Some(message_id::RELOADED),
+                "configuration read again".to_owned(),
+            ),
             Err(text) => {
                 for line in text.lines() {
-                    let mut record = Record::new(Priority::Warning, format!("{line}; keeping the configuration before"));
+                    let mut record = Record::new(
+                        Priority::Warning,
+                        format!("{line}; keeping the configuration before"),
+                    );
                     record.message_id = Some(message_id::RELOADED);
-                    record.finding = Some(crate::findings::Code::ConfigurationKept.as_str().to_owned());
-                    record.remedy = Some(crate::findings::Code::ConfigurationKept.entry().remedy.to_owned());
+                    record.finding =
+                        Some(crate::findings::Code::ConfigurationKept.as_str().to_owned());
+                    record.remedy = Some(
+                        crate::findings::Code::ConfigurationKept
+                            .entry()
+                            .remedy
+                            .to_owned(),
+                    );
                     self.journal.send(record);
                 }
             }
@@ -192,13 +247,22 @@ impl Publish for Reporter {
 
     fn stopping(&mut self) {
         self.systemd.stopping();
-        self.say(Priority::Info, Some(message_id::STOPPED), "told to stop; the labels stay as they are".to_owned());
+        self.say(
+            Priority::Info,
+            Some(message_id::STOPPED),
+            "told to stop; the labels stay as they are".to_owned(),
+        );
     }
 }
 
 /// The labels that were written in this round, as `key=value` or `key-`.
 fn labelled(report: &Report<'_>) -> Vec<String> {
-    let written = report.plan.actions.iter().zip(report.outcomes).filter(|(_, outcome)| outcome.is_ok());
+    let written = report
+        .plan
+        .actions
+        .iter()
+        .zip(report.outcomes)
+        .filter(|(_, outcome)| outcome.is_ok());
     written
         .filter_map(|(action, _)| match action {
             Action::PatchNode(patch) => Some(&patch.labels),

@@ -49,8 +49,14 @@ impl Told {
     pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(|vm| vm.name.clone());
-        let host = status.placement.as_ref().map(|placement| placement.host.clone());
-        let zone = status.placement.as_ref().and_then(|placement| placement.zone.clone());
+        let host = status
+            .placement
+            .as_ref()
+            .map(|placement| placement.host.clone());
+        let zone = status
+            .placement
+            .as_ref()
+            .and_then(|placement| placement.zone.clone());
         let record = |priority, message_id, message: String| Record {
             message_id: Some(message_id),
             vm: vm.clone(),
@@ -73,13 +79,23 @@ impl Told {
         {
             let text = format!("moved from Harvester host {old} to {new}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
-            records.push(Record { host_old: Some(old.clone()), ..moved });
+            records.push(Record {
+                host_old: Some(old.clone()),
+                ..moved
+            });
         }
         if !deeds.labelled.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
-            let text = format!("Node {node} labelled in {} ms: {}", deeds.latency_ms, deeds.labelled.join(" "));
+            let text = format!(
+                "Node {node} labelled in {} ms: {}",
+                deeds.latency_ms,
+                deeds.labelled.join(" ")
+            );
             let labelled = record(Priority::Notice, message_id::LABELLED, text);
-            records.push(Record { latency_ms: Some(deeds.latency_ms), ..labelled });
+            records.push(Record {
+                latency_ms: Some(deeds.latency_ms),
+                ..labelled
+            });
         }
         for finding in &status.findings {
             if self.findings.get(&finding.code) != Some(&finding.seen) {
@@ -88,7 +104,10 @@ impl Told {
                     word if word == Severity::Warning.as_str() => Priority::Warning,
                     _ => Priority::Notice,
                 };
-                let text = format!("{}: {}; {}", finding.title, finding.seen, finding.consequence);
+                let text = format!(
+                    "{}: {}; {}",
+                    finding.title, finding.seen, finding.consequence
+                );
                 let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
                     finding: Some(finding.code.clone()),
@@ -97,12 +116,27 @@ impl Told {
                 });
             }
         }
-        let present: BTreeSet<&String> = status.findings.iter().map(|finding| &finding.code).collect();
+        let present: BTreeSet<&String> = status
+            .findings
+            .iter()
+            .map(|finding| &finding.code)
+            .collect();
         for code in self.findings.keys().filter(|code| !present.contains(code)) {
-            let resolved = record(Priority::Notice, message_id::RESOLVED, format!("no longer: {code}"));
-            records.push(Record { finding: Some(code.clone()), ..resolved });
+            let resolved = record(
+                Priority::Notice,
+                message_id::RESOLVED,
+                format!("no longer: {code}"),
+            );
+            records.push(Record {
+                finding: Some(code.clone()),
+                ..resolved
+            });
         }
-        self.findings = status.findings.iter().map(|f| (f.code.clone(), f.seen.clone())).collect();
+        self.findings = status
+            .findings
+            .iter()
+            .map(|f| (f.code.clone(), f.seen.clone()))
+            .collect();
         self.vm = vm.clone().or(self.vm.take());
         self.host = host.clone().or(self.host.take());
         records

@@ -329,14 +329,19 @@ fn identity(identity: &Identity) -> IdentityStatus {
             uid: vmi.vm_uid.clone(),
             instance_uid: Some(vmi.uid.clone()),
         }),
-        OwnVm::ProvenOffline(name) => {
-            Some(VmStatus { name: name.to_string(), namespace: None, uid: None, instance_uid: None })
-        }
+        OwnVm::ProvenOffline(name) => Some(VmStatus {
+            name: name.to_string(),
+            namespace: None,
+            uid: None,
+            instance_uid: None,
+        }),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
     };
     let reason = match &identity.vm {
         OwnVm::Identified(_) => None,
-        OwnVm::ProvenOffline(_) => Some("proven by the firmware UUID; Harvester was not read".to_owned()),
+        OwnVm::ProvenOffline(_) => {
+            Some("proven by the firmware UUID; Harvester was not read".to_owned())
+        }
         OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
         OwnVm::Ambiguous(vms) => Some(format!("several VMs fit: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
@@ -372,8 +377,12 @@ fn placement(placement: &Placement) -> PlacementStatus {
     let topology = known.map(|known| &known.topology);
     PlacementStatus {
         host: placement.host.to_string(),
-        region: topology.and_then(|topology| topology.region.as_ref()).map(ToString::to_string),
-        zone: topology.and_then(|topology| topology.zone.as_ref()).map(ToString::to_string),
+        region: topology
+            .and_then(|topology| topology.region.as_ref())
+            .map(ToString::to_string),
+        zone: topology
+            .and_then(|topology| topology.zone.as_ref())
+            .map(ToString::to_string),
         source: known.map(|known| known.source.to_string()),
         sources: placement
             .tried
@@ -402,7 +411,8 @@ fn outcome(outcome: Outcome) -> &'static str {
 fn labels(report: &Report<'_>) -> LabelsStatus {
     let node = report.who.node.known();
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
-    let written = !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
+    let written =
+        !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
     let left = report.plan.labels.left.iter().map(|left| LeftStatus {
         key: left.key.clone(),
         present: left.present.clone(),
@@ -417,9 +427,17 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
         .to_owned(),
     });
     LabelsStatus {
-        node: report.who.kubelet.known().map(|kubelet| kubelet.node_name.to_string()),
+        node: report
+            .who
+            .kubelet
+            .known()
+            .map(|kubelet| kubelet.node_name.to_string()),
         state: state(&report.plan.sync).to_owned(),
-        owned: if written { report.plan.labels.owned.0.clone() } else { owned.0 },
+        owned: if written {
+            report.plan.labels.owned.0.clone()
+        } else {
+            owned.0
+        },
         left: left.collect(),
     }
 }
@@ -460,7 +478,9 @@ fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationSta
 
 fn credentials(who: &Who) -> CredentialsStatus {
     let date = |seconds: Option<i64>| {
-        seconds.and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok()).map(decide::rfc3339)
+        seconds
+            .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
+            .map(decide::rfc3339)
     };
     let harvester = match &who.harvester {
         Seen::Known(harvester) => CredentialStatus {
@@ -471,7 +491,10 @@ fn credentials(who: &Who) -> CredentialsStatus {
             expires: date(harvester.expires),
             problem: None,
         },
-        seen => CredentialStatus { problem: seen.why().map(|why| why.text.clone()), ..CredentialStatus::default() },
+        seen => CredentialStatus {
+            problem: seen.why().map(|why| why.text.clone()),
+            ..CredentialStatus::default()
+        },
     };
     let kubelet = match &who.kubelet {
         Seen::Known(kubelet) => CredentialStatus {
@@ -482,7 +505,10 @@ fn credentials(who: &Who) -> CredentialsStatus {
             expires: date(kubelet.expires),
             problem: None,
         },
-        seen => CredentialStatus { problem: seen.why().map(|why| why.text.clone()), ..CredentialStatus::default() },
+        seen => CredentialStatus {
+            problem: seen.why().map(|why| why.text.clone()),
+            ..CredentialStatus::default()
+        },
     };
     CredentialsStatus { harvester, kubelet }
 }

@@ -32,6 +32,8 @@ pub fn publish(root: &Root, status: &Status) -> Result<(), WriteError> {
 
 /// Reads the status.
 pub fn read(root: &Root) -> Result<serde_json::Value, StatusError> {
-    let bytes = root.read(format!("{RUN_DIRECTORY}/{NAME}"), SIZE_MAX).map_err(StatusError::Read)?;
+    let bytes = root
+        .read(format!("{RUN_DIRECTORY}/{NAME}"), SIZE_MAX)
+        .map_err(StatusError::Read)?;
     serde_json::from_slice(&bytes).map_err(StatusError::Malformed)
 }

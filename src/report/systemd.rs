@@ -19,8 +19,16 @@ pub struct Notifier {
 impl Notifier {
     /// The line of this process; `present` says whether `NOTIFY_SOCKET` is set.
     pub fn new(present: bool) -> Self {
-        let watchdog = if present { sd_notify::watchdog_enabled() } else { None };
-        Self { present, watchdog, status: String::new() }
+        let watchdog = if present {
+            sd_notify::watchdog_enabled()
+        } else {
+            None
+        };
+        Self {
+            present,
+            watchdog,
+            status: String::new(),
+        }
     }
 
     /// How often [`Self::alive`] must be called: half of `WatchdogSec=`.

@@ -12,7 +12,7 @@ use crate::agent::Trigger;
 use crate::decide::schedule;
 use crate::escape::chain;
 use crate::facts::who::Remark;
-use crate::kubeapi::{Class, Client, Error, Silence, WatchEvent, WatchRequest};
+use crate::kubeapi::{Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit};
 
 /// A stream that ends sooner than this was no success.
 const SHORT: Duration = Duration::from_secs(1);
@@ -62,21 +62,21 @@ pub async fn keep_watching<T: Watched>(
     let signal = trigger.as_str();
     let mut last: Option<T::Glimpse> = None;
     let mut version = String::new();
-    let mut silence = Silence::default();
+    let mut silent: u32 = 0;
     let mut failures: u32 = 0;
     loop {
         let opened = Instant::now();
         let request = WatchRequest {
-            path: target.path.clone(),
-            name: target.name.clone(),
+            name: Some(target.name.clone()),
             // "0": begin with the object as the server's cache has it. It closes the gap to the read before.
-            resource_version: if version.is_empty() {
+            resource_version: Some(if version.is_empty() {
                 "0".to_owned()
             } else {
                 version.clone()
-            },
+            }),
             metadata_only: trigger == Trigger::Node,
-            silence: silence.limit(),
+            silence_limit: Some(silence_limit(Timeouts::default().watch_silence, silent)),
+            ..WatchRequest::new(target.path.clone())
         };
         let ended = match target.client.watch::<T>(&request).await {
             Ok(mut watch) => {
@@ -121,10 +121,13 @@ pub async fn keep_watching<T: Watched>(
                         Err(error) => break Some(error),
                     }
                 };
-                silence = silence.after(
-                    watch.bookmarks_seen(),
-                    matches!(ended, Some(Error::Silent { .. })),
-                );
+                silent = match ended {
+                    Some(Error::Silent { .. }) if watch.bookmarks_seen() == 0 => {
+                        silent.saturating_add(1)
+                    }
+                    _ if watch.bookmarks_seen() > 0 => 0,
+                    _ => silent,
+                };
                 ended
             }
             Err(error) => Some(error),
@@ -145,7 +148,6 @@ pub async fn keep_watching<T: Watched>(
             asked = error.retry_after();
             match error.class() {
                 Class::Gone => version.clear(),
-                Class::Silent => {}
                 Class::Forbidden => complain(&health, signal, error),
                 _ if failures >= COMPLAIN_AFTER => complain(&health, signal, error),
                 _ => {}

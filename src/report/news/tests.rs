@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::report::status::{
-    AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus, PlacementStatus, VmStatus,
+    AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus,
+    PlacementStatus, VmStatus,
 };
 
 fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
@@ -11,11 +12,20 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
         kind: String::new(),
         updated_at: String::new(),
         trigger: "vmi".to_owned(),
-        agent: AgentStatus { version: String::new(), pid: 1, started_at: String::new() },
+        agent: AgentStatus {
+            version: String::new(),
+            pid: 1,
+            started_at: String::new(),
+        },
         identity: IdentityStatus {
             verdict: "match".to_owned(),
             consequence: String::new(),
-            vm: Some(VmStatus { name: "vm-1".to_owned(), namespace: None, uid: None, instance_uid: None }),
+            vm: Some(VmStatus {
+                name: "vm-1".to_owned(),
+                namespace: None,
+                uid: None,
+                instance_uid: None,
+            }),
             reason: None,
             names: Vec::new(),
             evidence: Vec::new(),
@@ -27,9 +37,17 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             source: None,
             sources: Vec::new(),
         }),
-        labels: LabelsStatus { node: None, state: String::new(), owned: BTreeMap::new(), left: Vec::new() },
+        labels: LabelsStatus {
+            node: None,
+            state: String::new(),
+            owned: BTreeMap::new(),
+            left: Vec::new(),
+        },
         last_migration: None,
-        credentials: CredentialsStatus { harvester: CredentialStatus::default(), kubelet: CredentialStatus::default() },
+        credentials: CredentialsStatus {
+            harvester: CredentialStatus::default(),
+            kubelet: CredentialStatus::default(),
+        },
         signals: Vec::new(),
         findings: findings
             .iter()
@@ -47,7 +65,10 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
 }
 
 fn ids(records: &[Record]) -> Vec<&str> {
-    records.iter().filter_map(|record| record.message_id).collect()
+    records
+        .iter()
+        .filter_map(|record| record.message_id)
+        .collect()
 }
 
 #[test]
@@ -65,11 +86,23 @@ fn a_state_that_stays_is_told_once() {
 #[test]
 fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
     let mut told = Told::default();
-    told.news(&status("hv-a", &[("hostname-differs", "error", "x")]), Deeds::default());
-    let changed = told.news(&status("hv-a", &[("hostname-differs", "error", "y")]), Deeds::default());
-    assert_eq!((ids(&changed), changed[0].priority), (vec![message_id::FINDING], Priority::Error));
+    told.news(
+        &status("hv-a", &[("hostname-differs", "error", "x")]),
+        Deeds::default(),
+    );
+    let changed = told.news(
+        &status("hv-a", &[("hostname-differs", "error", "y")]),
+        Deeds::default(),
+    );
+    assert_eq!(
+        (ids(&changed), changed[0].priority),
+        (vec![message_id::FINDING], Priority::Error)
+    );
     let resolved = told.news(&status("hv-a", &[]), Deeds::default());
-    assert_eq!((ids(&resolved), resolved[0].priority), (vec![message_id::RESOLVED], Priority::Notice));
+    assert_eq!(
+        (ids(&resolved), resolved[0].priority),
+        (vec![message_id::RESOLVED], Priority::Notice)
+    );
 }
 
 #[test]
@@ -77,9 +110,18 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
     let mut told = Told::default();
     told.news(&status("hv-a", &[]), Deeds::default());
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
-    let news = told.news(&status("hv-b", &[]), Deeds { labelled: &labelled, latency_ms: 12 });
+    let news = told.news(
+        &status("hv-b", &[]),
+        Deeds {
+            labelled: &labelled,
+            latency_ms: 12,
+        },
+    );
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
-    assert_eq!((news[0].host_old.as_deref(), news[0].host.as_deref()), (Some("hv-a"), Some("hv-b")));
+    assert_eq!(
+        (news[0].host_old.as_deref(), news[0].host.as_deref()),
+        (Some("hv-a"), Some("hv-b"))
+    );
     assert_eq!(news[1].latency_ms, Some(12));
 }
 
