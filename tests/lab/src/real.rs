@@ -1,2 +1,716 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Placeholder.
+//! A real kube-apiserver on a real etcd, for the same scenarios that run on the lab's own server.
+//!
+//! The program is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane, else in
+//! `target/envtest`, where `tests/lab/kube-apiserver` puts it. Both children hang on a shell that ends them when this
+//! process is gone, however it went, and removes their directory.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::Endpoint;
+use crate::admin::{Admin, ApiError, paths};
+use crate::pki::{Authority, Identity};
+
+/// A start takes two seconds on an idle machine and has been seen to take twenty beside a compiler.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A custom resource is served within a second after its definition; the rest is patience for a busy machine.
+const CRD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Between two looks at something that is not there yet.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Runs a command until this process closes the shell's standard input, which the kernel does for a process that is
+/// killed. Not a parent-death signal: that one fires when the *thread* that started the child ends, as each test's does.
+const GUARD: &str = r#"
+exec 3<&0
+dir=$1; shift
+"$@" 3<&- </dev/null &
+child=$!
+(read -r _ <&3; kill -KILL "$child" 2>/dev/null; [ -z "$dir" ] || rm -rf "$dir") &
+wait "$child"
+"#;
+
+/// A bearer token that the server accepts from its start.
+#[derive(Debug, Clone)]
+pub struct StaticToken {
+    /// The token.
+    pub token: String,
+    /// The user that it stands for, for example `system:serviceaccount:default:gc8`.
+    pub user: String,
+    /// The groups of that user.
+    pub groups: Vec<String>,
+}
+
+impl StaticToken {
+    /// A service account's token.
+    #[must_use]
+    pub fn service_account(token: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+            ],
+        }
+    }
+}
+
+/// What may differ between two real API servers.
+#[derive(Debug, Clone, Default)]
+pub struct RealOptions {
+    /// Tokens beside the administrator's certificate.
+    pub tokens: Vec<StaticToken>,
+    /// More flags of kube-apiserver; the last of two equal ones counts.
+    pub flags: Vec<String>,
+}
+
+/// A request that a server has answered.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// When it arrived.
+    pub at: Instant,
+    /// Who sent it.
+    pub user: String,
+    /// With what program.
+    pub user_agent: String,
+    /// Kubernetes' verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
+    pub verb: String,
+    /// Without the query.
+    pub path: String,
+    /// Without the question mark; empty when there was none.
+    pub query: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What was sent, of a write; `Null` for the rest.
+    pub body: Value,
+}
+
+impl Request {
+    /// Whether it asked for a change. Reviews of the own rights are created too, and change nothing.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        ) && !self.path.starts_with("/apis/authorization.k8s.io/")
+    }
+}
+
+/// A real API server with its own etcd. Dropping it ends both.
+#[derive(Debug)]
+pub struct RealApi {
+    authority: Authority,
+    admin: Identity,
+    port: u16,
+    arguments: Vec<String>,
+    binary: PathBuf,
+    // Both guards before the directory: they are dropped first.
+    server: Option<Guard>,
+    _etcd: Guard,
+    dir: tempfile::TempDir,
+}
+
+impl RealApi {
+    /// The program, or where it was looked for, for a test that is skipped without it.
+    pub fn binary() -> Result<PathBuf, String> {
+        let candidates = match std::env::var_os("KUBEBUILDER_ASSETS") {
+            Some(dir) => vec![PathBuf::from(dir)],
+            None => {
+                let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+                let target = std::env::var_os("CARGO_TARGET_DIR");
+                target
+                    .map(PathBuf::from)
+                    .into_iter()
+                    .chain([project.join("target")])
+                    .map(|dir| dir.join("envtest"))
+                    .collect()
+            }
+        };
+        let found = candidates
+            .iter()
+            .map(|dir| dir.join("kube-apiserver"))
+            .find(|path| path.is_file());
+        found.ok_or_else(|| {
+            format!("no kube-apiserver in {candidates:?}; `tests/lab/kube-apiserver DIR` makes one")
+        })
+    }
+
+    /// Whether real servers can run here. Says so on standard error when they cannot, for a test that returns then.
+    #[must_use]
+    pub fn available(test: &str) -> bool {
+        match Self::binary() {
+            Ok(_) => true,
+            Err(why) => {
+                eprintln!("SKIP {test}: {why}");
+                false
+            }
+        }
+    }
+
+    /// Starts etcd and kube-apiserver and waits until the latter is ready.
+    ///
+    /// # Panics
+    /// With the end of its log, when it does not become ready.
+    pub async fn start(name: &str, options: RealOptions) -> Self {
+        let mut failures = String::new();
+        // A free port may be taken by somebody else before its server listens.
+        for _ in 0..3 {
+            match Self::try_start(name, &options).await {
+                Ok(api) => return api,
+                Err(failure) => failures.push_str(&failure),
+            }
+        }
+        panic!("the API server `{name}` did not become ready:\n{failures}");
+    }
+
+    async fn try_start(name: &str, options: &RealOptions) -> Result<Self, String> {
+        let binary = Self::binary()?;
+        let dir = directory(name);
+        let path = |file: &str| dir.path().join(file).display().to_string();
+        let write = |file: &str, text: &str| {
+            std::fs::write(dir.path().join(file), text).expect("the directory is writable");
+            path(file)
+        };
+        let authority = Authority::new(&format!("{name}-ca"));
+        let admin = authority.client_identity("lab-admin", &["system:masters"]);
+        let serving = authority.server_identity(&["127.0.0.1", "localhost"]);
+        // A key pair of service accounts is any key pair; the serving one is at hand, its public half as a certificate.
+        let certificate = write("server.crt", &serving.certificate_pem);
+        let key = write("server.key", &serving.key_pem);
+        let tokens: String = options.tokens.iter().map(token_line).collect();
+
+        let etcd_url = format!("http://127.0.0.1:{}", free_port());
+        let port = free_port();
+        let mut etcd = Command::new(sibling(&binary, "etcd"));
+        etcd.args(["--name", "lab", "--data-dir", &path("etcd")])
+            .args(["--listen-client-urls", &etcd_url])
+            .args(["--advertise-client-urls", &etcd_url])
+            .args(["--listen-peer-urls", "http://127.0.0.1:0"])
+            .args(["--unsafe-no-fsync", "--log-level", "error"]);
+        let etcd = Guard::start(&etcd, &dir.path().join("etcd.log"), Some(dir.path()));
+
+        let mut arguments: Vec<String> = [
+            ("etcd-servers", etcd_url.as_str()),
+            ("bind-address", "127.0.0.1"),
+            ("advertise-address", "127.0.0.1"),
+            ("secure-port", &port.to_string()),
+            ("tls-cert-file", certificate.as_str()),
+            ("tls-private-key-file", &key),
+            ("client-ca-file", &write("ca.crt", &authority.pem())),
+            ("token-auth-file", &write("tokens.csv", &tokens)),
+            ("service-account-key-file", &certificate),
+            ("service-account-signing-key-file", &key),
+            (
+                "service-account-issuer",
+                "https://kubernetes.default.svc.cluster.local",
+            ),
+            ("authorization-mode", "Node,RBAC"),
+            ("enable-admission-plugins", "NodeRestriction"),
+            ("disable-admission-plugins", "ServiceAccount"),
+            ("service-cluster-ip-range", "10.0.0.0/24"),
+            (
+                "audit-policy-file",
+                &write("audit.json", &audit_policy().to_string()),
+            ),
+            ("audit-log-path", &path("audit.log")),
+            ("cert-dir", &path("certificates")),
+        ]
+        .iter()
+        .map(|(flag, value)| format!("--{flag}={value}"))
+        .collect();
+        arguments.extend(options.flags.iter().cloned());
+
+        let mut api = Self {
+            authority,
+            admin,
+            port,
+            arguments,
+            binary,
+            server: None,
+            _etcd: etcd,
+            dir,
+        };
+        api.start_server().await?;
+        Ok(api)
+    }
+
+    /// Ends the server and leaves etcd running: an API that is away.
+    pub fn stop_server(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts the server again on the same port with the same data.
+    pub async fn start_server(&mut self) -> Result<(), String> {
+        let mut command = Command::new(&self.binary);
+        command.args(&self.arguments);
+        let log = self.dir.path().join("kube-apiserver.log");
+        let mut guard = Guard::start(&command, &log, None);
+        let admin = self.admin();
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            // `/readyz` answers text, which this client takes for a failure of its own; any other word is "not yet".
+            match admin.get("/readyz").await {
+                Err(ApiError::Transport(text)) if text.contains("not JSON") => break,
+                _ => {}
+            }
+            if guard.has_ended() || Instant::now() > deadline {
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                return Err(lines[lines.len().saturating_sub(30)..].join("\n"));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.server = Some(guard);
+        Ok(())
+    }
+
+    /// How to reach it.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            url: format!("https://127.0.0.1:{}", self.port),
+            authority_pem: self.authority.pem(),
+            admin: self.admin.clone(),
+        }
+    }
+
+    /// Signs the server's certificate and those of clients.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// A client as its administrator.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(&self.endpoint())
+    }
+
+    /// Every request so far of clients whose User-Agent begins with `user_agent_prefix`, oldest first.
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<Request> {
+        // The log is written after the answer. A request of our own that stands in it comes after all that were answered
+        // before.
+        let marker = format!("lab-marker-{}", uuid::Uuid::new_v4());
+        let marking = Admin::named(&self.endpoint(), &marker);
+        marking
+            .get(&paths::core("default", "configmaps"))
+            .await
+            .expect("the server of which the log is asked runs");
+        let path = self.dir.path().join("audit.log");
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if text.contains(&marker) || Instant::now() > deadline {
+                return parse_audit(&text, user_agent_prefix);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Makes the server a Harvester: KubeVirt's and Harvester's resources, the roles that Harvester comes with, and its
+    /// `server-version` setting.
+    pub async fn install_harvester(&self, server_version: &str) -> Result<(), ApiError> {
+        self.install_kubevirt_crds().await?;
+        let admin = self.admin();
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        admin
+            .create_if_absent(
+                "/api/v1/namespaces",
+                &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-public"}}),
+            )
+            .await?;
+        for role in [cloud_provider_role(), authenticated_role()] {
+            let collection = format!("{rbac}/clusterroles");
+            admin.create_if_absent(&collection, &role).await?;
+        }
+        let everybody = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]);
+        admin
+            .create_if_absent(
+                &format!("{rbac}/clusterrolebindings"),
+                &binding(
+                    "ClusterRoleBinding",
+                    "harvester-authenticated",
+                    "harvester-authenticated",
+                    &everybody,
+                ),
+            )
+            .await?;
+        admin
+            .create_if_absent(
+                &format!("{rbac}/namespaces/harvester-public/rolebindings"),
+                &binding("RoleBinding", "harvester-public", "view", &everybody),
+            )
+            .await?;
+        admin
+            .create_if_absent(
+                "/apis/harvesterhci.io/v1beta1/settings",
+                &setting("server-version", server_version),
+            )
+            .await
+    }
+
+    /// The resources of KubeVirt and Harvester. None has a status subresource: KubeVirt changes labels and status of a
+    /// VirtualMachineInstance in one update, and the order of its updates is what the scenarios are about.
+    pub async fn install_kubevirt_crds(&self) -> Result<(), ApiError> {
+        let admin = self.admin();
+        let kinds = [
+            ("kubevirt.io", "v1", "VirtualMachine", "Namespaced"),
+            ("kubevirt.io", "v1", "VirtualMachineInstance", "Namespaced"),
+            ("harvesterhci.io", "v1beta1", "Setting", "Cluster"),
+        ];
+        for (group, version, kind, scope) in kinds {
+            admin
+                .create_if_absent(
+                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                    &definition(group, version, kind, scope),
+                )
+                .await?;
+        }
+        let deadline = Instant::now() + CRD_TIMEOUT;
+        for (group, version, kind, _) in kinds {
+            let path = format!("/apis/{group}/{version}/{}s", kind.to_lowercase());
+            while let Err(error) = admin.get(&path).await {
+                if Instant::now() > deadline {
+                    return Err(error);
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Binds Harvester's `cloudprovider` role to a service account in its namespace, as Harvester's API does for Rancher.
+    pub async fn bind_cloud_provider(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+        let binding = binding(
+            "RoleBinding",
+            &format!("{namespace}-{name}"),
+            "harvesterhci.io:cloudprovider",
+            &subject,
+        );
+        let collection =
+            format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+        self.admin().create_if_absent(&collection, &binding).await
+    }
+
+    /// Lets a service account get (and nothing else) the Nodes, which Harvester's own roles do not.
+    pub async fn grant_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "lab-host-nodes"},
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
+        });
+        let admin = self.admin();
+        admin
+            .create_if_absent(&format!("{rbac}/clusterroles"), &role)
+            .await?;
+        let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+        let name = format!("lab-host-nodes-{namespace}-{name}");
+        let binding = binding("ClusterRoleBinding", &name, "lab-host-nodes", &subject);
+        admin
+            .create_if_absent(&format!("{rbac}/clusterrolebindings"), &binding)
+            .await
+    }
+
+    /// Takes [`RealApi::grant_host_nodes`] back.
+    pub async fn revoke_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let path = format!(
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/lab-host-nodes-{namespace}-{name}"
+        );
+        self.admin().delete_if_present(&path).await
+    }
+}
+
+/// A child that ends when this value is dropped or this process is gone.
+#[derive(Debug)]
+struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    fn start(command: &Command, log: &Path, remove: Option<&Path>) -> Self {
+        let output = std::fs::File::create(log).expect("the directory is writable");
+        let error = output.try_clone().expect("a file can be opened twice");
+        let shell = Command::new("/bin/sh")
+            .args(["-c", GUARD, "guard"])
+            .arg(remove.map_or_else(Default::default, Path::as_os_str))
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(error)
+            // Out of the terminal's process group: Ctrl-C must end the tests first, and then, through the pipe, this.
+            .process_group(0)
+            .spawn()
+            .expect("there is a shell");
+        Self { shell }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        matches!(self.shell.try_wait(), Ok(Some(_)))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.shell.stdin.take() {
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.shell.wait();
+    }
+}
+
+/// A directory in memory where there is one: etcd writes much, and nothing of it is worth a disk.
+fn directory(name: &str) -> tempfile::TempDir {
+    let mut builder = tempfile::Builder::new();
+    let prefix = format!("harvester-lab-{name}-");
+    builder.prefix(&prefix);
+    builder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| builder.tempdir())
+        .expect("a directory for the server's files")
+}
+
+/// `etcd` beside the server, as envtest keeps it, else the one on the path.
+fn sibling(binary: &Path, name: &str) -> PathBuf {
+    let beside = binary.with_file_name(name);
+    if beside.is_file() {
+        beside
+    } else {
+        PathBuf::from(name)
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("there is a free port")
+        .port()
+}
+
+fn token_line(token: &StaticToken) -> String {
+    let groups = token.groups.join(",");
+    format!(
+        "{},{},{},\"{groups}\"\n",
+        token.token, token.user, token.user
+    )
+}
+
+/// Bodies of writes, and metadata of everything else that is not the server talking to itself.
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "users": ["system:apiserver"]},
+            {"level": "Request", "verbs": ["create", "update", "patch"]},
+            {"level": "Metadata"},
+        ],
+    })
+}
+
+fn parse_audit(text: &str, user_agent_prefix: &str) -> Vec<Request> {
+    let mut seen = std::collections::HashSet::new();
+    let (wall, monotonic) = (SystemTime::now(), Instant::now());
+    let mut requests = Vec::new();
+    for line in text.lines() {
+        // The last line may still be growing.
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let user_agent = text("userAgent");
+        // A watch is logged twice, at its beginning and at its end.
+        if !user_agent.starts_with(user_agent_prefix) || !seen.insert(text("auditID")) {
+            continue;
+        }
+        let uri = text("requestURI");
+        let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
+        let arrived = OffsetDateTime::parse(&text("requestReceivedTimestamp"), &Rfc3339)
+            .map_or(wall, SystemTime::from);
+        let ago = wall.duration_since(arrived).unwrap_or_default();
+        requests.push(Request {
+            at: monotonic.checked_sub(ago).unwrap_or(monotonic),
+            user: event["user"]["username"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            user_agent,
+            verb: text("verb"),
+            path: path.to_owned(),
+            query: query.to_owned(),
+            status: event["responseStatus"]["code"]
+                .as_u64()
+                .and_then(|code| u16::try_from(code).ok())
+                .unwrap_or_default(),
+            body: event["requestObject"].clone(),
+        });
+    }
+    requests.sort_by_key(|request| request.at);
+    requests
+}
+
+fn definition(group: &str, version: &str, kind: &str, scope: &str) -> Value {
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular},
+            "versions": [{
+                "name": version, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+/// The role that Harvester gives to a guest cluster's cloud provider.
+#[must_use]
+pub fn cloud_provider_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "harvesterhci.io:cloudprovider"},
+        "rules": [
+            {
+                "apiGroups": ["loadbalancer.harvesterhci.io"], "resources": ["loadbalancers"],
+                "verbs": ["get", "list", "watch", "update", "create", "delete"],
+            },
+            {
+                "apiGroups": ["subresources.kubevirt.io"],
+                "resources": [
+                    "virtualmachines/addvolume", "virtualmachines/removevolume", "virtualmachineinstances/addvolume",
+                    "virtualmachineinstances/removevolume", "virtualmachineinstances/guestosinfo",
+                ],
+                "verbs": ["get", "update"],
+            },
+            {
+                "apiGroups": ["kubevirt.io"], "resources": ["virtualmachines", "virtualmachineinstances"],
+                "verbs": ["get", "list", "watch"],
+            },
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+            {
+                "apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumeclaims/status"],
+                "verbs": ["*"],
+            },
+        ],
+    })
+}
+
+/// What Harvester lets everybody read who has any credential.
+#[must_use]
+pub fn authenticated_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "harvester-authenticated"},
+        "rules": [
+            {
+                "apiGroups": ["harvesterhci.io"], "resources": ["settings"], "verbs": ["get", "watch"],
+                "resourceNames": [
+                    "server-version", "default-storage-class", "harvester-csi-ccm-versions",
+                    "default-vm-termination-grace-period-seconds",
+                ],
+            },
+            {
+                "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "watch"],
+                "resourceNames": ["harvester-public"],
+            },
+        ],
+    })
+}
+
+/// One of Harvester's settings.
+#[must_use]
+pub fn setting(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "harvesterhci.io/v1beta1",
+        "kind": "Setting",
+        "metadata": {"name": name},
+        "value": value,
+        "default": "",
+        "source": "env",
+        "status": {"conditions": null},
+    })
+}
+
+fn binding(kind: &str, name: &str, role: &str, subjects: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": subjects,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "lab-token";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_real_server_serves_kubevirt_and_leaves_nothing_behind() {
+        if !RealApi::available("a_real_server_serves_kubevirt_and_leaves_nothing_behind") {
+            return;
+        }
+        let options = RealOptions {
+            tokens: vec![StaticToken::service_account(TOKEN, "default", "gc8")],
+            ..RealOptions::default()
+        };
+        let mut api = RealApi::start("self", options).await;
+        api.install_harvester("v1.6.1").await.unwrap();
+        api.bind_cloud_provider("default", "gc8").await.unwrap();
+        let guest = Admin::with_token(&api.endpoint(), "guest-agent/1", TOKEN);
+        let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
+        assert_eq!(guest.get(setting).await.unwrap()["value"], "v1.6.1");
+        assert!(guest.get(&paths::core("default", "pods")).await.is_ok());
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hv-a"}});
+        api.admin().create(paths::NODES, &node).await.unwrap();
+        let denied = guest.get(&paths::node("hv-a")).await.unwrap_err();
+        assert_eq!(denied.code(), Some(403));
+        api.grant_host_nodes("default", "gc8").await.unwrap();
+        guest.get(&paths::node("hv-a")).await.unwrap();
+
+        let requests = api.requests_of("guest-agent").await;
+        let statuses: Vec<u16> = requests.iter().map(|request| request.status).collect();
+        assert_eq!(statuses, [200, 200, 403, 200]);
+        assert_eq!(requests[0].path, setting);
+        assert_eq!(requests[0].user, "system:serviceaccount:default:gc8");
+        assert!(requests.iter().all(|request| !request.is_write()));
+        let created = api.requests_of("lab-admin").await;
+        let created = created.iter().find(|request| request.path == paths::NODES);
+        assert!(created.unwrap().is_write());
+        assert_eq!(created.unwrap().body["metadata"]["name"], "hv-a");
+
+        api.stop_server();
+        let away = guest.get(&paths::node("hv-a")).await.unwrap_err();
+        assert_eq!(away.code(), None);
+        api.start_server().await.unwrap();
+        guest.get(&paths::node("hv-a")).await.unwrap();
+
+        let dir = api.dir.path().to_owned();
+        drop(api);
+        assert!(!dir.exists());
+        assert!(guest.get(&paths::node("hv-a")).await.is_err());
+    }
+}
