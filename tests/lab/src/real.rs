@@ -7,9 +7,11 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -29,6 +31,9 @@ const CRD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks at something that is not there yet.
 const POLL: Duration = Duration::from_millis(50);
 
+/// The role that lets a credential get the hosts, and the beginning of its bindings' names.
+const HOST_NODES: &str = "lab-host-nodes";
+
 /// Runs a command until this process closes the shell's standard input, which the kernel does for a process that is
 /// killed. Not a parent-death signal: that one fires when the *thread* that started the child ends, as each test's does.
 const GUARD: &str = r#"
@@ -41,7 +46,7 @@ wait "$child"
 "#;
 
 /// A bearer token that the server accepts from its start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticToken {
     /// The token.
     pub token: String,
@@ -67,7 +72,7 @@ impl StaticToken {
 }
 
 /// What may differ between two real API servers.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RealOptions {
     /// Tokens beside the administrator's certificate.
     pub tokens: Vec<StaticToken>,
@@ -107,9 +112,16 @@ impl Request {
     }
 }
 
+/// Servers that a world has given back. A start costs several seconds of a processor, emptying one a few requests.
+static POOL: Mutex<Vec<RealApi>> = Mutex::new(Vec::new());
+
 /// A real API server with its own etcd. Dropping it ends both.
 #[derive(Debug)]
 pub struct RealApi {
+    name: String,
+    options: RealOptions,
+    /// Length of the audit log when the present user began.
+    audit_start: usize,
     authority: Authority,
     admin: Identity,
     port: u16,
@@ -174,6 +186,65 @@ impl RealApi {
         panic!("the API server `{name}` did not become ready:\n{failures}");
     }
 
+    /// A server of this name and options that holds no object of a scenario: one that was given back, else a new one.
+    pub async fn borrow(name: &str, options: RealOptions) -> Lease {
+        let pooled = {
+            let mut pool = POOL.lock().unwrap();
+            let index = pool
+                .iter()
+                .position(|api| api.name == name && api.options == options);
+            index.map(|index| pool.swap_remove(index))
+        };
+        let api = match pooled {
+            Some(mut api) => {
+                api.empty()
+                    .await
+                    .expect("a server that was given back runs");
+                api
+            }
+            None => Self::start(name, options).await,
+        };
+        Lease { api: Some(api) }
+    }
+
+    /// Deletes what scenarios make, and begins a new log.
+    async fn empty(&mut self) -> Result<(), ApiError> {
+        let admin = self.admin();
+        for collection in [
+            "/apis/kubevirt.io/v1/virtualmachines",
+            "/apis/kubevirt.io/v1/virtualmachineinstances",
+            "/api/v1/pods",
+            "/apis/events.k8s.io/v1/events",
+            "/api/v1/nodes",
+            "/api/v1/namespaces/harvester-public/configmaps",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        ] {
+            let objects = match admin.list(collection).await {
+                Ok(objects) => objects,
+                // Not a Harvester.
+                Err(ApiError::Status { code: 404, .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            for object in objects {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                if collection.ends_with("clusterrolebindings") && !name.starts_with(HOST_NODES) {
+                    continue;
+                }
+                let (base, resource) = collection.rsplit_once('/').unwrap_or_default();
+                let path = match object["metadata"]["namespace"].as_str() {
+                    Some(namespace) if !base.contains("/namespaces/") => {
+                        format!("{base}/namespaces/{namespace}/{resource}/{name}")
+                    }
+                    _ => format!("{collection}/{name}"),
+                };
+                admin.delete_if_present(&path).await?;
+            }
+        }
+        // What is still on its way into the log belongs to the past.
+        self.audit_start = self.audit_log("lab-end").await.len();
+        Ok(())
+    }
+
     async fn try_start(name: &str, options: &RealOptions) -> Result<Self, String> {
         let binary = Self::binary()?;
         let dir = directory(name);
@@ -232,6 +303,9 @@ impl RealApi {
         arguments.extend(options.flags.iter().cloned());
 
         let mut api = Self {
+            name: name.to_owned(),
+            options: options.clone(),
+            audit_start: 0,
             authority,
             admin,
             port,
@@ -299,9 +373,17 @@ impl RealApi {
 
     /// Every request so far of clients whose User-Agent begins with `user_agent_prefix`, oldest first.
     pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<Request> {
-        // The log is written after the answer. A request of our own that stands in it comes after all that were answered
-        // before.
-        let marker = format!("lab-marker-{}", uuid::Uuid::new_v4());
+        let log = self.audit_log("lab-marker").await;
+        parse_audit(
+            log.get(self.audit_start..).unwrap_or_default(),
+            user_agent_prefix,
+        )
+    }
+
+    /// The log with everything in it that has been answered so far: it is written after the answer, so a request of our
+    /// own is sent and waited for.
+    async fn audit_log(&self, marker: &str) -> String {
+        let marker = format!("{marker}-{}", uuid::Uuid::new_v4());
         let marking = Admin::named(&self.endpoint(), &marker);
         marking
             .get(&paths::core("default", "configmaps"))
@@ -311,8 +393,11 @@ impl RealApi {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             let text = std::fs::read_to_string(&path).unwrap_or_default();
-            if text.contains(&marker) || Instant::now() > deadline {
-                return parse_audit(&text, user_agent_prefix);
+            let marked = text
+                .rfind(&marker)
+                .is_some_and(|at| text[at..].contains('\n'));
+            if marked || Instant::now() > deadline {
+                return text;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -349,15 +434,22 @@ impl RealApi {
         admin
             .create_if_absent(
                 &format!("{rbac}/namespaces/harvester-public/rolebindings"),
-                &binding("RoleBinding", "harvester-public", "view", &everybody),
+                // The role `view` itself is filled by a controller that does not run here; this is what fills it.
+                &binding(
+                    "RoleBinding",
+                    "harvester-public",
+                    "system:aggregate-to-view",
+                    &everybody,
+                ),
             )
             .await?;
+        let settings = "/apis/harvesterhci.io/v1beta1/settings";
+        let path = format!("{settings}/server-version");
         admin
-            .create_if_absent(
-                "/apis/harvesterhci.io/v1beta1/settings",
-                &setting("server-version", server_version),
-            )
-            .await
+            .create_if_absent(settings, &setting("server-version", server_version))
+            .await?;
+        let version = json!({"value": server_version});
+        admin.merge_patch(&path, &version).await.map(drop)
     }
 
     /// The resources of KubeVirt and Harvester. None has a status subresource: KubeVirt changes labels and status of a
@@ -409,7 +501,7 @@ impl RealApi {
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": "lab-host-nodes"},
+            "metadata": {"name": HOST_NODES},
             "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
         });
         let admin = self.admin();
@@ -417,8 +509,8 @@ impl RealApi {
             .create_if_absent(&format!("{rbac}/clusterroles"), &role)
             .await?;
         let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-        let name = format!("lab-host-nodes-{namespace}-{name}");
-        let binding = binding("ClusterRoleBinding", &name, "lab-host-nodes", &subject);
+        let name = format!("{HOST_NODES}-{namespace}-{name}");
+        let binding = binding("ClusterRoleBinding", &name, HOST_NODES, &subject);
         admin
             .create_if_absent(&format!("{rbac}/clusterrolebindings"), &binding)
             .await
@@ -427,9 +519,48 @@ impl RealApi {
     /// Takes [`RealApi::grant_host_nodes`] back.
     pub async fn revoke_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let path = format!(
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/lab-host-nodes-{namespace}-{name}"
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{HOST_NODES}-{namespace}-{name}"
         );
         self.admin().delete_if_present(&path).await
+    }
+}
+
+/// A server of the pool in the hands of one user. Dropping it gives the server back.
+#[derive(Debug)]
+pub struct Lease {
+    api: Option<RealApi>,
+}
+
+impl Deref for Lease {
+    type Target = RealApi;
+
+    fn deref(&self) -> &RealApi {
+        self.api
+            .as_ref()
+            .expect("a lease has its server until it is dropped")
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut RealApi {
+        self.api
+            .as_mut()
+            .expect("a lease has its server until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // One that somebody stopped, or that crashed, is of no use.
+        if let Some(mut api) = self.api.take()
+            && api
+                .server
+                .as_mut()
+                .is_some_and(|server| !server.has_ended())
+            && let Ok(mut pool) = POOL.lock()
+        {
+            pool.push(api);
+        }
     }
 }
 

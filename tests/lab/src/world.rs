@@ -1,2 +1,628 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Placeholder.
+//! One world for one scenario: a Harvester side, a guest side, the players, the guest's file tree, and a record of every
+//! version of the guest's Node.
+//!
+//! The standard story: hosts `hv-a`, `hv-b` (region `eu-1`) and `hv-c` (region `eu-2`), each its own rack; one VM on
+//! `hv-a`, which is an RKE2 node that Rancher made and whose Node the cloud controller has initialised. Everything
+//! in it can be changed before the agent starts, by [`WorldOptions`] and by the players.
+
+use std::ffi::OsStr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::Endpoint;
+use crate::admin::{Admin, ApiError, paths};
+use crate::cloud_controller::CloudController;
+use crate::guest::{Distribution, GuestTree, KubeconfigForm};
+use crate::harvester::{Harvester, Migration, Order, Vm, VmSpec};
+use crate::pki::Identity;
+use crate::process::Agent;
+use crate::real::{Lease, RealApi, RealOptions, Request, StaticToken};
+
+/// The VM of the story, and the Node of the same name.
+pub const VM_NAME: &str = "gc8-pool1-q99l7-6ndw9";
+
+/// Its namespace.
+pub const NAMESPACE: &str = "default";
+
+/// The service account of the guest cluster, which has the guest cluster's name.
+pub const ACCOUNT: &str = "gc8";
+
+/// How the User-Agent of the agent begins.
+pub const AGENT: &str = "harvester-node-agent";
+
+/// The hosts of the story with region and zone.
+pub const HOSTS: [(&str, &str, &str); 3] = [
+    ("hv-a", "eu-1", "rack-a"),
+    ("hv-b", "eu-1", "rack-b"),
+    ("hv-c", "eu-2", "rack-c"),
+];
+
+/// Until an authoriser knows of a new binding; it takes milliseconds on an idle machine.
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Between two looks of [`eventually`].
+const POLL: Duration = Duration::from_millis(10);
+
+/// Whether the cloud controller has seen the Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloudState {
+    /// It has, and the Node carries provider id, region and zone under both keys.
+    Initialised,
+    /// There is none: no provider id, no topology, no beta keys.
+    Absent,
+}
+
+/// Which sources of a host's topology the credential may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostAccess {
+    /// Harvester's own role: VMIs and pods, no Nodes.
+    Annotations,
+    /// The hosts' Nodes too.
+    Nodes,
+}
+
+/// What may differ from the standard story.
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// The VM.
+    pub vm: VmSpec,
+    /// The distribution of the guest.
+    pub distribution: Distribution,
+    /// The form of the Harvester kubeconfig.
+    pub form: KubeconfigForm,
+    /// What the credential may read.
+    pub access: HostAccess,
+    /// The cloud controller.
+    pub cloud: CloudState,
+    /// Value of Harvester's setting `server-version`.
+    pub server_version: String,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self {
+            vm: VmSpec::named(VM_NAME),
+            distribution: Distribution::Rke2,
+            form: KubeconfigForm::HarvesterApi,
+            access: HostAccess::Annotations,
+            cloud: CloudState::Initialised,
+            server_version: "v1.6.1".to_owned(),
+        }
+    }
+}
+
+/// Which API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Harvester's.
+    Harvester,
+    /// The guest cluster's.
+    Guest,
+}
+
+/// An API server of either kind.
+#[derive(Debug)]
+pub enum Api {
+    /// etcd and kube-apiserver, from the pool.
+    Real(Lease),
+}
+
+impl Api {
+    /// How to reach it.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Real(api) => api.endpoint(),
+        }
+    }
+
+    /// A client certificate that it accepts.
+    #[must_use]
+    pub fn client_identity(&self, user: &str, groups: &[&str]) -> Identity {
+        match self {
+            Self::Real(api) => api.authority().client_identity(user, groups),
+        }
+    }
+
+    /// Requests of clients whose User-Agent begins so.
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<Request> {
+        match self {
+            Self::Real(api) => api.requests_of(user_agent_prefix).await,
+        }
+    }
+}
+
+/// A world.
+#[derive(Debug)]
+pub struct World {
+    /// Every version of the guest's Node since the beginning.
+    pub recorder: Recorder,
+    /// The Harvester.
+    pub harvester: Harvester,
+    /// The cloud controller; it does nothing before [`CloudController::run`].
+    pub cloud: CloudController,
+    /// The guest's files.
+    pub guest: GuestTree,
+    /// The VM that the guest is.
+    pub vm: Vm,
+    /// The Harvester side.
+    pub harvester_api: Api,
+    /// The guest side.
+    pub guest_api: Api,
+    /// An administrator of the guest side.
+    pub guest_admin: Admin,
+    /// The kubelet's credential.
+    pub kubelet: Identity,
+    /// The service account's token.
+    pub token: String,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    /// The standard story on two real API servers.
+    ///
+    /// # Panics
+    /// When they cannot be started; see [`RealApi::available`].
+    pub async fn real(options: WorldOptions) -> Self {
+        let token = service_account_token(&options.vm.namespace, ACCOUNT);
+        let accepted = StaticToken::service_account(&token, &options.vm.namespace, ACCOUNT);
+        let harvester_options = RealOptions {
+            tokens: vec![accepted],
+            ..RealOptions::default()
+        };
+        let (harvester, guest) = tokio::join!(
+            RealApi::borrow("harvester", harvester_options),
+            RealApi::borrow("guest", RealOptions::default())
+        );
+        harvester
+            .install_harvester(&options.server_version)
+            .await
+            .expect("Harvester's resources can be installed");
+        harvester
+            .bind_cloud_provider(&options.vm.namespace, ACCOUNT)
+            .await
+            .expect("a role can be bound");
+        let (harvester, guest) = (Api::Real(harvester), Api::Real(guest));
+        Self::build(harvester, guest, token, options).await
+    }
+
+    async fn build(harvester: Api, guest: Api, token: String, options: WorldOptions) -> Self {
+        let access = options.access;
+        let world = Self::populate(harvester, guest, token, options)
+            .await
+            .expect("the story can be told on two empty servers");
+        let own = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
+        world.wait_for_access(&own, true).await;
+        match access {
+            HostAccess::Nodes => world.grant_host_nodes().await,
+            HostAccess::Annotations => {
+                let host = paths::node(HOSTS[0].0);
+                world.wait_for_access(&host, false).await;
+            }
+        }
+        world
+    }
+
+    async fn populate(
+        harvester_api: Api,
+        guest_api: Api,
+        token: String,
+        options: WorldOptions,
+    ) -> Result<Self, ApiError> {
+        let node_name = options.vm.name.clone();
+        let (host, region, zone) = HOSTS[0];
+        let harvester = Harvester::new(&harvester_api.endpoint());
+        for (name, region, zone) in HOSTS {
+            let labels = [
+                ("topology.kubernetes.io/region", region),
+                ("topology.kubernetes.io/zone", zone),
+            ];
+            harvester.add_host(name, &labels).await?;
+        }
+        let vm = harvester.create_vm(options.vm, host).await?;
+
+        let kubelet =
+            guest_api.client_identity(&format!("system:node:{node_name}"), &["system:nodes"]);
+        let guest_endpoint = guest_api.endpoint();
+        let as_kubelet = Admin::with_identity(&guest_endpoint, "kubelet", &kubelet);
+        register_node(&as_kubelet, &node_name).await?;
+        let cloud = CloudController::new(&guest_endpoint);
+        if options.cloud == CloudState::Initialised {
+            cloud
+                .initialise(&node_name, &vm.provider_id(), Some(region), Some(zone))
+                .await?;
+        }
+
+        let dir = tempfile::tempdir().expect("a directory for the guest's files");
+        let guest = GuestTree::new(dir.path());
+        guest.kernel_hostname(&node_name);
+        guest.static_hostname(&node_name);
+        guest.machine_id(&uuid::Uuid::new_v4().simple().to_string());
+        guest.boot_id(uuid::Uuid::new_v4());
+        guest.dmi(&vm.firmware_uuid, vm.spec.serial.as_deref());
+        guest.node_nics(vm.spec.macs.first().map_or("", String::as_str));
+        let platform_name = vm.spec.hostname.as_deref().unwrap_or(&node_name);
+        guest.cloud_init(platform_name, &vm.firmware_uuid);
+        guest.kubelet(
+            options.distribution,
+            &guest_endpoint.url,
+            &guest_endpoint.authority_pem,
+            &kubelet,
+        );
+        if options.distribution == Distribution::Rke2 {
+            guest.rancher_config(None);
+        }
+        let harvester_endpoint = harvester_api.endpoint();
+        guest.harvester_kubeconfig(
+            options.form,
+            &harvester_endpoint.url,
+            &harvester_endpoint.authority_pem,
+            &token,
+            &vm.spec.namespace,
+        );
+        let recorder = Recorder::start(&guest_endpoint, &node_name).await;
+        Ok(Self {
+            recorder,
+            harvester,
+            cloud,
+            guest,
+            vm,
+            guest_admin: Admin::new(&guest_endpoint),
+            harvester_api,
+            guest_api,
+            kubelet,
+            token,
+            _dir: dir,
+        })
+    }
+
+    /// Starts the agent on the guest's file tree.
+    pub fn spawn_agent(&self, binary: impl AsRef<OsStr>, args: &[&str]) -> Agent {
+        Agent::spawn(binary, self.guest.root(), args, &[])
+    }
+
+    /// Live-migrates the VM in the newer order, Harvester's annotations following at once.
+    pub async fn migrate(&self, to: &str) -> Migration {
+        self.harvester
+            .migrate(&self.vm, to, Order::From1_6, Duration::ZERO)
+            .await
+            .expect("the Harvester side is there")
+    }
+
+    /// Lets the credential read the hosts' Nodes, and waits until that is in force.
+    pub async fn grant_host_nodes(&self) {
+        let namespace = &self.vm.spec.namespace;
+        match &self.harvester_api {
+            Api::Real(api) => api.grant_host_nodes(namespace, ACCOUNT).await,
+        }
+        .expect("the Harvester side is there");
+        self.wait_for_access(&paths::node(HOSTS[0].0), true).await;
+    }
+
+    /// Takes that away, and waits until it is gone.
+    pub async fn revoke_host_nodes(&self) {
+        let namespace = &self.vm.spec.namespace;
+        match &self.harvester_api {
+            Api::Real(api) => api.revoke_host_nodes(namespace, ACCOUNT).await,
+        }
+        .expect("the Harvester side is there");
+        self.wait_for_access(&paths::node(HOSTS[0].0), false).await;
+    }
+
+    /// The authoriser of a real server learns of a binding a moment after it was made.
+    async fn wait_for_access(&self, path: &str, wanted: bool) {
+        let endpoint = self.harvester_api.endpoint();
+        let guest = Admin::with_token(&endpoint, "lab-access", &self.token);
+        let denied = |answer: &Result<Value, ApiError>| {
+            answer
+                .as_ref()
+                .is_err_and(|error| error.code() == Some(403))
+        };
+        eventually(
+            ACCESS_TIMEOUT,
+            "the credential's rights are as wanted",
+            || async { denied(&guest.get(path).await) != wanted },
+        )
+        .await;
+    }
+
+    /// Name of the guest's Node.
+    #[must_use]
+    pub fn node_name(&self) -> &str {
+        &self.vm.spec.name
+    }
+
+    /// The guest's Node.
+    pub async fn node(&self) -> Value {
+        self.guest_admin
+            .get(&paths::node(self.node_name()))
+            .await
+            .expect("the Node exists")
+    }
+
+    /// A label of the guest's Node.
+    pub async fn node_label(&self, key: &str) -> Option<String> {
+        text(&self.node().await["metadata"]["labels"][key])
+    }
+
+    /// An annotation of the guest's Node.
+    pub async fn node_annotation(&self, key: &str) -> Option<String> {
+        text(&self.node().await["metadata"]["annotations"][key])
+    }
+
+    /// A condition of the guest's Node.
+    pub async fn condition(&self, kind: &str) -> Option<Value> {
+        let node = self.node().await;
+        let conditions = node["status"]["conditions"].as_array()?;
+        conditions
+            .iter()
+            .find(|condition| condition["type"] == kind)
+            .cloned()
+    }
+
+    /// The version of the guest's Node, which stands still as long as nobody writes.
+    pub async fn node_resource_version(&self) -> String {
+        text(&self.node().await["metadata"]["resourceVersion"]).unwrap_or_default()
+    }
+
+    /// All Events of the guest cluster.
+    pub async fn events(&self) -> Vec<Value> {
+        self.guest_admin
+            .list("/apis/events.k8s.io/v1/events")
+            .await
+            .expect("the guest side is there")
+    }
+
+    /// Changes labels of the guest's Node as somebody with this User-Agent; `None` removes one.
+    pub async fn relabel_node(&self, manager: &str, labels: &[(&str, Option<&str>)]) {
+        let labels: serde_json::Map<String, Value> = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        let patch = json!({"metadata": {"labels": labels}});
+        Admin::named(&self.guest_api.endpoint(), manager)
+            .merge_patch(&paths::node(self.node_name()), &patch)
+            .await
+            .expect("the Node exists");
+    }
+
+    /// Deletes the guest's Node and registers it again, bare, as a kubelet does.
+    pub async fn recreate_node(&self) {
+        let path = paths::node(self.node_name());
+        self.guest_admin
+            .delete(&path)
+            .await
+            .expect("the Node exists");
+        let endpoint = self.guest_api.endpoint();
+        let as_kubelet = Admin::with_identity(&endpoint, "kubelet", &self.kubelet);
+        register_node(&as_kubelet, self.node_name())
+            .await
+            .expect("a kubelet may register its Node");
+    }
+
+    /// What the agent asked of one side, oldest first.
+    pub async fn agent_requests(&self, side: Side) -> Vec<Request> {
+        let api = match side {
+            Side::Harvester => &self.harvester_api,
+            Side::Guest => &self.guest_api,
+        };
+        api.requests_of(AGENT).await
+    }
+
+    /// What the agent wrote, or tried to write, on both sides.
+    pub async fn agent_writes(&self) -> Vec<Request> {
+        let mut requests = self.agent_requests(Side::Harvester).await;
+        requests.extend(self.agent_requests(Side::Guest).await);
+        requests.retain(Request::is_write);
+        requests.sort_by_key(|request| request.at);
+        requests
+    }
+}
+
+/// One version of a Node.
+#[derive(Debug, Clone)]
+pub struct NodeVersion {
+    /// When the recorder saw it.
+    pub at: Instant,
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub kind: String,
+    /// The Node.
+    pub node: Value,
+}
+
+impl NodeVersion {
+    /// A label of this version.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<String> {
+        text(&self.node["metadata"]["labels"][key])
+    }
+}
+
+/// Watches the guest's Node and keeps every version, since a mixture of two hosts' labels must not be visible even once.
+#[derive(Debug)]
+pub struct Recorder {
+    versions: Arc<Mutex<Vec<NodeVersion>>>,
+    task: JoinHandle<()>,
+}
+
+impl Recorder {
+    async fn start(endpoint: &Endpoint, node: &str) -> Self {
+        let versions: Arc<Mutex<Vec<NodeVersion>>> = Arc::default();
+        let seen = versions.clone();
+        let admin = Admin::named(endpoint, "lab-recorder");
+        let path = format!("{}?fieldSelector=metadata.name%3D{node}", paths::NODES);
+        let task = tokio::spawn(async move {
+            let mut last = String::new();
+            loop {
+                // From where it ended; from now on when that is too long ago.
+                match admin.watch(&path, &last).await {
+                    Ok(mut watch) => loop {
+                        match watch.next().await {
+                            Some(Ok(event)) => keep(&seen, event, &mut last),
+                            Some(Err(error)) => {
+                                if error.code().is_some() {
+                                    last.clear();
+                                }
+                                break;
+                            }
+                            None => break,
+                        }
+                    },
+                    Err(error) if error.code().is_some() => last.clear(),
+                    Err(_) => {}
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        });
+        let recorder = Self { versions, task };
+        eventually(
+            Duration::from_secs(10),
+            "the recorder sees the Node",
+            || async { !recorder.versions().is_empty() },
+        )
+        .await;
+        recorder
+    }
+
+    /// All versions so far, oldest first.
+    #[must_use]
+    pub fn versions(&self) -> Vec<NodeVersion> {
+        self.versions.lock().unwrap().clone()
+    }
+
+    /// Forgets what it saw.
+    pub fn clear(&self) {
+        self.versions.lock().unwrap().clear();
+    }
+
+    /// The values of these labels that were ever visible together, oldest first, without repetition in a row.
+    #[must_use]
+    pub fn combinations(&self, keys: &[&str]) -> Vec<Vec<Option<String>>> {
+        let mut all: Vec<Vec<Option<String>>> = self
+            .versions()
+            .iter()
+            .filter(|version| version.kind != "DELETED")
+            .map(|version| keys.iter().map(|key| version.label(key)).collect())
+            .collect();
+        all.dedup();
+        all
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn keep(versions: &Mutex<Vec<NodeVersion>>, event: crate::admin::WatchEvent, last: &mut String) {
+    let version = text(&event.object["metadata"]["resourceVersion"]).unwrap_or_default();
+    let repeated = *last == version;
+    *last = version;
+    if event.kind != "BOOKMARK" && !repeated {
+        versions.lock().unwrap().push(NodeVersion {
+            at: Instant::now(),
+            kind: event.kind,
+            node: event.object,
+        });
+    }
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// With `what`, when it does not within `timeout`.
+pub async fn eventually<F, R>(timeout: Duration, what: &str, mut condition: F)
+where
+    F: FnMut() -> R,
+    R: Future<Output = bool>,
+{
+    let deadline = Instant::now() + timeout;
+    while !condition().await {
+        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Checks that `condition` holds all the time for `duration`.
+///
+/// # Panics
+/// With `what`, as soon as it does not.
+pub async fn always<F, R>(duration: Duration, what: &str, mut condition: F)
+where
+    F: FnMut() -> R,
+    R: Future<Output = bool>,
+{
+    let began = Instant::now();
+    while began.elapsed() < duration {
+        assert!(
+            condition().await,
+            "broken after {:?}: {what}",
+            began.elapsed()
+        );
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// A token with the claims of a service account's and a signature that nobody made; the same for the same account, so that
+/// a server that knows it can serve the next world too.
+#[must_use]
+pub fn service_account_token(namespace: &str, name: &str) -> String {
+    use base64::Engine;
+    let account = uuid::Uuid::new_v5(
+        &uuid::Uuid::NAMESPACE_OID,
+        format!("{namespace}/{name}").as_bytes(),
+    );
+    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let header = json!({"alg": "RS256", "kid": "lab"});
+    let claims = json!({
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": format!("{name}-token"),
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": account.to_string(),
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    });
+    format!(
+        "{}.{}.{}",
+        encode(header.to_string().as_bytes()),
+        encode(claims.to_string().as_bytes()),
+        encode(account.as_bytes())
+    )
+}
+
+/// What a kubelet does at its start.
+async fn register_node(as_kubelet: &Admin, name: &str) -> Result<(), ApiError> {
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+                "rke.cattle.io/machine": "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d",
+            },
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
+        },
+        "spec": {},
+    });
+    as_kubelet.create(paths::NODES, &node).await?;
+    let status = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
+    ]}});
+    as_kubelet
+        .strategic_patch_status(&paths::node(name), &status)
+        .await
+        .map(drop)
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;
