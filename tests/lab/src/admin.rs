@@ -19,6 +19,11 @@ use tokio_rustls::TlsConnector;
 
 use crate::Endpoint;
 
+pub mod paths;
+mod watch;
+
+pub use watch::{Watch, WatchEvent};
+
 /// Objects per page of a list; small enough that the lab's lists are really paged now and then.
 const PAGE: usize = 250;
 
@@ -85,59 +90,6 @@ impl std::fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
-
-/// One event of a watch.
-#[derive(Debug, Clone)]
-pub struct WatchEvent {
-    /// `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`.
-    pub kind: String,
-    /// The object as of the event.
-    pub object: Value,
-}
-
-/// The paths of the resources that the lab uses.
-pub mod paths {
-    /// All Nodes.
-    pub const NODES: &str = "/api/v1/nodes";
-
-    /// A Node.
-    #[must_use]
-    pub fn node(name: &str) -> String {
-        format!("{NODES}/{name}")
-    }
-
-    /// A resource of the core group in a namespace: `pods`, `configmaps`, `events`.
-    #[must_use]
-    pub fn core(namespace: &str, resource: &str) -> String {
-        format!("/api/v1/namespaces/{namespace}/{resource}")
-    }
-
-    /// A resource of another group in a namespace, `group` with its version.
-    #[must_use]
-    pub fn grouped(group: &str, namespace: &str, resource: &str) -> String {
-        format!("/apis/{group}/namespaces/{namespace}/{resource}")
-    }
-
-    /// A VirtualMachine.
-    #[must_use]
-    pub fn vm(namespace: &str, name: &str) -> String {
-        grouped(
-            "kubevirt.io/v1",
-            namespace,
-            &format!("virtualmachines/{name}"),
-        )
-    }
-
-    /// A VirtualMachineInstance.
-    #[must_use]
-    pub fn vmi(namespace: &str, name: &str) -> String {
-        grouped(
-            "kubevirt.io/v1",
-            namespace,
-            &format!("virtualmachineinstances/{name}"),
-        )
-    }
-}
 
 /// The client. Clones share their idle connections; a value belongs to the runtime that it was first used on.
 #[derive(Debug, Clone)]
@@ -459,54 +411,6 @@ impl Admin {
             self.shared.idle.lock().unwrap().push(sender);
         }
     }
-}
-
-/// A running watch. Dropping it closes the connection.
-pub struct Watch {
-    body: Incoming,
-    buffer: Vec<u8>,
-    _sender: SendRequest<Full<Bytes>>,
-}
-
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
-    }
-}
-
-impl Watch {
-    /// The next event; `None` when the server ended the watch.
-    pub async fn next(&mut self) -> Option<Result<WatchEvent, ApiError>> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return Some(parse_event(&line));
-            }
-            match self.body.frame().await? {
-                Ok(frame) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
-                }
-                Err(error) => return Some(Err(transport(error))),
-            }
-        }
-    }
-}
-
-fn parse_event(line: &[u8]) -> Result<WatchEvent, ApiError> {
-    let mut event: Value = serde_json::from_slice(line)
-        .map_err(|error| ApiError::Transport(format!("a watch line is not JSON: {error}")))?;
-    let kind = event["type"].as_str().unwrap_or_default().to_owned();
-    let object = event["object"].take();
-    if kind == "ERROR" {
-        let code = object["code"].as_u64().unwrap_or(500);
-        return Err(ApiError::from_status(
-            u16::try_from(code).unwrap_or(500),
-            object.to_string().as_bytes(),
-        ));
-    }
-    Ok(WatchEvent { kind, object })
 }
 
 fn tls_builder(

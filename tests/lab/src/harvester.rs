@@ -5,15 +5,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
-use crate::guest::firmware_uuid;
+
+mod access;
+mod migration;
+mod vm;
+
+pub use access::HOST_NODES;
+pub use migration::{Migration, Order};
+pub use vm::{Firmware, Vm, VmSpec};
+use vm::{domain, networks, now, observed_interfaces, pod, transition, uid};
 
 /// The creator whose VMs Harvester annotates with their host's topology; it does so for no other.
 pub const NODE_DRIVER: &str = "docker-machine-driver-harvester";
@@ -32,26 +37,6 @@ const CREATOR: &str = "harvesterhci.io/creator";
 const NODE_NAME: &str = "kubevirt.io/nodeName";
 const MIGRATION_TARGET: &str = "kubevirt.io/migrationTargetNodeName";
 
-/// In what order KubeVirt says that a migration is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Up to KubeVirt 1.5: the source's handler moves `nodeName` and sets `completed` in one update.
-    UpTo1_5,
-    /// From KubeVirt 1.6: the target's handler moves `nodeName`; `completed` comes in a later update.
-    From1_6,
-}
-
-/// What firmware UUID a VM gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Firmware {
-    /// Derived from the name, as before KubeVirt 1.6.
-    FromName,
-    /// Random, as since KubeVirt 1.6.
-    Random,
-    /// This one, as in clones and restored backups.
-    Fixed(String),
-}
-
 /// Who writes what a VM's pods carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodLabels {
@@ -59,136 +44,6 @@ pub enum PodLabels {
     VmiOnly,
     /// Region and zone of the host too, as Kubernetes 1.35 adds them when a pod is bound.
     WithTopology,
-}
-
-/// A VM to be created.
-#[derive(Debug, Clone)]
-pub struct VmSpec {
-    /// Its name.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// `harvesterhci.io/creator`; [`NODE_DRIVER`] gets topology annotations.
-    pub creator: Option<String>,
-    /// The guest cluster's name, in a label.
-    pub cluster: Option<String>,
-    /// The MAC of each NIC.
-    pub macs: Vec<String>,
-    /// The firmware UUID.
-    pub firmware: Firmware,
-    /// The firmware serial.
-    pub serial: Option<String>,
-    /// `spec.hostname`, when it differs from the name on purpose.
-    pub hostname: Option<String>,
-}
-
-impl VmSpec {
-    /// A VM as Rancher's node driver makes it, in namespace `default`, with a MAC of its own.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        let id = uuid::Uuid::new_v4().into_bytes();
-        let octets: Vec<String> = id[..5].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self {
-            name: name.to_owned(),
-            namespace: "default".to_owned(),
-            creator: Some(NODE_DRIVER.to_owned()),
-            cluster: Some("gc8".to_owned()),
-            // 0x6e: locally administered, not a group.
-            macs: vec![format!("6e:{}", octets.join(":"))],
-            firmware: Firmware::FromName,
-            serial: Some(uuid::Uuid::new_v4().to_string()),
-            hostname: None,
-        }
-    }
-
-    /// The same with another creator, or none.
-    #[must_use]
-    pub fn created_by(mut self, creator: Option<&str>) -> Self {
-        self.creator = creator.map(str::to_owned);
-        self
-    }
-
-    /// The same with another firmware UUID.
-    #[must_use]
-    pub fn firmware(mut self, firmware: Firmware) -> Self {
-        self.firmware = firmware;
-        self
-    }
-
-    /// The same in another namespace.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
-        self
-    }
-
-    fn firmware_uuid(&self) -> String {
-        match &self.firmware {
-            Firmware::FromName => firmware_uuid(&self.name).to_string(),
-            Firmware::Random => uuid::Uuid::new_v4().to_string(),
-            Firmware::Fixed(uuid) => uuid.clone(),
-        }
-    }
-
-    fn labels(&self) -> Map<String, Value> {
-        let mut labels = Map::new();
-        labels.insert("harvesterhci.io/vmName".into(), json!(self.name));
-        if let Some(creator) = &self.creator {
-            labels.insert(CREATOR.into(), json!(creator));
-        }
-        if let Some(cluster) = &self.cluster {
-            labels.insert("guestcluster.harvesterhci.io/name".into(), json!(cluster));
-        }
-        labels
-    }
-}
-
-/// A VM that was created.
-#[derive(Debug, Clone)]
-pub struct Vm {
-    /// What was asked for.
-    pub spec: VmSpec,
-    /// UID of the VirtualMachine, which outlives restarts and is in the guest Node's `providerID`.
-    pub uid: String,
-    /// DMI `product_uuid` of the guest.
-    pub firmware_uuid: String,
-}
-
-impl Vm {
-    /// `spec.providerID` of the guest's Node.
-    #[must_use]
-    pub fn provider_id(&self) -> String {
-        format!("harvester://{}", self.uid)
-    }
-
-    fn vm_path(&self) -> String {
-        paths::vm(&self.spec.namespace, &self.spec.name)
-    }
-
-    fn vmi_path(&self) -> String {
-        paths::vmi(&self.spec.namespace, &self.spec.name)
-    }
-
-    fn pod_path(&self, pod: &str) -> String {
-        paths::core(&self.spec.namespace, &format!("pods/{pod}"))
-    }
-}
-
-/// A migration that has begun. Its steps are methods of [`Harvester`] that a test may call one by one.
-#[derive(Debug, Clone)]
-pub struct Migration {
-    /// The VM.
-    pub vm: Vm,
-    /// UID of the VirtualMachineInstanceMigration.
-    pub uid: String,
-    /// Host that it leaves.
-    pub source: String,
-    /// Host that it moves to.
-    pub target: String,
-    /// Pod that it leaves.
-    pub source_pod: Pod,
-    /// Pod that it moves to.
-    pub target_pod: Pod,
 }
 
 /// A virt-launcher pod.
@@ -308,10 +163,6 @@ impl Harvester {
         configmap: &str,
         data: &BTreeMap<String, String>,
     ) -> Result<(), ApiError> {
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PUBLIC_NAMESPACE}});
-        self.admin
-            .create_if_absent("/api/v1/namespaces", &namespace)
-            .await?;
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": configmap}, "data": data,
         });
@@ -509,180 +360,6 @@ impl Harvester {
         }
     }
 
-    // ---- migration ----
-
-    /// Live-migrates a VM. Harvester's annotations follow `annotations_lag` after the move.
-    pub async fn migrate(
-        &self,
-        vm: &Vm,
-        to: &str,
-        order: Order,
-        annotations_lag: Duration,
-    ) -> Result<Migration, ApiError> {
-        let migration = self.prepare_migration(vm, to).await?;
-        self.copy_memory(&migration).await?;
-        self.switch_host(&migration, order).await?;
-        let switched = tokio::time::Instant::now();
-        self.complete_migration(&migration, order).await?;
-        tokio::time::sleep_until(switched + annotations_lag).await;
-        self.reconcile(vm).await?;
-        self.clean_up_migration(&migration).await?;
-        Ok(migration)
-    }
-
-    /// Step 1: a pod on the target, and the VMI says that it is to move there.
-    pub async fn prepare_migration(&self, vm: &Vm, to: &str) -> Result<Migration, ApiError> {
-        let vmi = self.vmi(vm).await?;
-        let source = vmi["status"]["nodeName"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        let active = vmi["status"]["activePods"].as_object().cloned();
-        let source_uid = active.and_then(|pods| pods.keys().next().cloned());
-        let source_pod = self
-            .pods(vm)
-            .await?
-            .into_iter()
-            .find(|pod| Some(&pod.uid) == source_uid.as_ref())
-            .expect("a VM that runs has a pod");
-        let migration_uid = uuid::Uuid::new_v4().to_string();
-        self.update_vmi(vm, |vmi| {
-            let annotations = &mut vmi["metadata"]["annotations"];
-            annotations["harvesterhci.io/migrationUID"] = json!(migration_uid);
-            annotations["harvesterhci.io/migrationState"] = json!("Pending migration");
-        })
-        .await?;
-        self.reconcile(vm).await?;
-        let target_pod = self.create_pod(vm, &uid(&vmi), to).await?;
-        let migration = Migration {
-            vm: vm.clone(),
-            uid: migration_uid,
-            source,
-            target: to.to_owned(),
-            source_pod,
-            target_pod,
-        };
-        self.update_vmi(vm, |vmi| {
-            vmi["metadata"]["annotations"]["harvesterhci.io/migrationState"] = json!("Migrating");
-            vmi["metadata"]["labels"][MIGRATION_TARGET] = json!(migration.target);
-            vmi["status"]["activePods"][&migration.target_pod.uid] = json!(migration.target);
-            vmi["status"]["migrationState"] = json!({
-                "migrationUid": migration.uid,
-                "mode": "PreCopy",
-                "sourceNode": migration.source,
-                "sourcePod": migration.source_pod.name,
-                "targetNode": migration.target,
-                "targetPod": migration.target_pod.name,
-                "targetNodeAddress": "10.52.1.31",
-            });
-        })
-        .await?;
-        self.reconcile(vm).await?;
-        Ok(migration)
-    }
-
-    /// Step 2: memory is copied; the VM still runs on the source.
-    pub async fn copy_memory(&self, migration: &Migration) -> Result<(), ApiError> {
-        self.update_vmi(&migration.vm, |vmi| {
-            let state = &mut vmi["status"]["migrationState"];
-            state["startTimestamp"] = json!(now());
-            state["targetNodeDomainDetected"] = json!(true);
-            state["targetNodeDomainReadyTimestamp"] = json!(now());
-        })
-        .await?;
-        self.reconcile(&migration.vm).await
-    }
-
-    /// Step 3: the VM runs on the target, and the VMI says so. Its annotations are still those of the source.
-    pub async fn switch_host(&self, migration: &Migration, order: Order) -> Result<(), ApiError> {
-        self.update_vmi(&migration.vm, |vmi| {
-            vmi["metadata"]["labels"][NODE_NAME] = json!(migration.target);
-            vmi["status"]["nodeName"] = json!(migration.target);
-            let state = &mut vmi["status"]["migrationState"];
-            state["endTimestamp"] = json!(now());
-            if order == Order::UpTo1_5 {
-                state["completed"] = json!(true);
-            } else {
-                state["migrationNetworkType"] = json!("Pod");
-                state["sourceState"] =
-                    json!({"node": migration.source, "pod": migration.source_pod.name});
-                state["targetState"] =
-                    json!({"node": migration.target, "pod": migration.target_pod.name});
-            }
-        })
-        .await
-        .map(drop)
-    }
-
-    /// Step 4: `completed`, which up to KubeVirt 1.5 was part of step 3.
-    pub async fn complete_migration(
-        &self,
-        migration: &Migration,
-        order: Order,
-    ) -> Result<(), ApiError> {
-        if order == Order::UpTo1_5 {
-            return Ok(());
-        }
-        self.update_vmi(&migration.vm, |vmi| {
-            vmi["status"]["migrationState"]["completed"] = json!(true);
-        })
-        .await
-        .map(drop)
-    }
-
-    /// Step 6 (step 5 is [`Harvester::annotate`]): the pod on the source goes.
-    pub async fn clean_up_migration(&self, migration: &Migration) -> Result<(), ApiError> {
-        self.forget_pod(migration, &migration.source_pod).await
-    }
-
-    /// A migration that fails while memory is copied: the VM never left its host.
-    pub async fn fail_migration(
-        &self,
-        vm: &Vm,
-        to: &str,
-        reason: &str,
-    ) -> Result<Migration, ApiError> {
-        let migration = self.prepare_migration(vm, to).await?;
-        self.copy_memory(&migration).await?;
-        self.end_as_failed(&migration, reason).await?;
-        Ok(migration)
-    }
-
-    /// A begun migration fails: `completed` and `failed`, the host unchanged, the target's pod goes.
-    pub async fn end_as_failed(&self, migration: &Migration, reason: &str) -> Result<(), ApiError> {
-        self.update_vmi(&migration.vm, |vmi| {
-            let state = &mut vmi["status"]["migrationState"];
-            state["completed"] = json!(true);
-            state["failed"] = json!(true);
-            state["failureReason"] = json!(reason);
-            state["endTimestamp"] = json!(now());
-        })
-        .await?;
-        self.reconcile(&migration.vm).await?;
-        self.forget_pod(migration, &migration.target_pod).await
-    }
-
-    async fn forget_pod(&self, migration: &Migration, pod: &Pod) -> Result<(), ApiError> {
-        let vm = &migration.vm;
-        self.admin
-            .delete_if_present(&vm.pod_path(&pod.name))
-            .await?;
-        self.update_vmi(vm, |vmi| {
-            if let Some(pods) = vmi["status"]["activePods"].as_object_mut() {
-                pods.remove(&pod.uid);
-            }
-            if let Some(labels) = vmi["metadata"]["labels"].as_object_mut() {
-                labels.remove(MIGRATION_TARGET);
-            }
-            if let Some(annotations) = vmi["metadata"]["annotations"].as_object_mut() {
-                annotations.remove("harvesterhci.io/migrationState");
-                annotations.remove("harvesterhci.io/migrationUID");
-            }
-        })
-        .await?;
-        self.reconcile(vm).await
-    }
-
     // ---- pods ----
 
     /// The virt-launcher pods of a VM.
@@ -741,71 +418,4 @@ impl Harvester {
     async fn update_vmi(&self, vm: &Vm, change: impl FnMut(&mut Value)) -> Result<Value, ApiError> {
         self.admin.update(&vm.vmi_path(), change).await
     }
-}
-
-fn domain(spec: &VmSpec, firmware_uuid: &str) -> Value {
-    let interfaces: Vec<Value> = (0..spec.macs.len())
-        .map(|index| json!({"name": format!("nic-{index}"), "bridge": {}, "model": "virtio"}))
-        .collect();
-    let mut firmware = json!({"uuid": firmware_uuid});
-    if let Some(serial) = &spec.serial {
-        firmware["serial"] = json!(serial);
-    }
-    json!({
-        "cpu": {"cores": 4, "sockets": 1, "threads": 1},
-        "devices": {"interfaces": interfaces},
-        "firmware": firmware,
-        "machine": {"type": "q35"},
-        "memory": {"guest": "8092Mi"},
-    })
-}
-
-fn networks(spec: &VmSpec) -> Value {
-    (0..spec.macs.len())
-        .map(|index| json!({"name": format!("nic-{index}"), "multus": {"networkName": "default/vlan100"}}))
-        .collect()
-}
-
-/// What KubeVirt observes: the VM's own NICs by name, and nameless ones that only the guest agent told of.
-fn observed_interfaces(spec: &VmSpec) -> Value {
-    let own = spec.macs.iter().enumerate().map(|(index, mac)| {
-        json!({
-            "name": format!("nic-{index}"), "interfaceName": format!("eth{index}"), "mac": mac,
-            "infoSource": "domain, guest-agent, multus-status", "linkState": "up",
-        })
-    });
-    let of_the_guest = [
-        json!({"interfaceName": "cni0", "mac": "8a:11:fd:30:aa:02", "infoSource": "guest-agent"}),
-        json!({"interfaceName": "cali0b8d2f7a", "mac": "ee:ee:ee:ee:ee:ee", "infoSource": "guest-agent"}),
-    ];
-    own.chain(of_the_guest).collect()
-}
-
-fn pod(object: &Value) -> Pod {
-    Pod {
-        name: object["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-        uid: uid(object),
-    }
-}
-
-fn uid(object: &Value) -> String {
-    object["metadata"]["uid"]
-        .as_str()
-        .expect("a stored object has a UID")
-        .to_owned()
-}
-
-fn transition(phase: &str) -> Value {
-    json!({"phase": phase, "phaseTransitionTimestamp": now()})
-}
-
-fn now() -> String {
-    OffsetDateTime::now_utc()
-        .replace_nanosecond(0)
-        .expect("zero is a nanosecond")
-        .format(&Rfc3339)
-        .expect("now can be written")
 }

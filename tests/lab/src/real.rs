@@ -5,45 +5,31 @@
 //! `target/envtest`, where `tests/lab/kube-apiserver` puts it. Both children hang on a shell that ends them when this
 //! process is gone, however it went, and removes their directory.
 
-use std::io::Write;
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
-
-use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use std::time::{Duration, Instant};
 
 use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
+use crate::harvester::HOST_NODES;
 use crate::pki::{Authority, Identity};
+use crate::server::RequestRecord;
+
+mod audit;
+mod guard;
+mod install;
+
+use audit::{audit_policy, parse_audit};
+use guard::Guard;
 
 /// A start takes two seconds on an idle machine and has been seen to take twenty beside a compiler.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A custom resource is served within a second after its definition; the rest is patience for a busy machine.
-const CRD_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Between two looks at something that is not there yet.
 const POLL: Duration = Duration::from_millis(50);
-
-/// The role that lets a credential get the hosts, and the beginning of its bindings' names.
-const HOST_NODES: &str = "lab-host-nodes";
-
-/// Runs a command until this process closes the shell's standard input, which the kernel does for a process that is
-/// killed. Not a parent-death signal: that one fires when the *thread* that started the child ends, as each test's does.
-const GUARD: &str = r#"
-exec 3<&0
-dir=$1; shift
-"$@" 3<&- </dev/null &
-child=$!
-(read -r _ <&3; kill -KILL "$child" 2>/dev/null; [ -z "$dir" ] || rm -rf "$dir") &
-wait "$child"
-"#;
 
 /// A bearer token that the server accepts from its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,38 +64,6 @@ pub struct RealOptions {
     pub tokens: Vec<StaticToken>,
     /// More flags of kube-apiserver; the last of two equal ones counts.
     pub flags: Vec<String>,
-}
-
-/// A request that a server has answered.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// When it arrived.
-    pub at: Instant,
-    /// Who sent it.
-    pub user: String,
-    /// With what program.
-    pub user_agent: String,
-    /// Kubernetes' verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
-    pub verb: String,
-    /// Without the query.
-    pub path: String,
-    /// Without the question mark; empty when there was none.
-    pub query: String,
-    /// HTTP status.
-    pub status: u16,
-    /// What was sent, of a write; `Null` for the rest.
-    pub body: Value,
-}
-
-impl Request {
-    /// Whether it asked for a change. Reviews of the own rights are created too, and change nothing.
-    #[must_use]
-    pub fn is_write(&self) -> bool {
-        matches!(
-            self.verb.as_str(),
-            "create" | "update" | "patch" | "delete" | "deletecollection"
-        ) && !self.path.starts_with("/apis/authorization.k8s.io/")
-    }
 }
 
 /// Servers that a world has given back. A start costs several seconds of a processor, emptying one a few requests.
@@ -372,7 +326,7 @@ impl RealApi {
     }
 
     /// Every request so far of clients whose User-Agent begins with `user_agent_prefix`, oldest first.
-    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<Request> {
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<RequestRecord> {
         let log = self.audit_log("lab-marker").await;
         parse_audit(
             log.get(self.audit_start..).unwrap_or_default(),
@@ -401,127 +355,6 @@ impl RealApi {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-    }
-
-    /// Makes the server a Harvester: KubeVirt's and Harvester's resources, the roles that Harvester comes with, and its
-    /// `server-version` setting.
-    pub async fn install_harvester(&self, server_version: &str) -> Result<(), ApiError> {
-        self.install_kubevirt_crds().await?;
-        let admin = self.admin();
-        let rbac = "/apis/rbac.authorization.k8s.io/v1";
-        admin
-            .create_if_absent(
-                "/api/v1/namespaces",
-                &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "harvester-public"}}),
-            )
-            .await?;
-        for role in [cloud_provider_role(), authenticated_role()] {
-            let collection = format!("{rbac}/clusterroles");
-            admin.create_if_absent(&collection, &role).await?;
-        }
-        let everybody = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]);
-        admin
-            .create_if_absent(
-                &format!("{rbac}/clusterrolebindings"),
-                &binding(
-                    "ClusterRoleBinding",
-                    "harvester-authenticated",
-                    "harvester-authenticated",
-                    &everybody,
-                ),
-            )
-            .await?;
-        admin
-            .create_if_absent(
-                &format!("{rbac}/namespaces/harvester-public/rolebindings"),
-                // The role `view` itself is filled by a controller that does not run here; this is what fills it.
-                &binding(
-                    "RoleBinding",
-                    "harvester-public",
-                    "system:aggregate-to-view",
-                    &everybody,
-                ),
-            )
-            .await?;
-        let settings = "/apis/harvesterhci.io/v1beta1/settings";
-        let path = format!("{settings}/server-version");
-        admin
-            .create_if_absent(settings, &setting("server-version", server_version))
-            .await?;
-        let version = json!({"value": server_version});
-        admin.merge_patch(&path, &version).await.map(drop)
-    }
-
-    /// The resources of KubeVirt and Harvester. None has a status subresource: KubeVirt changes labels and status of a
-    /// VirtualMachineInstance in one update, and the order of its updates is what the scenarios are about.
-    pub async fn install_kubevirt_crds(&self) -> Result<(), ApiError> {
-        let admin = self.admin();
-        let kinds = [
-            ("kubevirt.io", "v1", "VirtualMachine", "Namespaced"),
-            ("kubevirt.io", "v1", "VirtualMachineInstance", "Namespaced"),
-            ("harvesterhci.io", "v1beta1", "Setting", "Cluster"),
-        ];
-        for (group, version, kind, scope) in kinds {
-            admin
-                .create_if_absent(
-                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-                    &definition(group, version, kind, scope),
-                )
-                .await?;
-        }
-        let deadline = Instant::now() + CRD_TIMEOUT;
-        for (group, version, kind, _) in kinds {
-            let path = format!("/apis/{group}/{version}/{}s", kind.to_lowercase());
-            while let Err(error) = admin.get(&path).await {
-                if Instant::now() > deadline {
-                    return Err(error);
-                }
-                tokio::time::sleep(POLL).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Binds Harvester's `cloudprovider` role to a service account in its namespace, as Harvester's API does for Rancher.
-    pub async fn bind_cloud_provider(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-        let binding = binding(
-            "RoleBinding",
-            &format!("{namespace}-{name}"),
-            "harvesterhci.io:cloudprovider",
-            &subject,
-        );
-        let collection =
-            format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
-        self.admin().create_if_absent(&collection, &binding).await
-    }
-
-    /// Lets a service account get (and nothing else) the Nodes, which Harvester's own roles do not.
-    pub async fn grant_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let rbac = "/apis/rbac.authorization.k8s.io/v1";
-        let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": HOST_NODES},
-            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}],
-        });
-        let admin = self.admin();
-        admin
-            .create_if_absent(&format!("{rbac}/clusterroles"), &role)
-            .await?;
-        let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
-        let name = format!("{HOST_NODES}-{namespace}-{name}");
-        let binding = binding("ClusterRoleBinding", &name, HOST_NODES, &subject);
-        admin
-            .create_if_absent(&format!("{rbac}/clusterrolebindings"), &binding)
-            .await
-    }
-
-    /// Takes [`RealApi::grant_host_nodes`] back.
-    pub async fn revoke_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
-        let path = format!(
-            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{HOST_NODES}-{namespace}-{name}"
-        );
-        self.admin().delete_if_present(&path).await
     }
 }
 
@@ -564,45 +397,6 @@ impl Drop for Lease {
     }
 }
 
-/// A child that ends when this value is dropped or this process is gone.
-#[derive(Debug)]
-struct Guard {
-    shell: Child,
-}
-
-impl Guard {
-    fn start(command: &Command, log: &Path, remove: Option<&Path>) -> Self {
-        let output = std::fs::File::create(log).expect("the directory is writable");
-        let error = output.try_clone().expect("a file can be opened twice");
-        let shell = Command::new("/bin/sh")
-            .args(["-c", GUARD, "guard"])
-            .arg(remove.map_or_else(Default::default, Path::as_os_str))
-            .arg(command.get_program())
-            .args(command.get_args())
-            .stdin(Stdio::piped())
-            .stdout(output)
-            .stderr(error)
-            // Out of the terminal's process group: Ctrl-C must end the tests first, and then, through the pipe, this.
-            .process_group(0)
-            .spawn()
-            .expect("there is a shell");
-        Self { shell }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        matches!(self.shell.try_wait(), Ok(Some(_)))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(mut pipe) = self.shell.stdin.take() {
-            let _ = pipe.write_all(b"\n");
-        }
-        let _ = self.shell.wait();
-    }
-}
-
 /// A directory in memory where there is one: etcd writes much, and nothing of it is worth a disk.
 fn directory(name: &str) -> tempfile::TempDir {
     let mut builder = tempfile::Builder::new();
@@ -639,163 +433,11 @@ fn token_line(token: &StaticToken) -> String {
     )
 }
 
-/// Bodies of writes, and metadata of everything else that is not the server talking to itself.
-fn audit_policy() -> Value {
-    json!({
-        "apiVersion": "audit.k8s.io/v1",
-        "kind": "Policy",
-        "omitStages": ["RequestReceived"],
-        "rules": [
-            {"level": "None", "users": ["system:apiserver"]},
-            {"level": "Request", "verbs": ["create", "update", "patch"]},
-            {"level": "Metadata"},
-        ],
-    })
-}
-
-fn parse_audit(text: &str, user_agent_prefix: &str) -> Vec<Request> {
-    let mut seen = std::collections::HashSet::new();
-    let (wall, monotonic) = (SystemTime::now(), Instant::now());
-    let mut requests = Vec::new();
-    for line in text.lines() {
-        // The last line may still be growing.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        let user_agent = text("userAgent");
-        // A watch is logged twice, at its beginning and at its end.
-        if !user_agent.starts_with(user_agent_prefix) || !seen.insert(text("auditID")) {
-            continue;
-        }
-        let uri = text("requestURI");
-        let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
-        let arrived = OffsetDateTime::parse(&text("requestReceivedTimestamp"), &Rfc3339)
-            .map_or(wall, SystemTime::from);
-        let ago = wall.duration_since(arrived).unwrap_or_default();
-        requests.push(Request {
-            at: monotonic.checked_sub(ago).unwrap_or(monotonic),
-            user: event["user"]["username"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
-            user_agent,
-            verb: text("verb"),
-            path: path.to_owned(),
-            query: query.to_owned(),
-            status: event["responseStatus"]["code"]
-                .as_u64()
-                .and_then(|code| u16::try_from(code).ok())
-                .unwrap_or_default(),
-            body: event["requestObject"].clone(),
-        });
-    }
-    requests.sort_by_key(|request| request.at);
-    requests
-}
-
-fn definition(group: &str, version: &str, kind: &str, scope: &str) -> Value {
-    let singular = kind.to_lowercase();
-    let plural = format!("{singular}s");
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": singular},
-            "versions": [{
-                "name": version, "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
-
-/// The role that Harvester gives to a guest cluster's cloud provider.
-#[must_use]
-pub fn cloud_provider_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "harvesterhci.io:cloudprovider"},
-        "rules": [
-            {
-                "apiGroups": ["loadbalancer.harvesterhci.io"], "resources": ["loadbalancers"],
-                "verbs": ["get", "list", "watch", "update", "create", "delete"],
-            },
-            {
-                "apiGroups": ["subresources.kubevirt.io"],
-                "resources": [
-                    "virtualmachines/addvolume", "virtualmachines/removevolume", "virtualmachineinstances/addvolume",
-                    "virtualmachineinstances/removevolume", "virtualmachineinstances/guestosinfo",
-                ],
-                "verbs": ["get", "update"],
-            },
-            {
-                "apiGroups": ["kubevirt.io"], "resources": ["virtualmachines", "virtualmachineinstances"],
-                "verbs": ["get", "list", "watch"],
-            },
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-            {
-                "apiGroups": [""], "resources": ["persistentvolumeclaims", "persistentvolumeclaims/status"],
-                "verbs": ["*"],
-            },
-        ],
-    })
-}
-
-/// What Harvester lets everybody read who has any credential.
-#[must_use]
-pub fn authenticated_role() -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "harvester-authenticated"},
-        "rules": [
-            {
-                "apiGroups": ["harvesterhci.io"], "resources": ["settings"], "verbs": ["get", "watch"],
-                "resourceNames": [
-                    "server-version", "default-storage-class", "harvester-csi-ccm-versions",
-                    "default-vm-termination-grace-period-seconds",
-                ],
-            },
-            {
-                "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "watch"],
-                "resourceNames": ["harvester-public"],
-            },
-        ],
-    })
-}
-
-/// One of Harvester's settings.
-#[must_use]
-pub fn setting(name: &str, value: &str) -> Value {
-    json!({
-        "apiVersion": "harvesterhci.io/v1beta1",
-        "kind": "Setting",
-        "metadata": {"name": name},
-        "value": value,
-        "default": "",
-        "source": "env",
-        "status": {"conditions": null},
-    })
-}
-
-fn binding(kind: &str, name: &str, role: &str, subjects: &Value) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": subjects,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harvester::Harvester;
+    use serde_json::json;
 
     const TOKEN: &str = "lab-token";
 
@@ -809,8 +451,13 @@ mod tests {
             ..RealOptions::default()
         };
         let mut api = RealApi::start("self", options).await;
-        api.install_harvester("v1.6.1").await.unwrap();
-        api.bind_cloud_provider("default", "gc8").await.unwrap();
+        api.install_kubevirt_crds().await.unwrap();
+        let harvester = Harvester::new(&api.endpoint());
+        harvester.install("v1.6.1").await.unwrap();
+        harvester
+            .bind_cloud_provider("default", "gc8")
+            .await
+            .unwrap();
         let guest = Admin::with_token(&api.endpoint(), "guest-agent/1", TOKEN);
         let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
         assert_eq!(guest.get(setting).await.unwrap()["value"], "v1.6.1");
@@ -819,7 +466,7 @@ mod tests {
         api.admin().create(paths::NODES, &node).await.unwrap();
         let denied = guest.get(&paths::node("hv-a")).await.unwrap_err();
         assert_eq!(denied.code(), Some(403));
-        api.grant_host_nodes("default", "gc8").await.unwrap();
+        harvester.grant_host_nodes("default", "gc8").await.unwrap();
         guest.get(&paths::node("hv-a")).await.unwrap();
 
         let requests = api.requests_of("guest-agent").await;

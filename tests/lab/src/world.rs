@@ -7,11 +7,9 @@
 //! in it can be changed before the agent starts, by [`WorldOptions`] and by the players.
 
 use std::ffi::OsStr;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
@@ -20,7 +18,12 @@ use crate::guest::{Distribution, GuestTree, KubeconfigForm};
 use crate::harvester::{Harvester, Migration, Order, Vm, VmSpec};
 use crate::pki::Identity;
 use crate::process::Agent;
-use crate::real::{Lease, RealApi, RealOptions, Request, StaticToken};
+use crate::real::{Lease, RealApi, RealOptions, StaticToken};
+use crate::server::{RequestRecord, Server, ServerOptions, User};
+
+mod recorder;
+
+pub use recorder::{NodeVersion, Recorder};
 
 /// The VM of the story, and the Node of the same name.
 pub const VM_NAME: &str = "gc8-pool1-q99l7-6ndw9";
@@ -80,6 +83,10 @@ pub struct WorldOptions {
     pub cloud: CloudState,
     /// Value of Harvester's setting `server-version`.
     pub server_version: String,
+    /// The Harvester side, when it is the lab's own server.
+    pub harvester_server: ServerOptions,
+    /// The guest side, when it is the lab's own server.
+    pub guest_server: ServerOptions,
 }
 
 impl Default for WorldOptions {
@@ -91,6 +98,8 @@ impl Default for WorldOptions {
             access: HostAccess::Annotations,
             cloud: CloudState::Initialised,
             server_version: "v1.6.1".to_owned(),
+            harvester_server: ServerOptions::harvester(),
+            guest_server: ServerOptions::guest(),
         }
     }
 }
@@ -107,6 +116,8 @@ pub enum Side {
 /// An API server of either kind.
 #[derive(Debug)]
 pub enum Api {
+    /// In this process.
+    Lab(Box<Server>),
     /// etcd and kube-apiserver, from the pool.
     Real(Lease),
 }
@@ -116,6 +127,7 @@ impl Api {
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         match self {
+            Self::Lab(server) => server.endpoint(),
             Self::Real(api) => api.endpoint(),
         }
     }
@@ -123,15 +135,30 @@ impl Api {
     /// A client certificate that it accepts.
     #[must_use]
     pub fn client_identity(&self, user: &str, groups: &[&str]) -> Identity {
+        let authority = match self {
+            Self::Lab(server) => server.authority(),
+            Self::Real(api) => api.authority(),
+        };
+        authority.client_identity(user, groups)
+    }
+
+    /// Requests of clients whose User-Agent begins so, oldest first.
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<RequestRecord> {
         match self {
-            Self::Real(api) => api.authority().client_identity(user, groups),
+            Self::Lab(server) => server.requests_of(user_agent_prefix),
+            Self::Real(api) => api.requests_of(user_agent_prefix).await,
         }
     }
 
-    /// Requests of clients whose User-Agent begins so.
-    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<Request> {
+    /// The server in this process, for faults and for what only it can do.
+    ///
+    /// # Panics
+    /// When it is a real one.
+    #[must_use]
+    pub fn lab(&self) -> &Server {
         match self {
-            Self::Real(api) => api.requests_of(user_agent_prefix).await,
+            Self::Lab(server) => server,
+            Self::Real(_) => panic!("this needs the lab's own API server"),
         }
     }
 }
@@ -163,15 +190,26 @@ pub struct World {
 }
 
 impl World {
+    /// The standard story on two API servers in this process.
+    pub async fn lab(options: WorldOptions) -> Self {
+        let namespace = &options.vm.namespace;
+        let token = service_account_token(namespace, ACCOUNT);
+        let harvester = Server::start(options.harvester_server.clone()).await;
+        harvester.add_token(&token, User::service_account(namespace, ACCOUNT));
+        let guest = Server::start(options.guest_server.clone()).await;
+        let (harvester, guest) = (Box::new(harvester), Box::new(guest));
+        Self::build(Api::Lab(harvester), Api::Lab(guest), token, options).await
+    }
+
     /// The standard story on two real API servers.
     ///
     /// # Panics
     /// When they cannot be started; see [`RealApi::available`].
     pub async fn real(options: WorldOptions) -> Self {
-        let token = service_account_token(&options.vm.namespace, ACCOUNT);
-        let accepted = StaticToken::service_account(&token, &options.vm.namespace, ACCOUNT);
+        let namespace = &options.vm.namespace;
+        let token = service_account_token(namespace, ACCOUNT);
         let harvester_options = RealOptions {
-            tokens: vec![accepted],
+            tokens: vec![StaticToken::service_account(&token, namespace, ACCOUNT)],
             ..RealOptions::default()
         };
         let (harvester, guest) = tokio::join!(
@@ -179,15 +217,10 @@ impl World {
             RealApi::borrow("guest", RealOptions::default())
         );
         harvester
-            .install_harvester(&options.server_version)
+            .install_kubevirt_crds()
             .await
-            .expect("Harvester's resources can be installed");
-        harvester
-            .bind_cloud_provider(&options.vm.namespace, ACCOUNT)
-            .await
-            .expect("a role can be bound");
-        let (harvester, guest) = (Api::Real(harvester), Api::Real(guest));
-        Self::build(harvester, guest, token, options).await
+            .expect("a new server takes definitions");
+        Self::build(Api::Real(harvester), Api::Real(guest), token, options).await
     }
 
     async fn build(harvester: Api, guest: Api, token: String, options: WorldOptions) -> Self {
@@ -216,6 +249,11 @@ impl World {
         let node_name = options.vm.name.clone();
         let (host, region, zone) = HOSTS[0];
         let harvester = Harvester::new(&harvester_api.endpoint());
+        harvester.install(&options.server_version).await?;
+        harvester.create_namespace(&options.vm.namespace).await?;
+        harvester
+            .bind_cloud_provider(&options.vm.namespace, ACCOUNT)
+            .await?;
         for (name, region, zone) in HOSTS {
             let labels = [
                 ("topology.kubernetes.io/region", region),
@@ -295,21 +333,19 @@ impl World {
 
     /// Lets the credential read the hosts' Nodes, and waits until that is in force.
     pub async fn grant_host_nodes(&self) {
-        let namespace = &self.vm.spec.namespace;
-        match &self.harvester_api {
-            Api::Real(api) => api.grant_host_nodes(namespace, ACCOUNT).await,
-        }
-        .expect("the Harvester side is there");
+        self.harvester
+            .grant_host_nodes(&self.vm.spec.namespace, ACCOUNT)
+            .await
+            .expect("the Harvester side is there");
         self.wait_for_access(&paths::node(HOSTS[0].0), true).await;
     }
 
     /// Takes that away, and waits until it is gone.
     pub async fn revoke_host_nodes(&self) {
-        let namespace = &self.vm.spec.namespace;
-        match &self.harvester_api {
-            Api::Real(api) => api.revoke_host_nodes(namespace, ACCOUNT).await,
-        }
-        .expect("the Harvester side is there");
+        self.harvester
+            .revoke_host_nodes(&self.vm.spec.namespace, ACCOUNT)
+            .await
+            .expect("the Harvester side is there");
         self.wait_for_access(&paths::node(HOSTS[0].0), false).await;
     }
 
@@ -405,7 +441,7 @@ impl World {
     }
 
     /// What the agent asked of one side, oldest first.
-    pub async fn agent_requests(&self, side: Side) -> Vec<Request> {
+    pub async fn agent_requests(&self, side: Side) -> Vec<RequestRecord> {
         let api = match side {
             Side::Harvester => &self.harvester_api,
             Side::Guest => &self.guest_api,
@@ -414,121 +450,12 @@ impl World {
     }
 
     /// What the agent wrote, or tried to write, on both sides.
-    pub async fn agent_writes(&self) -> Vec<Request> {
+    pub async fn agent_writes(&self) -> Vec<RequestRecord> {
         let mut requests = self.agent_requests(Side::Harvester).await;
         requests.extend(self.agent_requests(Side::Guest).await);
-        requests.retain(Request::is_write);
+        requests.retain(RequestRecord::is_write);
         requests.sort_by_key(|request| request.at);
         requests
-    }
-}
-
-/// One version of a Node.
-#[derive(Debug, Clone)]
-pub struct NodeVersion {
-    /// When the recorder saw it.
-    pub at: Instant,
-    /// `ADDED`, `MODIFIED` or `DELETED`.
-    pub kind: String,
-    /// The Node.
-    pub node: Value,
-}
-
-impl NodeVersion {
-    /// A label of this version.
-    #[must_use]
-    pub fn label(&self, key: &str) -> Option<String> {
-        text(&self.node["metadata"]["labels"][key])
-    }
-}
-
-/// Watches the guest's Node and keeps every version, since a mixture of two hosts' labels must not be visible even once.
-#[derive(Debug)]
-pub struct Recorder {
-    versions: Arc<Mutex<Vec<NodeVersion>>>,
-    task: JoinHandle<()>,
-}
-
-impl Recorder {
-    async fn start(endpoint: &Endpoint, node: &str) -> Self {
-        let versions: Arc<Mutex<Vec<NodeVersion>>> = Arc::default();
-        let seen = versions.clone();
-        let admin = Admin::named(endpoint, "lab-recorder");
-        let path = format!("{}?fieldSelector=metadata.name%3D{node}", paths::NODES);
-        let task = tokio::spawn(async move {
-            let mut last = String::new();
-            loop {
-                // From where it ended; from now on when that is too long ago.
-                match admin.watch(&path, &last).await {
-                    Ok(mut watch) => loop {
-                        match watch.next().await {
-                            Some(Ok(event)) => keep(&seen, event, &mut last),
-                            Some(Err(error)) => {
-                                if error.code().is_some() {
-                                    last.clear();
-                                }
-                                break;
-                            }
-                            None => break,
-                        }
-                    },
-                    Err(error) if error.code().is_some() => last.clear(),
-                    Err(_) => {}
-                }
-                tokio::time::sleep(POLL).await;
-            }
-        });
-        let recorder = Self { versions, task };
-        eventually(
-            Duration::from_secs(10),
-            "the recorder sees the Node",
-            || async { !recorder.versions().is_empty() },
-        )
-        .await;
-        recorder
-    }
-
-    /// All versions so far, oldest first.
-    #[must_use]
-    pub fn versions(&self) -> Vec<NodeVersion> {
-        self.versions.lock().unwrap().clone()
-    }
-
-    /// Forgets what it saw.
-    pub fn clear(&self) {
-        self.versions.lock().unwrap().clear();
-    }
-
-    /// The values of these labels that were ever visible together, oldest first, without repetition in a row.
-    #[must_use]
-    pub fn combinations(&self, keys: &[&str]) -> Vec<Vec<Option<String>>> {
-        let mut all: Vec<Vec<Option<String>>> = self
-            .versions()
-            .iter()
-            .filter(|version| version.kind != "DELETED")
-            .map(|version| keys.iter().map(|key| version.label(key)).collect())
-            .collect();
-        all.dedup();
-        all
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn keep(versions: &Mutex<Vec<NodeVersion>>, event: crate::admin::WatchEvent, last: &mut String) {
-    let version = text(&event.object["metadata"]["resourceVersion"]).unwrap_or_default();
-    let repeated = *last == version;
-    *last = version;
-    if event.kind != "BOOKMARK" && !repeated {
-        versions.lock().unwrap().push(NodeVersion {
-            at: Instant::now(),
-            kind: event.kind,
-            node: event.object,
-        });
     }
 }
 

@@ -9,13 +9,23 @@ const SOON: Duration = Duration::from_secs(20);
 const ZONE: &str = "topology.kubernetes.io/zone";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
-/// Runs a scenario on two real servers, where there are any.
+/// Runs each scenario on two servers of the lab, and on two real ones where there are any.
 macro_rules! in_every_world {
     ($($scenario:ident),+ $(,)?) => {
+        mod lab {
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $scenario() {
+                    super::$scenario(World::lab(WorldOptions::default()).await).await;
+                }
+            )+
+        }
+
         mod real {
             use super::*;
             $(
-                #[tokio::test(flavor = "multi_thread")]
+                #[tokio::test]
                 async fn $scenario() {
                     if RealApi::available(stringify!($scenario)) {
                         super::$scenario(World::real(WorldOptions::default()).await).await;
