@@ -8,12 +8,16 @@
 //! To add a fault: a variant here, its arm in `server/handler.rs` (answers) or `server/watch.rs` (open watches), and a
 //! test that sees it from a client's side.
 
+mod spoil;
+
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::Value;
+
+pub(crate) use self::spoil::{deepen, duplicate_key, gzip};
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -355,142 +359,5 @@ pub enum ServerCertificate {
     NotYetValid,
 }
 
-/// `body` as a gzip stream. Stored, not deflated: a client that must refuse it, or unpack it, cannot tell.
-pub(crate) fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-    let mut chunks = body.chunks(0xffff).peekable();
-    if chunks.peek().is_none() {
-        out.extend([1, 0, 0, 0xff, 0xff]);
-    }
-    while let Some(chunk) = chunks.next() {
-        let length = u16::try_from(chunk.len()).expect("a chunk is at most 0xffff bytes");
-        out.push(u8::from(chunks.peek().is_none()));
-        out.extend(length.to_le_bytes());
-        out.extend((!length).to_le_bytes());
-        out.extend(chunk);
-    }
-    let crc = body.iter().fold(u32::MAX, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1))
-        })
-    });
-    out.extend((!crc).to_le_bytes());
-    // The format counts modulo 2^32.
-    out.extend((body.len() as u32).to_le_bytes());
-    out
-}
-
-/// A JSON object text with a deeply nested field in front.
-pub(crate) fn deepen(body: &str, depth: usize) -> String {
-    let rest = body.trim_start().strip_prefix('{').unwrap_or(body);
-    let comma = if rest.trim_start().starts_with('}') {
-        ""
-    } else {
-        ","
-    };
-    format!(
-        "{{\"deep\":{}{}{comma}{rest}",
-        "[".repeat(depth),
-        "]".repeat(depth)
-    )
-}
-
-/// A JSON object text with the first key of its first labels (else of itself) repeated in front.
-pub(crate) fn duplicate_key(body: &str) -> String {
-    const LABELS: &str = "\"labels\":{";
-    let at = body.find(LABELS).map_or(0, |at| at + LABELS.len());
-    let at = if at == 0 {
-        body.find('{').map_or(0, |at| at + 1)
-    } else {
-        at
-    };
-    let key: String = body[at..].split('"').nth(1).unwrap_or_default().to_owned();
-    format!("{}\"{key}\":\"duplicate\",{}", &body[..at], &body[at..])
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GET: Seen<'static> = Seen {
-        method: "GET",
-        path: "/api/v1/nodes/a",
-        query: "",
-        user_agent: "agent/1",
-        verb: "get",
-    };
-
-    #[test]
-    fn a_rule_ends_after_its_count_and_meets_only_what_it_names() {
-        let faults = Faults::default();
-        let rule = faults.inject(
-            Matcher::path("/nodes/").verb("get").times(2),
-            Fault::NeverAnswer,
-        );
-        assert!(
-            faults
-                .of_request(&Seen {
-                    verb: "patch",
-                    ..GET
-                })
-                .is_empty()
-        );
-        assert_eq!(faults.of_request(&GET), [Fault::NeverAnswer]);
-        assert_eq!(faults.of_request(&GET), [Fault::NeverAnswer]);
-        assert!(faults.of_request(&GET).is_empty());
-        assert_eq!(rule.hits(), 2);
-    }
-
-    #[test]
-    fn delays_add_up_and_come_before_the_one_other_fault() {
-        let faults = Faults::default();
-        let delay = Fault::DelayHeaders(Duration::from_millis(1));
-        faults.inject(Matcher::any(), Fault::Gzip);
-        let unused = faults.inject(Matcher::any(), Fault::TruncatedBody);
-        faults.inject(Matcher::any(), delay.clone());
-        faults.inject(Matcher::any(), Fault::WatchAbort);
-        assert_eq!(faults.of_request(&GET), [delay, Fault::Gzip]);
-        assert_eq!(unused.hits(), 0);
-        assert_eq!(faults.of_watch_event(&GET), Some(Fault::WatchAbort));
-    }
-
-    #[test]
-    fn a_duplicated_label_comes_first_with_another_value() {
-        let body = r#"{"metadata":{"labels":{"a":"1"}}}"#;
-        assert_eq!(
-            duplicate_key(body),
-            r#"{"metadata":{"labels":{"a":"duplicate","a":"1"}}}"#
-        );
-        assert_eq!(
-            duplicate_key(r#"{"kind":"X"}"#),
-            r#"{"kind":"duplicate","kind":"X"}"#
-        );
-    }
-
-    #[test]
-    fn a_deep_field_leaves_the_rest_as_it_was() {
-        let deep = deepen(r#"{"kind":"X"}"#, 3);
-        let value: Value = serde_json::from_str(&deep).unwrap();
-        assert_eq!(value, serde_json::json!({"deep": [[[]]], "kind": "X"}));
-    }
-
-    #[test]
-    fn gzip_is_what_gunzip_understands() {
-        use std::io::Write as _;
-        use std::process::{Command, Stdio};
-        let body = "harvester".repeat(20_000);
-        let mut gunzip = Command::new("gzip")
-            .args(["-dc"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = gunzip.stdin.take().unwrap();
-        let packed = gzip(body.as_bytes());
-        let writer = std::thread::spawn(move || input.write_all(&packed).unwrap());
-        let output = gunzip.wait_with_output().unwrap();
-        writer.join().unwrap();
-        assert!(output.status.success());
-        assert_eq!(output.stdout, body.as_bytes());
-    }
-}
+mod tests;

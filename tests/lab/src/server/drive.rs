@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::access::{Grant, User};
+use super::life::{begin, key_of, same, succeed};
 use super::log::{RequestRecord, WatchWrite};
 use super::managed_fields::Manager;
-use super::objects::{begin, key_of, same, succeed};
 use super::resource::{Kind, Target, map_mut, object_path, parse_path};
 use super::store::{Key, Step};
 use super::watch::{Command, GoneForm};

@@ -8,22 +8,24 @@ use std::time::Instant;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderMap;
 use hyper::{Request, Response};
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::access::{Attributes, User, may_read_path};
 use super::body::Body;
+use super::discovery::{find_kind, groups, resources};
 use super::log::RequestRecord;
 use super::negotiate::Form;
 use super::objects::Call;
-use super::resource::{Kind, Query, ResourcePath, StatusSubresource, Target, parse_path};
+use super::reply::{Reply, set, spoil};
+use super::resource::{Query, ResourcePath, Target, parse_path};
 use super::selector::required_field;
 use super::status::Failure;
 use super::watch;
 use super::wire::{Flow, Valve};
-use crate::faults::{Fault, Seen, deepen, duplicate_key, gzip};
+use crate::faults::{Fault, Seen};
 
 /// kube-apiserver's own limit.
 const REQUEST_LIMIT: usize = 3 * 1024 * 1024;
@@ -43,64 +45,6 @@ pub(crate) struct Connection {
     pub certificate: Certificate,
     /// The valve above TLS.
     pub valve: Valve,
-}
-
-/// An answer before it meets the faults of its end.
-struct Reply {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Body,
-    /// The body's bytes, for faults that change them; none for streams.
-    bytes: Option<Bytes>,
-}
-
-impl Reply {
-    fn of_bytes(status: u16, content_type: &str, bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        Self {
-            status,
-            headers: vec![("content-type".to_owned(), content_type.to_owned())],
-            body: Body::whole(bytes.clone()),
-            bytes: Some(bytes),
-        }
-    }
-
-    fn of_json(status: u16, value: &Value) -> Self {
-        Self::of_bytes(status, "application/json", value.to_string())
-    }
-
-    fn of_failure(failure: &Failure) -> Self {
-        match &failure.body {
-            Value::String(text) => {
-                Self::of_bytes(failure.code, "text/plain; charset=utf-8", text.clone())
-            }
-            status => Self::of_json(failure.code, status),
-        }
-    }
-
-    fn replace_bytes(&mut self, bytes: Bytes) {
-        self.body = Body::whole(bytes.clone());
-        self.bytes = Some(bytes);
-    }
-
-    fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(self.body);
-        *response.status_mut() = self
-            .status
-            .try_into()
-            .expect("a status code has three digits");
-        let headers = response.headers_mut();
-        headers.insert(
-            "cache-control",
-            HeaderValue::from_static("no-cache, private"),
-        );
-        for (name, value) in self.headers {
-            let name = HeaderName::try_from(name).expect("a header name of a test is legal");
-            let value = HeaderValue::try_from(value).expect("a header value of a test is legal");
-            headers.append(name, value);
-        }
-        response
-    }
 }
 
 /// The head of a request, as texts.
@@ -173,11 +117,7 @@ pub(crate) async fn serve(
         }
     }
     let mut reply = match (&fault, body) {
-        (Some(Fault::Answer(answer)), _) => {
-            let mut reply = Reply::of_bytes(answer.status, "", answer.body.clone());
-            reply.headers.clone_from(&answer.headers);
-            reply
-        }
+        (Some(Fault::Answer(answer)), _) => Reply::of_answer(answer),
         (_, None) => {
             let message = format!("Request entity too large: limit is {REQUEST_LIMIT}");
             let failure = Failure::new(413, "RequestEntityTooLarge", &message, Value::Null);
@@ -205,37 +145,6 @@ pub(crate) async fn serve(
         .log
         .amend(number, |record| record.status = reply.status);
     Ok(reply.into_response())
-}
-
-/// Applies the faults that change a right answer.
-fn spoil(reply: &mut Reply, fault: Fault, valve: &Valve) {
-    let bytes = reply.bytes.clone().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    match fault {
-        Fault::Trickle(interval) => set(valve, Flow::Trickle(interval)),
-        Fault::EndlessHeader => set(valve, Flow::EndlessHead),
-        Fault::EndlessBody => reply.body = Body::endless(),
-        Fault::Gzip => {
-            reply.replace_bytes(Bytes::from(gzip(&bytes)));
-            reply
-                .headers
-                .push(("content-encoding".to_owned(), "gzip".to_owned()));
-        }
-        Fault::DeepJson(depth) => reply.replace_bytes(Bytes::from(deepen(&text, depth))),
-        Fault::DuplicateKeys => reply.replace_bytes(Bytes::from(duplicate_key(&text))),
-        Fault::TruncatedBody => {
-            reply
-                .headers
-                .push(("content-length".to_owned(), bytes.len().to_string()));
-            reply.body = Body::cut(bytes.slice(..bytes.len() / 2));
-        }
-        // The others were dealt with before the answer, or are about open watches.
-        _ => {}
-    }
-}
-
-fn set(valve: &Valve, flow: Flow) {
-    *valve.lock().expect("no holder of a valve panics") = flow;
 }
 
 fn verb_of(method: &str, target: &Target, query: &Query) -> String {
@@ -421,13 +330,7 @@ impl Exchange<'_> {
                     let message = "you requested PartialObjectMetadataList, but the requested object is not a list";
                     return Err(Failure::new(406, "NotAcceptable", message, Value::Null));
                 }
-                let body = watch::start(&call, form)?;
-                return Ok(Reply {
-                    status: 200,
-                    headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-                    body,
-                    bytes: None,
-                });
+                return Ok(Reply::of_stream(watch::start(&call, form)?));
             }
             ("create", None) if call.path.name.is_none() && placed => {
                 return Ok(Reply::of_json(201, &form.of_answer(call.create()?)?));
@@ -444,85 +347,4 @@ impl Exchange<'_> {
         };
         Ok(Reply::of_json(200, &answer))
     }
-}
-
-fn find_kind(kinds: &[Kind], path: &ResourcePath) -> Result<Kind, Failure> {
-    let served: Vec<&Kind> = kinds
-        .iter()
-        .filter(|kind| kind.group == path.group && kind.version == path.version)
-        .collect();
-    // Groups that kube-apiserver itself serves answer with a Status, all others with a plain page.
-    let unknown = || {
-        if served.iter().any(|kind| !kind.custom) {
-            Failure::no_such_resource()
-        } else {
-            Failure::no_such_path()
-        }
-    };
-    let kind = served
-        .iter()
-        .find(|kind| kind.plural == path.plural)
-        .ok_or_else(unknown)?;
-    // The namespace object itself is addressed inside its own namespace.
-    if path.namespace.is_some() && !kind.namespaced && kind.plural != "namespaces" {
-        return Err(unknown());
-    }
-    match path.subresource.as_deref() {
-        None => Ok((*kind).clone()),
-        Some("status") if kind.status != StatusSubresource::None => Ok((*kind).clone()),
-        Some(_) if kind.custom => {
-            let name = path.name.as_deref().unwrap_or_default();
-            Err(Failure::not_found(kind, name))
-        }
-        Some(_) => Err(unknown()),
-    }
-}
-
-fn groups(kinds: &[Kind]) -> Value {
-    let mut names: Vec<(&str, &str)> = kinds
-        .iter()
-        .filter(|kind| !kind.group.is_empty())
-        .map(|kind| (kind.group.as_str(), kind.version.as_str()))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    let groups: Vec<Value> = names
-        .into_iter()
-        .map(|(group, version)| {
-            let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
-            json!({"name": group, "versions": [version], "preferredVersion": version})
-        })
-        .collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-}
-
-/// The discovery document at `/api/v1` or `/apis/GROUP/VERSION`.
-fn resources(kinds: &[Kind], path: &str) -> Option<Value> {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let (group, version) = match parts.as_slice() {
-        ["api", version] => ("", *version),
-        ["apis", group, version] => (*group, *version),
-        _ => return None,
-    };
-    let resources: Vec<Value> = kinds
-        .iter()
-        .filter(|kind| kind.group == group && kind.version == version)
-        .map(|kind| {
-            json!({
-                "name": kind.plural, "singularName": kind.kind.to_lowercase(), "kind": kind.kind,
-                "namespaced": kind.namespaced,
-                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-            })
-        })
-        .collect();
-    let name = if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    };
-    (!resources.is_empty()).then(|| {
-        json!({
-            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources,
-        })
-    })
 }

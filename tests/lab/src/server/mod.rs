@@ -2,8 +2,8 @@
 //! A Kubernetes API server in this process, which behaves like kube-apiserver as far as a client can see. Statuses and
 //! texts were compared with a real one.
 //!
-//! What is where: `wire` sockets and TLS, `handler` one request, `objects` the verbs, `watch` watches, `store` the
-//! objects and their history, `access` who may do what, `admission` NodeRestriction, `validate` 422s, `patch`,
+//! What is where: `wire` and `connections` sockets and TLS, `handler` one request, `objects` and `life` the verbs,
+//! `watch` watches, `store` the objects and their history, `access` who may do what, `admission` NodeRestriction, `validate` 422s, `patch`,
 //! `selector`, `managed_fields`, `negotiate` (Accept), `resource` (kinds and paths), `status` (error texts), `log`.
 //!
 //! Left out on purpose: JSON patch and server-side apply (415), deletion of collections (405), garbage collection,
@@ -14,13 +14,17 @@
 mod access;
 mod admission;
 mod body;
+mod connections;
+mod discovery;
 mod drive;
 mod handler;
+mod life;
 mod log;
 mod managed_fields;
 mod negotiate;
 mod objects;
 mod patch;
+mod reply;
 mod resource;
 mod selector;
 mod status;
@@ -32,17 +36,12 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio_rustls::TlsAcceptor;
+use tokio::task::JoinHandle;
 
 pub use self::access::{Grant, Rule, Subject, User};
 pub use self::log::{RequestRecord, WatchWrite};
@@ -51,10 +50,10 @@ pub use self::status::Failure;
 pub use self::watch::GoneForm;
 
 use self::access::{Access, Attributes};
-use self::handler::Certificate;
+use self::connections::{Connections, listen};
 use self::store::Store;
 use self::watch::Watches;
-use self::wire::{ClientAuthority, Door, Flow, Port, Tap, Valve};
+use self::wire::{ClientAuthority, Door, Flow, Port};
 use crate::faults::{Faults, ServerCertificate};
 use crate::pki::{Authority, Identity, Validity};
 
@@ -299,15 +298,6 @@ pub(crate) struct Shared {
     connections: Mutex<Connections>,
 }
 
-type Connections = BTreeMap<u64, OpenConnection>;
-
-#[derive(Debug)]
-struct OpenConnection {
-    task: AbortHandle,
-    /// The valve below TLS.
-    valve: Valve,
-}
-
 impl Shared {
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         self.lock_kinds().clone()
@@ -362,108 +352,4 @@ impl Shared {
             .lock()
             .expect("no holder of the connections panics")
     }
-}
-
-async fn listen(
-    shared: Arc<Shared>,
-    port: Port,
-    mut door: tokio::sync::watch::Receiver<Door>,
-    done: tokio::sync::watch::Sender<Option<Door>>,
-) {
-    let mut listener: Option<TcpListener> = None;
-    let mut held = Vec::new();
-    let mut number = 0;
-    loop {
-        let wanted = *door.borrow_and_update();
-        if wanted == Door::Closed {
-            listener = None;
-        } else if listener.is_none() {
-            listener = Some(port.listen().expect("the port is reserved"));
-        }
-        if wanted == Door::Open {
-            held.clear();
-        }
-        done.send_replace(Some(wanted));
-        let accepted = async {
-            match &listener {
-                Some(listener) => listener.accept().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = door.changed() => if changed.is_err() { return },
-            accepted = accepted => {
-                // A client that is gone before it is accepted is nobody's loss.
-                let Ok((socket, _)) = accepted else { continue };
-                if wanted == Door::Silent {
-                    held.push(socket);
-                } else {
-                    number += 1;
-                    take_in(&shared, number, socket);
-                }
-            }
-        }
-    }
-}
-
-fn take_in(shared: &Arc<Shared>, number: u64, socket: TcpStream) {
-    let valve = Valve::default();
-    // The table is locked until the entry stands, so that the task cannot take it out before.
-    let mut connections = shared.lock_connections();
-    let task = tokio::spawn(run_connection(
-        Registered {
-            shared: shared.clone(),
-            number,
-        },
-        socket,
-        valve.clone(),
-    ));
-    let task = task.abort_handle();
-    connections.insert(number, OpenConnection { task, valve });
-}
-
-/// Takes the connection out of the table however its task ends.
-struct Registered {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.shared.lock_connections().remove(&self.number);
-    }
-}
-
-async fn run_connection(registered: Registered, socket: TcpStream, valve: Valve) {
-    let shared = &registered.shared;
-    // Latency is measured with this server; a delayed acknowledgement must not be part of it.
-    let _ = socket.set_nodelay(true);
-    let config = shared
-        .tls
-        .lock()
-        .expect("no holder of the TLS side panics")
-        .clone();
-    let Ok(stream) = TlsAcceptor::from(config)
-        .accept(Tap::new(socket, valve))
-        .await
-    else {
-        return;
-    };
-    let certificate = match stream.get_ref().1.peer_certificates() {
-        None | Some([]) => Certificate::Absent,
-        Some(chain) => match shared.client_authority.user_of(chain) {
-            Some(user) => Certificate::Good(user),
-            None => Certificate::Bad,
-        },
-    };
-    let connection = handler::Connection {
-        certificate,
-        valve: Valve::default(),
-    };
-    let io = TokioIo::new(Tap::new(stream, connection.valve.clone()));
-    let service = service_fn(|request| handler::serve(shared.clone(), connection.clone(), request));
-    // Errors of a connection are the clients' doing, or that of a fault.
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(io, service)
-        .await;
 }
