@@ -289,9 +289,11 @@ impl GuestTree {
         );
     }
 
-    /// The interfaces of a Kubernetes node: `eth0`, and what a CNI plug-in adds.
-    pub fn node_nics(&self, mac: &str) {
-        self.nic("eth0", mac, Nic::Physical);
+    /// The interfaces of a Kubernetes node: `eth0` and so on with these MACs, and what a CNI plug-in adds.
+    pub fn node_nics<M: AsRef<str>>(&self, macs: &[M]) {
+        for (index, mac) in macs.iter().enumerate() {
+            self.nic(&format!("eth{index}"), mac.as_ref(), Nic::Physical);
+        }
         self.nic("lo", "00:00:00:00:00:00", Nic::Virtual);
         self.nic("cni0", "8a:11:fd:30:aa:02", Nic::Virtual);
         self.nic("veth3c9f1a20", "b2:5d:8e:07:41:6c", Nic::Virtual);
@@ -443,7 +445,7 @@ mod tests {
     #[test]
     fn only_the_physical_interface_has_a_device() {
         let (_dir, tree) = tree();
-        tree.node_nics("6e:22:41:9c:0a:71");
+        tree.node_nics(&["6e:22:41:9c:0a:71"]);
         let read = |path: &str| fs::read_to_string(tree.path(path)).unwrap();
         assert_eq!(read("/sys/class/net/eth0/address"), "6e:22:41:9c:0a:71\n");
         assert_eq!(

@@ -7,23 +7,29 @@
 //! in it can be changed before the agent starts, by [`WorldOptions`] and by the players.
 
 use std::ffi::OsStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
 use crate::cloud_controller::CloudController;
 use crate::guest::{Distribution, GuestTree, KubeconfigForm};
 use crate::harvester::{Harvester, Migration, Order, Vm, VmSpec};
 use crate::pki::Identity;
 use crate::process::Agent;
-use crate::real::{Lease, RealApi, RealOptions, StaticToken};
+use crate::real::{RealApi, RealOptions, StaticToken};
 use crate::server::{RequestRecord, Server, ServerOptions, User};
 
+mod api;
+mod machine;
 mod recorder;
+mod wait;
 
+pub use api::Api;
+use machine::register_node;
+pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
+pub use wait::{always, eventually};
 
 /// The VM of the story, and the Node of the same name.
 pub const VM_NAME: &str = "gc8-pool1-q99l7-6ndw9";
@@ -113,56 +119,6 @@ pub enum Side {
     Guest,
 }
 
-/// An API server of either kind.
-#[derive(Debug)]
-pub enum Api {
-    /// In this process.
-    Lab(Box<Server>),
-    /// etcd and kube-apiserver, from the pool.
-    Real(Lease),
-}
-
-impl Api {
-    /// How to reach it.
-    #[must_use]
-    pub fn endpoint(&self) -> Endpoint {
-        match self {
-            Self::Lab(server) => server.endpoint(),
-            Self::Real(api) => api.endpoint(),
-        }
-    }
-
-    /// A client certificate that it accepts.
-    #[must_use]
-    pub fn client_identity(&self, user: &str, groups: &[&str]) -> Identity {
-        let authority = match self {
-            Self::Lab(server) => server.authority(),
-            Self::Real(api) => api.authority(),
-        };
-        authority.client_identity(user, groups)
-    }
-
-    /// Requests of clients whose User-Agent begins so, oldest first.
-    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<RequestRecord> {
-        match self {
-            Self::Lab(server) => server.requests_of(user_agent_prefix),
-            Self::Real(api) => api.requests_of(user_agent_prefix).await,
-        }
-    }
-
-    /// The server in this process, for faults and for what only it can do.
-    ///
-    /// # Panics
-    /// When it is a real one.
-    #[must_use]
-    pub fn lab(&self) -> &Server {
-        match self {
-            Self::Lab(server) => server,
-            Self::Real(_) => panic!("this needs the lab's own API server"),
-        }
-    }
-}
-
 /// A world.
 #[derive(Debug)]
 pub struct World {
@@ -186,6 +142,8 @@ pub struct World {
     pub kubelet: Identity,
     /// The service account's token.
     pub token: String,
+    distribution: Distribution,
+    form: KubeconfigForm,
     _dir: tempfile::TempDir,
 }
 
@@ -244,15 +202,15 @@ impl World {
         harvester_api: Api,
         guest_api: Api,
         token: String,
-        options: WorldOptions,
+        story: WorldOptions,
     ) -> Result<Self, ApiError> {
-        let node_name = options.vm.name.clone();
+        let node_name = story.vm.guest_name().to_owned();
         let (host, region, zone) = HOSTS[0];
         let harvester = Harvester::new(&harvester_api.endpoint());
-        harvester.install(&options.server_version).await?;
-        harvester.create_namespace(&options.vm.namespace).await?;
+        harvester.install(&story.server_version).await?;
+        harvester.create_namespace(&story.vm.namespace).await?;
         harvester
-            .bind_cloud_provider(&options.vm.namespace, ACCOUNT)
+            .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
             .await?;
         for (name, region, zone) in HOSTS {
             let labels = [
@@ -261,61 +219,48 @@ impl World {
             ];
             harvester.add_host(name, &labels).await?;
         }
-        let vm = harvester.create_vm(options.vm, host).await?;
+        let vm = harvester.create_vm(story.vm.clone(), host).await?;
 
-        let kubelet =
-            guest_api.client_identity(&format!("system:node:{node_name}"), &["system:nodes"]);
+        let machine = Machine::make(&harvester_api, &guest_api, &token, vm, &story).await?;
         let guest_endpoint = guest_api.endpoint();
-        let as_kubelet = Admin::with_identity(&guest_endpoint, "kubelet", &kubelet);
-        register_node(&as_kubelet, &node_name).await?;
         let cloud = CloudController::new(&guest_endpoint);
-        if options.cloud == CloudState::Initialised {
+        if story.cloud == CloudState::Initialised {
+            let provider_id = machine.vm.provider_id();
             cloud
-                .initialise(&node_name, &vm.provider_id(), Some(region), Some(zone))
+                .initialise(&node_name, &provider_id, Some(region), Some(zone))
                 .await?;
         }
-
-        let dir = tempfile::tempdir().expect("a directory for the guest's files");
-        let guest = GuestTree::new(dir.path());
-        guest.kernel_hostname(&node_name);
-        guest.static_hostname(&node_name);
-        guest.machine_id(&uuid::Uuid::new_v4().simple().to_string());
-        guest.boot_id(uuid::Uuid::new_v4());
-        guest.dmi(&vm.firmware_uuid, vm.spec.serial.as_deref());
-        guest.node_nics(vm.spec.macs.first().map_or("", String::as_str));
-        let platform_name = vm.spec.hostname.as_deref().unwrap_or(&node_name);
-        guest.cloud_init(platform_name, &vm.firmware_uuid);
-        guest.kubelet(
-            options.distribution,
-            &guest_endpoint.url,
-            &guest_endpoint.authority_pem,
-            &kubelet,
-        );
-        if options.distribution == Distribution::Rke2 {
-            guest.rancher_config(None);
-        }
-        let harvester_endpoint = harvester_api.endpoint();
-        guest.harvester_kubeconfig(
-            options.form,
-            &harvester_endpoint.url,
-            &harvester_endpoint.authority_pem,
-            &token,
-            &vm.spec.namespace,
-        );
         let recorder = Recorder::start(&guest_endpoint, &node_name).await;
         Ok(Self {
             recorder,
             harvester,
             cloud,
-            guest,
-            vm,
+            guest: machine.tree,
+            vm: machine.vm,
             guest_admin: Admin::new(&guest_endpoint),
             harvester_api,
             guest_api,
-            kubelet,
+            kubelet: machine.kubelet,
             token,
-            _dir: dir,
+            distribution: story.distribution,
+            form: story.form,
+            _dir: machine.dir,
         })
+    }
+
+    /// One more VM with a Node and a file tree of its own, whose Node no cloud controller has seen.
+    pub async fn add_machine(&self, spec: VmSpec, host: &str) -> Machine {
+        let story = WorldOptions {
+            distribution: self.distribution,
+            form: self.form,
+            ..WorldOptions::default()
+        };
+        let vm = self.harvester.create_vm(spec, host).await;
+        let vm = vm.expect("the Harvester side is there");
+        let (harvester, guest) = (&self.harvester_api, &self.guest_api);
+        Machine::make(harvester, guest, &self.token, vm, &story)
+            .await
+            .expect("both sides are there")
     }
 
     /// Starts the agent on the guest's file tree.
@@ -369,7 +314,7 @@ impl World {
     /// Name of the guest's Node.
     #[must_use]
     pub fn node_name(&self) -> &str {
-        &self.vm.spec.name
+        self.vm.guest_name()
     }
 
     /// The guest's Node.
@@ -457,94 +402,6 @@ impl World {
         requests.sort_by_key(|request| request.at);
         requests
     }
-}
-
-/// Waits until `condition` holds.
-///
-/// # Panics
-/// With `what`, when it does not within `timeout`.
-pub async fn eventually<F, R>(timeout: Duration, what: &str, mut condition: F)
-where
-    F: FnMut() -> R,
-    R: Future<Output = bool>,
-{
-    let deadline = Instant::now() + timeout;
-    while !condition().await {
-        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
-        tokio::time::sleep(POLL).await;
-    }
-}
-
-/// Checks that `condition` holds all the time for `duration`.
-///
-/// # Panics
-/// With `what`, as soon as it does not.
-pub async fn always<F, R>(duration: Duration, what: &str, mut condition: F)
-where
-    F: FnMut() -> R,
-    R: Future<Output = bool>,
-{
-    let began = Instant::now();
-    while began.elapsed() < duration {
-        assert!(
-            condition().await,
-            "broken after {:?}: {what}",
-            began.elapsed()
-        );
-        tokio::time::sleep(POLL).await;
-    }
-}
-
-/// A token with the claims of a service account's and a signature that nobody made; the same for the same account, so that
-/// a server that knows it can serve the next world too.
-#[must_use]
-pub fn service_account_token(namespace: &str, name: &str) -> String {
-    use base64::Engine;
-    let account = uuid::Uuid::new_v5(
-        &uuid::Uuid::NAMESPACE_OID,
-        format!("{namespace}/{name}").as_bytes(),
-    );
-    let encode = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
-    let header = json!({"alg": "RS256", "kid": "lab"});
-    let claims = json!({
-        "iss": "kubernetes/serviceaccount",
-        "kubernetes.io/serviceaccount/namespace": namespace,
-        "kubernetes.io/serviceaccount/secret.name": format!("{name}-token"),
-        "kubernetes.io/serviceaccount/service-account.name": name,
-        "kubernetes.io/serviceaccount/service-account.uid": account.to_string(),
-        "sub": format!("system:serviceaccount:{namespace}:{name}"),
-    });
-    format!(
-        "{}.{}.{}",
-        encode(header.to_string().as_bytes()),
-        encode(claims.to_string().as_bytes()),
-        encode(account.as_bytes())
-    )
-}
-
-/// What a kubelet does at its start.
-async fn register_node(as_kubelet: &Admin, name: &str) -> Result<(), ApiError> {
-    let node = json!({
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-                "rke.cattle.io/machine": "0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d",
-            },
-            "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
-        },
-        "spec": {},
-    });
-    as_kubelet.create(paths::NODES, &node).await?;
-    let status = json!({"status": {"conditions": [
-        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
-    ]}});
-    as_kubelet
-        .strategic_patch_status(&paths::node(name), &status)
-        .await
-        .map(drop)
 }
 
 fn text(value: &Value) -> Option<String> {

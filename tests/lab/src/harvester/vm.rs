@@ -81,6 +81,12 @@ impl VmSpec {
         self
     }
 
+    /// The host name that the platform gives to the guest, and so the name of its Node.
+    #[must_use]
+    pub fn guest_name(&self) -> &str {
+        self.hostname.as_deref().unwrap_or(&self.name)
+    }
+
     pub(super) fn firmware_uuid(&self) -> String {
         match &self.firmware {
             Firmware::FromName => firmware_uuid(&self.name).to_string(),
@@ -118,6 +124,12 @@ impl Vm {
     #[must_use]
     pub fn provider_id(&self) -> String {
         format!("harvester://{}", self.uid)
+    }
+
+    /// The host name that the platform gave to the guest, and so the name of its Node.
+    #[must_use]
+    pub fn guest_name(&self) -> &str {
+        self.spec.guest_name()
     }
 
     pub(super) fn vm_path(&self) -> String {

@@ -44,6 +44,7 @@ in_every_world!(
     a_restart_changes_the_vmi_and_not_the_vm,
     the_cloud_controller_reverts_a_patch_of_the_newer_key_alone,
     a_rival_writes_its_value_again,
+    a_second_machine_is_a_guest_of_its_own,
     the_kubelet_is_held_to_its_own_node,
     the_credential_reads_hosts_only_when_granted,
 );
@@ -324,6 +325,34 @@ async fn a_rival_writes_its_value_again(world: World) {
         .iter()
         .find(|entry| entry["fieldsV1"].to_string().contains("example.com/rack"));
     assert_eq!(owner.unwrap()["manager"], "rival");
+}
+
+async fn a_second_machine_is_a_guest_of_its_own(world: World) {
+    let mut spec = VmSpec::named("gc8-pool1-q99l7-zz9zz");
+    spec.hostname = Some("worker-2".to_owned());
+    let second = world.add_machine(spec, "hv-b").await;
+    assert_ne!(second.vm.spec.macs, world.vm.spec.macs);
+    assert_ne!(second.tree.root(), world.guest.root());
+    let hostname = second.tree.read("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(hostname, "worker-2\n");
+    let node = world
+        .guest_admin
+        .get(&paths::node("worker-2"))
+        .await
+        .unwrap();
+    assert!(node["spec"]["providerID"].is_null());
+    let endpoint = world.guest_api.endpoint();
+    let kubelet = Admin::with_identity(&endpoint, "kubelet", &second.kubelet);
+    let label = json!({"metadata": {"labels": {"example.com/rack": "x"}}});
+    kubelet
+        .merge_patch(&paths::node("worker-2"), &label)
+        .await
+        .unwrap();
+    let refused = kubelet
+        .merge_patch(&paths::node(VM_NAME), &label)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Some(403));
 }
 
 async fn the_kubelet_is_held_to_its_own_node(world: World) {
