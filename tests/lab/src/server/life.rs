@@ -121,7 +121,7 @@ pub(crate) fn begin(kind: &Kind, object: &mut Value, manager: &Manager) {
     }
     metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), json!(now));
-    if kind.custom {
+    if kind.counts_generations() {
         metadata.insert("generation".to_owned(), json!(1));
     }
     managed_fields::record(None, object, manager, &now);
@@ -129,7 +129,7 @@ pub(crate) fn begin(kind: &Kind, object: &mut Value, manager: &Manager) {
 
 /// Brings the metadata of a changed object up to date.
 pub(crate) fn succeed(kind: &Kind, old: &Value, new: &mut Value, manager: &Manager, status: bool) {
-    if kind.custom && !status {
+    if kind.counts_generations() && !status {
         let content = |object: &Value| {
             let mut object = object.clone();
             let map = object.as_object_mut().expect("objects are maps");

@@ -215,8 +215,12 @@ impl Server {
 
     /// Closes all open connections.
     pub fn drop_connections(&self) {
-        for connection in self.shared.lock_connections().values() {
-            connection.task.abort();
+        // Not under the lock: a task that ends takes itself out of the table.
+        let connections = self.shared.lock_connections();
+        let tasks: Vec<_> = connections.values().map(|open| open.task.clone()).collect();
+        drop(connections);
+        for task in tasks {
+            task.abort();
         }
     }
 

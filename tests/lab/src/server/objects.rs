@@ -198,12 +198,6 @@ impl Call<'_> {
         check_strings(&self.kind, &mut object)?;
         validate(&self.kind, None, &object)?;
         begin(&self.kind, &mut object, &self.manager());
-        let definition = self.kind.plural == "customresourcedefinitions";
-        if definition {
-            object["status"] = json!({"conditions": [
-                {"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"},
-            ]});
-        }
         let stored = self
             .shared
             .store
@@ -211,10 +205,24 @@ impl Call<'_> {
                 Some(_) => Err(Failure::already_exists(&self.kind, &name)),
                 None => Ok(Step::Put(object)),
             })?;
-        if definition {
-            self.shared.register(Kind::of_definition(&stored));
+        if self.kind.plural == "customresourcedefinitions" {
+            self.establish(&stored)?;
         }
         Ok(self.kind.present(&stored))
+    }
+
+    /// What the API extensions controller does with a new definition.
+    fn establish(&self, definition: &Value) -> Result<(), Failure> {
+        self.shared.register(Kind::of_definition(definition));
+        let mut definition = definition.clone();
+        definition["status"] = json!({"conditions": [
+            {"type": "NamesAccepted", "status": "True"}, {"type": "Established", "status": "True"},
+        ]});
+        let key = self.key(definition["metadata"]["name"].as_str().unwrap_or_default());
+        self.shared
+            .store
+            .transact(&key, |_| Ok(Step::Put(definition)))?;
+        Ok(())
     }
 
     pub(crate) fn update(&self) -> Result<Value, Failure> {
@@ -229,7 +237,7 @@ impl Call<'_> {
                     .unwrap_or_default()
                     .is_empty()
             {
-                return Err(self.needs_resource_version());
+                return Err(Failure::needs_resource_version(&self.kind, &name));
             }
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             if !uid.is_empty() && old["metadata"]["uid"] != uid {
@@ -366,17 +374,6 @@ impl Call<'_> {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }
         Ok(())
-    }
-
-    fn needs_resource_version(&self) -> Failure {
-        let field = "metadata.resourceVersion";
-        let why = "Invalid value: 0x0: must be specified for an update";
-        let plural = self.kind.qualified_plural();
-        let message = format!("{plural} {:?} is invalid: {field}: {why}", self.name());
-        let mut details = details(&self.kind, self.name());
-        details["causes"] =
-            json!([{"reason": "FieldValueInvalid", "message": why, "field": field}]);
-        Failure::new(422, "Invalid", &message, details)
     }
 
     fn unsupported_media_type(&self) -> Failure {

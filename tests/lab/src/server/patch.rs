@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! JSON merge patch and the part of strategic merge patch that Nodes, Pods and Events meet.
 
+use std::collections::VecDeque;
+
 use serde_json::{Map, Value};
 
 /// RFC 7396.
@@ -83,51 +85,55 @@ fn strategic_map(path: &mut Vec<String>, target: &mut Value, patch: &Map<String,
 }
 
 fn strategic_list(path: &mut Vec<String>, target: &mut Value, items: &[Value]) {
-    let rule = list_rule(path);
-    if matches!(rule, ListRule::Atomic) || !target.is_array() {
-        *target = Value::Array(Vec::new());
-    }
-    let Some(list) = target.as_array_mut() else {
-        return;
+    let old = match target.take() {
+        Value::Array(old) if !items.iter().any(|item| item["$patch"] == "replace") => old,
+        _ => Vec::new(),
     };
-    if items.iter().any(|item| item["$patch"] == "replace") {
-        list.clear();
-    }
-    for item in items {
-        match rule {
-            ListRule::Atomic => list.push(item.clone()),
-            ListRule::Set => {
-                if !list.contains(item) {
-                    list.push(item.clone());
-                }
-            }
-            ListRule::ByKey(key) => {
-                if item["$patch"] == "replace" {
-                    continue;
-                }
-                let found = list.iter().position(|old| old[key] == item[key]);
-                match (found, item["$patch"] == "delete") {
-                    (Some(index), true) => {
-                        list.remove(index);
-                    }
-                    (None, true) => {}
-                    // An element is patched like any map; its own lists are below no known path.
-                    (Some(index), false) => {
-                        path.push("[]".to_owned());
-                        strategic_at(path, &mut list[index], item);
-                        path.pop();
-                    }
-                    (None, false) => {
-                        let mut new = Value::Object(Map::new());
-                        path.push("[]".to_owned());
-                        strategic_at(path, &mut new, item);
-                        path.pop();
-                        list.push(new);
-                    }
-                }
-            }
+    *target = Value::Array(match list_rule(path) {
+        ListRule::Atomic => items.to_vec(),
+        ListRule::Set => {
+            let new = items.iter().filter(|item| !old.contains(item));
+            old.iter().chain(new).cloned().collect()
         }
+        ListRule::ByKey(key) => merge_elements(path, key, old, items),
+    });
+}
+
+fn merge_elements(
+    path: &mut Vec<String>,
+    key: &str,
+    old: Vec<Value>,
+    items: &[Value],
+) -> Vec<Value> {
+    let place = |element: &Value| old.iter().position(|other| other[key] == element[key]);
+    let wanted = items.iter().filter(|item| item["$patch"].is_null());
+    let mut patched: VecDeque<(Option<usize>, Value)> = wanted
+        .map(|item| {
+            let place = place(item);
+            let mut element = place.map_or(Value::Null, |index| old[index].clone());
+            // An element is patched like any map; its own lists are below no known path.
+            path.push("[]".to_owned());
+            strategic_at(path, &mut element, item);
+            path.pop();
+            (place, element)
+        })
+        .collect();
+    // The patched elements keep the order of the patch; the others come before those that they preceded, and before new ones.
+    let mut merged = Vec::new();
+    for (index, element) in old.iter().enumerate() {
+        if items.iter().any(|item| item[key] == element[key]) {
+            continue;
+        }
+        while patched
+            .front()
+            .is_some_and(|(place, _)| place.is_some_and(|place| place < index))
+        {
+            merged.extend(patched.pop_front().map(|(_, element)| element));
+        }
+        merged.push(element.clone());
     }
+    merged.extend(patched.into_iter().map(|(_, element)| element));
+    merged
 }
 
 #[cfg(test)]

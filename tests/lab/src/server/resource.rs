@@ -98,6 +98,11 @@ impl Kind {
             .collect()
     }
 
+    /// Whether `metadata.generation` is kept.
+    pub(crate) fn counts_generations(&self) -> bool {
+        self.custom || self.plural == "customresourcedefinitions"
+    }
+
     /// `v1` or `group/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {

@@ -137,6 +137,18 @@ impl Failure {
         Self::new(405, "MethodNotAllowed", message, json!({}))
     }
 
+    /// 422 of a PUT without a resource version, where that is not allowed.
+    pub(crate) fn needs_resource_version(kind: &Kind, name: &str) -> Self {
+        let field = "metadata.resourceVersion";
+        let why = "Invalid value: 0x0: must be specified for an update";
+        let plural = kind.qualified_plural();
+        let message = format!("{plural} {name:?} is invalid: {field}: {why}");
+        let mut details = details(kind, name);
+        details["causes"] =
+            json!([{"reason": "FieldValueInvalid", "message": why, "field": field}]);
+        Self::new(422, "Invalid", &message, details)
+    }
+
     pub(crate) fn invalid(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
         let texts: Vec<String> = causes
             .iter()
@@ -146,9 +158,12 @@ impl Failure {
             [only] => only.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let kind_name = super::resource::qualify(&kind.kind, &kind.group);
+        let kind_name = super::resource::qualify(&kind.kind, kind.storage_group());
         let mut details = details(kind, name);
         details["kind"] = json!(kind.kind);
+        if kind.storage_group().is_empty() {
+            details.as_object_mut().map(|map| map.remove("group"));
+        }
         details["causes"] = causes
             .iter()
             .map(|cause| {

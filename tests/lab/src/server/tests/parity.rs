@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The same requests to this server and to a real kube-apiserver, which must answer alike.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-use super::client::{Answer, Client, MERGE, STRATEGIC};
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client, MERGE, METADATA, STRATEGIC};
 use crate::Endpoint;
 use crate::pki::Authority;
 use crate::real::{RealApi, RealOptions};
@@ -23,9 +25,13 @@ const N1: &str = "/api/v1/nodes/n1";
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const NEW_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+const V1: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const DEFINITION: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"virtualmachineinstances.kubevirt.io"},"spec":{"group":"kubevirt.io","scope":"Namespaced","names":{"plural":"virtualmachineinstances","singular":"virtualmachineinstance","kind":"VirtualMachineInstance"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// In this order; each may build on those before it.
+/// In this order; each may build on those before it. The media type of a GET is what it accepts.
 const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
     (
         Kubelet,
@@ -334,6 +340,117 @@ const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
         JSON,
         r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e6"},"regarding":{"kind":"Node","name":"n1"},"eventTime":"2025-01-01T00:00:00.000000Z","reportingController":"a.io/b","reportingInstance":"n1","action":"x","reason":"r","type":"Normal","note":"hello"}"#,
     ),
+    (Admin, "GET", "/api/v1/nodes", "", ""),
+    (Admin, "GET", "/api/v1/nodes?limit=1", "", ""),
+    (Admin, "GET", "/api/v1/nodes?labelSelector=a%3Dc", "", ""),
+    (Admin, "GET", "/api/v1/nodes?limit=1", METADATA, ""),
+    (Admin, "GET", "/api/v1/nodes?limit=1", METADATA_LIST, ""),
+    (Admin, "GET", N1, METADATA, ""),
+    (Admin, "GET", N1, METADATA_LIST, ""),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/nodes?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dn1",
+        METADATA,
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/api/v1/nodes?watch=1&timeoutSeconds=1",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        JSON,
+        DEFINITION,
+    ),
+    (
+        Admin,
+        "POST",
+        VMIS,
+        JSON,
+        r#"{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"v1","labels":{"a":"b"}},"spec":{"x":1},"status":{"phase":"Running"}}"#,
+    ),
+    (
+        Admin,
+        "PATCH",
+        V1,
+        MERGE,
+        r#"{"metadata":{"annotations":{"c":"d"}},"status":{"phase":"Failed"}}"#,
+    ),
+    (Admin, "PATCH", V1, STRATEGIC, "{}"),
+    (
+        Admin,
+        "PUT",
+        V1,
+        JSON,
+        r#"{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"v1"}}"#,
+    ),
+    (Admin, "GET", VMIS, "", ""),
+    (Admin, "GET", V1, METADATA, ""),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/none",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances/v1/status",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/namespaces/default/foos",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v2/namespaces/default/foos",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/virtualmachineinstances?fieldSelector=metadata.name%3Dv1",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/virtualmachineinstances?fieldSelector=spec.x%3Dv1",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/virtualmachineinstances?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dv1",
+        "",
+        "",
+    ),
+    (
+        Admin,
+        "POST",
+        VMIS,
+        JSON,
+        r#"{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"Bad_Name"}}"#,
+    ),
+    (Kubelet, "GET", V1, "", ""),
+    (Admin, "DELETE", V1, "", ""),
+    (Admin, "DELETE", V1, "", ""),
     (Admin, "DELETE", "/api/v1/nodes/n2", "", ""),
     (Admin, "DELETE", N1, "", ""),
 ];
@@ -354,8 +471,17 @@ async fn answers_are_those_of_a_real_kube_apiserver() {
     for (number, (who, method, path, media, body)) in REQUESTS.iter().enumerate() {
         let ask = |endpoint: Endpoint, authority: &Authority| {
             let client = client(*who, &endpoint, authority);
-            async move { client.send(method, path, media, body).await }
+            async move {
+                if *method == "GET" && !media.is_empty() {
+                    client.accepting(media).get(path).await
+                } else {
+                    client.send(method, path, media, body).await
+                }
+            }
         };
+        if path.starts_with(VMIS) {
+            until_served(&real, VMIS).await;
+        }
         let expected = essence(&ask(real.endpoint(), real.authority()).await);
         let found = essence(&ask(lab.endpoint(), lab.authority()).await);
         if expected != found {
@@ -365,6 +491,18 @@ async fn answers_are_those_of_a_real_kube_apiserver() {
         }
     }
     assert!(differences.is_empty(), "\n{}", differences.join("\n"));
+}
+
+/// A real server takes a moment from the definition of a resource to serving it.
+async fn until_served(real: &RealApi, path: &str) {
+    for _ in 0..100 {
+        let client = client(Admin, &real.endpoint(), real.authority());
+        if client.get(path).await.status == 200 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("{path} is not served");
 }
 
 fn client(who: Who, endpoint: &Endpoint, authority: &Authority) -> Client {
@@ -379,49 +517,86 @@ fn client(who: Who, endpoint: &Endpoint, authority: &Authority) -> Client {
     }
 }
 
-/// What of an answer must be equal: all of a failure but repeated causes, and of an object what the requests changed.
+/// What of an answer must be equal: all of a failure but repeated causes, and of objects what the requests changed.
 fn essence(answer: &Answer) -> Value {
-    let body = answer.json();
-    let mut essence = serde_json::json!({"status": answer.status});
-    if body["kind"] == "Status" {
-        essence["body"] = body;
-        for field in ["causes", "uid"] {
-            if let Some(details) = essence["body"]["details"].as_object_mut() {
-                details.remove(field);
-            }
+    let text = String::from_utf8_lossy(&answer.body);
+    let lines: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let body = match lines.as_slice() {
+        // A watch: one event per line. The first ones come in no order: the real server keeps objects in a hash map.
+        [first, ..] if first["type"].is_string() => {
+            let mut events: Vec<Value> = lines
+                .iter()
+                .map(|event| json!([event["type"], essence_of_object(&event["object"])]))
+                .collect();
+            events.sort_by_key(|event| event[1]["name"].to_string());
+            Value::from(events)
         }
-        // The two count resource versions apart.
-        let message = essence["body"]["message"].as_str().unwrap_or_default();
-        let message = message
-            .split(", current: ")
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        essence["body"]["message"] = Value::from(message);
-    } else if body.is_null() {
-        essence["body"] = Value::from(String::from_utf8_lossy(&answer.body).trim_end());
-    } else {
-        essence["kind"] = body["kind"].clone();
-        essence["labels"] = body["metadata"]["labels"].clone();
-        essence["annotations"] = body["metadata"]["annotations"].clone();
-        essence["allowed"] = body["status"]["allowed"].clone();
-        essence["reason"] = body["status"]["reason"].clone();
-        essence["providerID"] = body["spec"]["providerID"].clone();
-        essence["phase"] = body["status"]["phase"].clone();
-        essence["count"] = body["count"].clone();
-        let own_taints = body["spec"]["taints"].as_array().into_iter().flatten();
-        // The real one adds this taint to each new Node.
-        essence["taints"] = own_taints
-            .filter(|taint| taint["key"] != "node.kubernetes.io/not-ready")
-            .cloned()
-            .collect();
-        let conditions = body["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        essence["conditions"] = conditions
-            .map(|condition| format!("{}={}", condition["type"], condition["status"]))
-            .collect();
+        _ => match answer.json() {
+            Value::Null => Value::from(text.trim_end()),
+            body if body["kind"] == "Status" => essence_of_status(body),
+            body if body["items"].is_array() => {
+                let items = body["items"].as_array().into_iter().flatten();
+                let next = body["metadata"]["continue"].as_str().unwrap_or_default();
+                json!({
+                    "kind": body["kind"], "apiVersion": body["apiVersion"], "more": !next.is_empty(),
+                    "items": items.map(essence_of_object).collect::<Value>(),
+                })
+            }
+            body => essence_of_object(&body),
+        },
+    };
+    json!([
+        answer.status,
+        answer.headers["content-type"].to_str().unwrap(),
+        body
+    ])
+}
+
+fn essence_of_status(mut status: Value) -> Value {
+    for field in ["causes", "uid"] {
+        if let Some(details) = status["details"].as_object_mut() {
+            details.remove(field);
+        }
     }
-    essence
+    // The two count resource versions apart.
+    let message = status["message"].as_str().unwrap_or_default();
+    let message = message
+        .split(", current: ")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    status["message"] = Value::from(message);
+    status
+}
+
+fn essence_of_object(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    // The real one adds this taint to each new Node.
+    let mut taints = list(&object["spec"]["taints"]);
+    taints.retain(|taint| taint["key"] != "node.kubernetes.io/not-ready");
+    let conditions = list(&object["status"]["conditions"]);
+    let conditions = conditions
+        .iter()
+        .map(|own| format!("{}={}", own["type"], own["status"]));
+    let mut owners = BTreeMap::new();
+    for entry in list(&metadata["managedFields"]) {
+        let keys = entry["fieldsV1"]["f:metadata"]["f:labels"].as_object();
+        for key in keys.into_iter().flat_map(|keys| keys.keys()) {
+            owners.insert(key.clone(), entry["manager"].clone());
+        }
+    }
+    owners.remove(".");
+    json!({
+        "kind": object["kind"], "apiVersion": object["apiVersion"], "name": metadata["name"],
+        "namespace": metadata["namespace"], "generation": metadata["generation"],
+        "labels": metadata["labels"], "annotations": metadata["annotations"], "owners": owners,
+        "providerID": object["spec"]["providerID"], "taints": taints, "phase": object["status"]["phase"],
+        "conditions": conditions.collect::<Value>(), "count": object["count"],
+        "allowed": object["status"]["allowed"], "reason": object["status"]["reason"],
+        "note": object["note"], "message": object["message"],
+    })
 }
