@@ -27,6 +27,8 @@ pub struct Source {
     path: PathBuf,
     allowed: OptIns,
     last_good: Option<LastGood>,
+    /// The files of the last attempt, also where it failed: one that is missing is waited for.
+    touched: Vec<PathBuf>,
 }
 
 struct LastGood {
@@ -63,6 +65,7 @@ impl Source {
             path: path.into(),
             allowed,
             last_good: None,
+            touched: Vec::new(),
         }
     }
 
@@ -78,7 +81,9 @@ impl Source {
 
     /// Reads the files again.
     pub fn refresh(&mut self, root: &Root) -> Outcome {
-        match (read(root, &self.path, &self.allowed), &self.last_good) {
+        self.touched.clear();
+        let loaded = read(root, &self.path, &self.allowed, &mut self.touched);
+        match (loaded, &self.last_good) {
             (Ok(loaded), Some(good)) if loaded.digest.as_ref() == good.digest.as_ref() => {
                 Outcome::Unchanged
             }
@@ -103,11 +108,15 @@ impl Source {
 
     /// Every path whose change calls for a new reading: each file, each symbolic link on the way to it, and where it ends.
     pub fn watched(&self, root: &Root) -> Vec<PathBuf> {
-        let files = match &self.last_good {
-            Some(good) => good.credential.files.as_slice(),
-            None => std::slice::from_ref(&self.path),
-        };
-        let mut watched: Vec<PathBuf> = files.iter().flat_map(|file| root.steps(file)).collect();
+        let in_use = self
+            .last_good
+            .iter()
+            .flat_map(|good| &good.credential.files);
+        let mut watched: Vec<PathBuf> = in_use
+            .chain(&self.touched)
+            .chain([&self.path])
+            .flat_map(|file| root.steps(file))
+            .collect();
         watched.sort();
         watched.dedup();
         watched

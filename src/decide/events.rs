@@ -6,7 +6,7 @@ use super::labels::LabelPlan;
 use super::placement::Placement;
 use crate::facts::node::Node;
 
-/// The longest `note` that `events.k8s.io/v1` accepts, in bytes.
+/// The longest message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
 
 /// An Event that is yet to be sent.
@@ -16,8 +16,6 @@ pub struct EventDraft {
     pub kind: &'static str,
     /// CamelCase reason.
     pub reason: String,
-    /// CamelCase action.
-    pub action: &'static str,
     /// Text for people.
     pub note: String,
 }
@@ -33,7 +31,6 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     draft(
         "Normal",
         "HarvesterHostChanged",
-        "SyncTopology",
         format!(
             "moved from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
             placement.host
@@ -59,12 +56,11 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
     Some(draft(
         kind,
         &format!("{}{}", wanted.kind, wanted.reason),
-        "Verify",
         wanted.message.clone(),
     ))
 }
 
-fn draft(kind: &'static str, reason: &str, action: &'static str, mut note: String) -> EventDraft {
+fn draft(kind: &'static str, reason: &str, mut note: String) -> EventDraft {
     let mut end = NOTE_MAX.min(note.len());
     while !note.is_char_boundary(end) {
         end -= 1;
@@ -73,7 +69,6 @@ fn draft(kind: &'static str, reason: &str, action: &'static str, mut note: Strin
     EventDraft {
         kind,
         reason: reason.to_owned(),
-        action,
         note,
     }
 }

@@ -91,7 +91,7 @@ impl World {
     fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
         self.distributions = distributions;
-        self.distribution_problems = problems;
+        self.distribution_problems = problems.iter().map(|problem| chain(problem)).collect();
         self.connections
             .refresh(&self.root, settings, &self.distributions);
         self.kubelet = self

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::faults::ServerCertificate;
+use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
 use serde_json::json;
 
