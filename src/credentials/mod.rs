@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Credentials for the two APIs, as kubeconfig files hold them.
+//!
+//! A kubeconfig is looked for ([`search`]), read with all the files that it names ([`kubeconfig`]) and kept while it changes
+//! ([`source`]). What the credential says about itself is in [`certificate`] and [`token`]; whether Harvester's leads back
+//! into the guest in [`own_api`]. No error, no `Debug` and no message holds a token, a key or any other value of a
+//! kubeconfig that could be one.
 
+pub mod certificate;
+pub mod document;
+mod error;
+pub mod kubeconfig;
+pub mod own_api;
+mod pem;
+pub mod search;
+pub mod source;
+#[cfg(test)]
+mod testing;
+pub mod token;
+
+use std::fmt;
 use std::path::PathBuf;
 
 use reqwest::Url;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::SecretString;
 
+pub use error::{CredentialError, PemProblem, TokenProblem};
+
 /// All that is needed to reach one API server, read in whole from a kubeconfig and the files that it names.
 ///
 /// A value is complete or does not exist: a half-written file never becomes a `Credential`.
-#[derive(Debug)]
 pub struct Credential {
     /// The kubeconfig that was read.
     pub kubeconfig: PathBuf,
@@ -32,6 +51,48 @@ pub struct Credential {
     pub client_certificate: Option<ClientCertificate>,
     /// The namespace of the current context.
     pub namespace: Option<String>,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A proxy's address may hold a password, so only its host is printed.
+        formatter
+            .debug_struct("Credential")
+            .field("kubeconfig", &self.kubeconfig)
+            .field("files", &self.files)
+            .field("server", &self.server.as_str())
+            .field(
+                "certificate_authorities",
+                &self.certificate_authorities.len(),
+            )
+            .field("tls_server_name", &self.tls_server_name)
+            .field("verify_server", &self.verify_server)
+            .field("proxy", &self.proxy.as_ref().map(Url::host_str))
+            .field("token", &self.token)
+            .field("client_certificate", &self.client_certificate)
+            .field("namespace", &self.namespace)
+            .finish()
+    }
+}
+
+/// What our own configuration allows a kubeconfig to ask for, per endpoint: `allow` in `[harvester]` and in `[guest]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OptIns {
+    /// `plain-http`: a server without TLS.
+    pub plain_http: bool,
+    /// `skip-tls-verify`: a server whose certificate is not checked.
+    pub skip_tls_verify: bool,
+    /// `proxy`: a proxy before the server.
+    pub proxy: bool,
+}
+
+/// A file with a secret that others than its owner and group can reach and read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposure {
+    /// The file, as named.
+    pub path: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
 }
 
 /// Whether the server's certificate is checked.

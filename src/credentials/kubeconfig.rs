@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads one kubeconfig, and every file that it names, into a [`Credential`] or into the reason why not.
+//!
+//! Nothing is ever run (`exec`), nothing is ever weakened without our own configuration's word ([`OptIns`]), and where
+//! Kubernetes' own clients would go on with less than the file says, reading fails instead.
+
+use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::Url;
+use ring::digest::{Context, Digest, SHA256};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{Error as TlsError, InconsistentKeys};
+use secrecy::SecretString;
+use zeroize::Zeroizing;
+
+use super::document::{Value, parse};
+use super::error::{CredentialError, PemProblem, quoted};
+use super::{ClientCertificate, Credential, OptIns, ServerVerification, pem, token};
+use crate::facts::names::Namespace;
+use crate::root::{ReadError, Root};
+
+/// The largest kubeconfig, and the largest file of one; those that generators make are below 16 KiB.
+pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
+
+/// What no kubeconfig of ours may hold, and why.
+const REFUSED: [(&str, &str); 8] = [
+    (
+        "exec",
+        "this agent runs no program to get a credential; allowed are a token, a token file and a client certificate",
+    ),
+    (
+        "auth-provider",
+        "Kubernetes has dropped it, and this agent runs no plugin; allowed are a token, a token file and a client certificate",
+    ),
+    (
+        "username",
+        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
+    ),
+    (
+        "password",
+        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
+    ),
+    ("as", IMPERSONATION),
+    ("as-uid", IMPERSONATION),
+    ("as-groups", IMPERSONATION),
+    ("as-user-extra", IMPERSONATION),
+];
+
+const IMPERSONATION: &str =
+    "this agent acts as nobody but the owner of the credential; impersonation is not supported";
+
+/// A credential with what its keeper has to know.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) credential: Credential,
+    /// The files of it that hold a token or a private key.
+    pub(super) secret_files: Vec<PathBuf>,
+    /// Of all that was read; the same digest means the same credential.
+    pub(super) digest: Digest,
+}
+
+/// Reads a kubeconfig.
+pub fn load(root: &Root, path: &Path, allowed: &OptIns) -> Result<Credential, CredentialError> {
+    read(root, path, allowed, &mut Vec::new()).map(|loaded| loaded.credential)
+}
+
+/// Reads a kubeconfig and leaves in `touched` every file that was opened or missing, also when it fails.
+pub(super) fn read(
+    root: &Root,
+    path: &Path,
+    allowed: &OptIns,
+    touched: &mut Vec<PathBuf>,
+) -> Result<Loaded, CredentialError> {
+    touched.push(path.to_owned());
+    let text = root
+        .read(path, KUBECONFIG_MAX)
+        .map(Zeroizing::new)
+        .map_err(CredentialError::Unreadable)?;
+    let document = parse(&text).map_err(|problem| CredentialError::Document {
+        path: path.to_owned(),
+        problem,
+    })?;
+    let mut reader = Reader {
+        root,
+        path,
+        allowed,
+        touched,
+        secret_files: Vec::new(),
+        digest: Context::new(&SHA256),
+    };
+    reader.note(path, &text);
+    reader.credential(&Key {
+        file: path,
+        name: String::new(),
+        value: Some(&document),
+    })
+}
+
+/// A place in the kubeconfig, with its name for messages. The value may be missing.
+struct Key<'a> {
+    file: &'a Path,
+    name: String,
+    value: Option<&'a Value>,
+}
+
+impl<'a> Key<'a> {
+    fn child(&self, key: &str) -> Result<Self, CredentialError> {
+        let name = match self.name.as_str() {
+            "" => key.to_owned(),
+            parent => format!("{parent}.{key}"),
+        };
+        let value = match self.value {
+            None | Some(Value::Null) => None,
+            Some(mapping @ Value::Map(_)) => mapping.get(key),
+            Some(other) => return Err(self.wrong_kind(other, "a mapping")),
+        };
+        Ok(Self {
+            file: self.file,
+            name,
+            value,
+        })
+    }
+
+    /// Text; an empty one is none, as for Kubernetes' own clients.
+    fn text(&self) -> Result<Option<&'a str>, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+            Some(other) => Err(self.wrong_kind(other, "text")),
+        }
+    }
+
+    fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
+        self.text()?
+            .ok_or_else(|| CredentialError::missing(self.file, &self.name, needed))
+    }
+
+    fn is_true(&self) -> Result<bool, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(self.wrong_kind(other, "`true` or `false`")),
+        }
+    }
+
+    fn entries(&self) -> Result<Vec<Self>, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::List(list)) => Ok(list
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Self {
+                    file: self.file,
+                    name: format!("{}[{index}]", self.name),
+                    value: Some(value),
+                })
+                .collect()),
+            Some(other) => Err(self.wrong_kind(other, "a list")),
+        }
+    }
+
+    /// Whether something is written there.
+    fn is_set(&self) -> bool {
+        match self.value {
+            None | Some(Value::Null) => false,
+            Some(Value::Text(text)) => !text.is_empty(),
+            Some(Value::List(list)) => !list.is_empty(),
+            Some(_) => true,
+        }
+    }
+
+    fn wrong_kind(&self, found: &Value, expected: &'static str) -> CredentialError {
+        CredentialError::WrongKind {
+            path: self.file.to_owned(),
+            key: if self.name.is_empty() {
+                "the whole".to_owned()
+            } else {
+                self.name.clone()
+            },
+            found: found.kind(),
+            expected,
+        }
+    }
+}
+
+/// Text from a `-data` key or from the file that is named in its place.
+struct Material {
+    /// Where it was found, for messages.
+    path: PathBuf,
+    key: String,
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Material {
+    fn pem(&self, problem: PemProblem) -> CredentialError {
+        CredentialError::Pem {
+            path: self.path.clone(),
+            key: self.key.clone(),
+            problem,
+        }
+    }
+}
+
+struct Reader<'a> {
+    root: &'a Root,
+    path: &'a Path,
+    allowed: &'a OptIns,
+    touched: &'a mut Vec<PathBuf>,
+    secret_files: Vec<PathBuf>,
+    digest: Context,
+}
+
+impl Reader<'_> {
+    fn credential(mut self, document: &Key<'_>) -> Result<Loaded, CredentialError> {
+        let context = self.context(document)?;
+        let cluster = self.entry(document, "clusters", "cluster", &context.child("cluster")?)?;
+        let user = self.entry(document, "users", "user", &context.child("user")?)?;
+        for (key, reason) in REFUSED {
+            let key = user.child(key)?;
+            if key.is_set() {
+                return Err(CredentialError::refused(self.path, key.name, reason));
+            }
+        }
+        let server = self.server(&cluster)?;
+        let (certificate_authorities, verify_server) = self.trust(&cluster, &server)?;
+        let tls_server_name = self.tls_server_name(&cluster)?;
+        let proxy = self.proxy(&cluster)?;
+        let token = self.token(&user)?;
+        let client_certificate = self.client_certificate(&user)?;
+        if token.is_none() && client_certificate.is_none() {
+            return Err(CredentialError::NoIdentity {
+                path: self.path.to_owned(),
+                key: user.name,
+            });
+        }
+        let namespace = self.namespace(&context)?;
+        Ok(Loaded {
+            credential: Credential {
+                kubeconfig: self.path.to_owned(),
+                files: self.touched.clone(),
+                server,
+                certificate_authorities,
+                tls_server_name,
+                verify_server,
+                proxy,
+                token,
+                client_certificate,
+                namespace,
+            },
+            secret_files: self.secret_files,
+            digest: self.digest.finish(),
+        })
+    }
+
+    /// The current context; where none is named, the only one.
+    fn context<'k>(&self, document: &Key<'k>) -> Result<Key<'k>, CredentialError> {
+        let current = document.child("current-context")?;
+        if current.text()?.is_some() {
+            return self.entry(document, "contexts", "context", &current);
+        }
+        let contexts = document.child("contexts")?.entries()?;
+        match contexts.as_slice() {
+            [only] => only.child("context"),
+            [] => Err(CredentialError::missing(
+                self.path,
+                "contexts",
+                "a kubeconfig has one context at least; this may be another kind of file",
+            )),
+            _ => Err(CredentialError::missing(
+                self.path,
+                current.name,
+                "there is more than one context, so one has to be chosen",
+            )),
+        }
+    }
+
+    /// The entry of `list` whose name is the text of `reference`.
+    fn entry<'k>(
+        &self,
+        document: &Key<'k>,
+        list: &'static str,
+        inner: &str,
+        reference: &Key<'_>,
+    ) -> Result<Key<'k>, CredentialError> {
+        let name = reference.needed("the name of an entry")?;
+        for entry in document.child(list)?.entries()? {
+            if entry.child("name")?.text()? == Some(name) {
+                return entry.child(inner);
+            }
+        }
+        Err(CredentialError::NoSuchEntry {
+            path: self.path.to_owned(),
+            key: reference.name.clone(),
+            name: quoted(name),
+            list,
+        })
+    }
+
+    fn server(&self, cluster: &Key<'_>) -> Result<Url, CredentialError> {
+        let key = cluster.child("server")?;
+        let text = key.needed("the URL of the API server")?;
+        let invalid = |problem| Err(CredentialError::invalid(self.path, &key.name, problem));
+        let Ok(server) = Url::parse(text) else {
+            return invalid("no URL such as `https://192.0.2.10:6443`");
+        };
+        if !server.username().is_empty() || server.password().is_some() {
+            let reason = "a URL with a user name or password in it ends up in logs";
+            return Err(CredentialError::refused(self.path, key.name, reason));
+        }
+        if server.query().is_some() || server.fragment().is_some() {
+            return invalid("a URL with `?` or `#`, which no API server has");
+        }
+        match server.scheme() {
+            "https" => Ok(server),
+            "http" if self.allowed.plain_http => Ok(server),
+            "http" => {
+                Err(self.needs_opt_in(&key, "asks for a connection without TLS", "plain-http"))
+            }
+            _ => invalid("a URL that begins with neither `https://` nor `http://`"),
+        }
+    }
+
+    fn trust(
+        &mut self,
+        cluster: &Key<'_>,
+        server: &Url,
+    ) -> Result<(Vec<CertificateDer<'static>>, ServerVerification), CredentialError> {
+        let skip = cluster.child("insecure-skip-tls-verify")?;
+        let is_skipped = skip.is_true()?;
+        if is_skipped && !self.allowed.skip_tls_verify {
+            return Err(self.needs_opt_in(
+                &skip,
+                "turns the check of the server's certificate off",
+                "skip-tls-verify",
+            ));
+        }
+        let material = self.material(cluster, "certificate-authority")?;
+        match (material, is_skipped) {
+            (Some(_), true) => Err(CredentialError::invalid(
+                self.path,
+                skip.name,
+                "`true` beside a certificate authority, and only one of the two can be meant",
+            )),
+            (Some(material), false) => pem::authorities(&material.text)
+                .map(|authorities| (authorities, ServerVerification::Required))
+                .map_err(|problem| material.pem(problem)),
+            (None, true) => Ok((Vec::new(), ServerVerification::Skipped)),
+            (None, false) if server.scheme() == "http" => {
+                Ok((Vec::new(), ServerVerification::Required))
+            }
+            (None, false) => Err(CredentialError::NoAuthority {
+                path: self.path.to_owned(),
+                key: cluster.child("certificate-authority-data")?.name,
+            }),
+        }
+    }
+
+    fn tls_server_name(&self, cluster: &Key<'_>) -> Result<Option<String>, CredentialError> {
+        let key = cluster.child("tls-server-name")?;
+        match key.text()? {
+            Some(name) if ServerName::try_from(name).is_err() => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "neither a DNS name nor an IP address",
+            )),
+            name => Ok(name.map(str::to_owned)),
+        }
+    }
+
+    fn proxy(&self, cluster: &Key<'_>) -> Result<Option<Url>, CredentialError> {
+        let key = cluster.child("proxy-url")?;
+        let Some(text) = key.text()? else {
+            return Ok(None);
+        };
+        if !self.allowed.proxy {
+            return Err(self.needs_opt_in(&key, "leads through a proxy", "proxy"));
+        }
+        match Url::parse(text) {
+            Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
+            _ => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "no URL that begins with `http://` or `https://`",
+            )),
+        }
+    }
+
+    /// The token; that of a file counts more than one beside it, unless the file does not exist, as for Kubernetes' own
+    /// clients.
+    fn token(&mut self, user: &Key<'_>) -> Result<Option<SecretString>, CredentialError> {
+        let inline = user.child("token")?;
+        let file = user.child("tokenFile")?;
+        let inline_text = inline.text()?;
+        if inline_text.is_some() {
+            self.secret_files.push(self.path.to_owned());
+        }
+        if let Some(name) = file.text()? {
+            match self.reference(&file, name) {
+                Ok(material) => {
+                    self.secret_files.push(material.path.clone());
+                    let Ok(text) = std::str::from_utf8(&material.text) else {
+                        return Err(CredentialError::Token {
+                            path: material.path,
+                            key: file.name,
+                            problem: super::TokenProblem::NotAToken,
+                        });
+                    };
+                    return checked_token(&material.path, file.name, text.trim_ascii()).map(Some);
+                }
+                Err(CredentialError::Reference { source, .. })
+                    if source.is_absent() && inline_text.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        inline_text
+            .map(|text| checked_token(self.path, inline.name, text))
+            .transpose()
+    }
+
+    fn client_certificate(
+        &mut self,
+        user: &Key<'_>,
+    ) -> Result<Option<ClientCertificate>, CredentialError> {
+        let certificate = self.material(user, "client-certificate")?;
+        let key = self.material(user, "client-key")?;
+        let Some(certificate) = certificate else {
+            return match key {
+                None => Ok(None),
+                Some(_) => Err(CredentialError::missing(
+                    self.path,
+                    user.child("client-certificate")?.name,
+                    "there is a private key and no certificate to it",
+                )),
+            };
+        };
+        let contents =
+            pem::client(&certificate.text).map_err(|problem| certificate.pem(problem))?;
+        if contents.key.is_some() {
+            self.secret_files.push(certificate.path.clone());
+        }
+        let private_key = match (key, contents.key) {
+            (Some(material), _) => {
+                self.secret_files.push(material.path.clone());
+                pem::private_key(&material.text).map_err(|problem| material.pem(problem))?
+            }
+            (None, Some(key)) => key,
+            (None, None) => {
+                return Err(CredentialError::missing(
+                    self.path,
+                    user.child("client-key")?.name,
+                    "there is a client certificate and no private key to it, neither here nor in the same text",
+                ));
+            }
+        };
+        let client = ClientCertificate {
+            chain: contents.certificates,
+            key: private_key,
+        };
+        self.check_pair(user, &client)?;
+        Ok(Some(client))
+    }
+
+    /// Refuses a certificate and a key of different pairs, which is what a rotation looks like halfway.
+    fn check_pair(
+        &self,
+        user: &Key<'_>,
+        client: &ClientCertificate,
+    ) -> Result<(), CredentialError> {
+        let unusable = |source| CredentialError::ClientCertificate {
+            path: self.path.to_owned(),
+            key: user.name.clone(),
+            source,
+        };
+        let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
+        match CertifiedKey::new(client.chain.clone(), key).keys_match() {
+            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+            Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::KeyMismatch {
+                path: self.path.to_owned(),
+                key: user.name.clone(),
+            }),
+            Err(source) => Err(unusable(source)),
+        }
+    }
+
+    fn namespace(&self, context: &Key<'_>) -> Result<Option<String>, CredentialError> {
+        let key = context.child("namespace")?;
+        match key.text()? {
+            // It becomes a part of URLs.
+            Some(name) if Namespace::parse(name).is_err() => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "no name of a namespace",
+            )),
+            name => Ok(name.map(str::to_owned)),
+        }
+    }
+
+    /// The content of `<key>-data`, else of the file that `<key>` names.
+    fn material(
+        &mut self,
+        parent: &Key<'_>,
+        key: &str,
+    ) -> Result<Option<Material>, CredentialError> {
+        let data = parent.child(&format!("{key}-data"))?;
+        if let Some(text) = data.text()? {
+            let joined: Zeroizing<Vec<u8>> = Zeroizing::new(
+                text.bytes()
+                    .filter(|byte| !byte.is_ascii_whitespace())
+                    .collect(),
+            );
+            let decoded = BASE64_STANDARD.decode(joined.as_slice());
+            let mut material = Material {
+                path: self.path.to_owned(),
+                key: data.name,
+                text: Zeroizing::default(),
+            };
+            let text = decoded.map_err(|_| material.pem(PemProblem::NotBase64))?;
+            material.text = Zeroizing::new(text);
+            return Ok(Some(material));
+        }
+        let file = parent.child(key)?;
+        match file.text()? {
+            Some(name) => self.reference(&file, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A file that the kubeconfig names, relative to the kubeconfig's own folder.
+    fn reference(&mut self, key: &Key<'_>, name: &str) -> Result<Material, CredentialError> {
+        let path = self.path.parent().unwrap_or(Path::new("/")).join(name);
+        if !self.touched.contains(&path) {
+            self.touched.push(path.clone());
+        }
+        let text = self
+            .root
+            .read(&path, KUBECONFIG_MAX)
+            .map(Zeroizing::new)
+            .map_err(|source: ReadError| CredentialError::Reference {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                source,
+            })?;
+        self.note(&path, &text);
+        Ok(Material {
+            path,
+            key: key.name.clone(),
+            text,
+        })
+    }
+
+    fn note(&mut self, path: &Path, text: &[u8]) {
+        for part in [path.as_os_str().as_encoded_bytes(), text] {
+            self.digest.update(&(part.len() as u64).to_le_bytes());
+            self.digest.update(part);
+        }
+    }
+
+    fn needs_opt_in(
+        &self,
+        key: &Key<'_>,
+        asks: &'static str,
+        option: &'static str,
+    ) -> CredentialError {
+        CredentialError::NeedsOptIn {
+            path: self.path.to_owned(),
+            key: key.name.clone(),
+            asks,
+            option,
+        }
+    }
+}
+
+fn checked_token(path: &Path, key: String, text: &str) -> Result<SecretString, CredentialError> {
+    match token::check(text) {
+        Ok(()) => Ok(SecretString::from(text)),
+        Err(problem) => Err(CredentialError::Token {
+            path: path.to_owned(),
+            key,
+            problem,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
