@@ -186,7 +186,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
 }
 
 impl Node<'_> {
-    fn number<E: serde::de::Error>(self, number: impl ToString) -> Result<Value, E> {
+    fn number<E: serde::de::Error>(self, number: &impl ToString) -> Result<Value, E> {
         self.0.charge(0)?;
         Ok(Value::Number(number.to_string()))
     }
@@ -210,23 +210,23 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
-        self.number(value)
+        self.number(&value)
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
-        self.number(value)
+        self.number(&value)
     }
 
     fn visit_i128<E: serde::de::Error>(self, value: i128) -> Result<Value, E> {
-        self.number(value)
+        self.number(&value)
     }
 
     fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Value, E> {
-        self.number(value)
+        self.number(&value)
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        self.number(value)
+        self.number(&value)
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_alias_of_itself_and_endless_nesting_end() {
-        assert!(parse(b"a: &a [*a]").is_err());
+        parse(b"a: &a [*a]").unwrap_err();
         for nested in ["[", "{a: ", "- ", "? ", "a:\n ", "!a ", "&a ", "'", "[]"] {
             let started = std::time::Instant::now();
             drop(parse(nested.repeat((1 << 20) / nested.len()).as_bytes()));

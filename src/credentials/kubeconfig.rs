@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads one kubeconfig, and every file that it names, into a [`Credential`] or into the reason why not.
 //!
-//! Nothing is ever run (`exec`), nothing is ever weakened without our own configuration's word ([`OptIns`]), and where
-//! Kubernetes' own clients would go on with less than the file says, reading fails instead.
+//! Nothing is ever run (`exec`), nothing is ever weakened without our own configuration's word ([`OptIns`]), and a file that
+//! is missing, cut short or does not fit the others makes the whole reading fail.
+
+mod key;
+mod user;
 
 use std::path::{Path, PathBuf};
 
@@ -10,46 +13,17 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::Url;
 use ring::digest::{Context, Digest, SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::sign::CertifiedKey;
-use rustls::{Error as TlsError, InconsistentKeys};
-use secrecy::SecretString;
 use zeroize::Zeroizing;
 
-use super::document::{Value, parse};
+use super::document::parse;
 use super::error::{CredentialError, PemProblem, quoted};
-use super::{ClientCertificate, Credential, OptIns, ServerVerification, pem, token};
+use super::{Credential, OptIns, ServerVerification, pem};
 use crate::facts::names::Namespace;
 use crate::root::{ReadError, Root};
+use key::Key;
 
 /// The largest kubeconfig, and the largest file of one; those that generators make are below 16 KiB.
 pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
-
-/// What no kubeconfig of ours may hold, and why.
-const REFUSED: [(&str, &str); 8] = [
-    (
-        "exec",
-        "this agent runs no program to get a credential; allowed are a token, a token file and a client certificate",
-    ),
-    (
-        "auth-provider",
-        "Kubernetes has dropped it, and this agent runs no plugin; allowed are a token, a token file and a client certificate",
-    ),
-    (
-        "username",
-        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
-    ),
-    (
-        "password",
-        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
-    ),
-    ("as", IMPERSONATION),
-    ("as-uid", IMPERSONATION),
-    ("as-groups", IMPERSONATION),
-    ("as-user-extra", IMPERSONATION),
-];
-
-const IMPERSONATION: &str =
-    "this agent acts as nobody but the owner of the credential; impersonation is not supported";
 
 /// A credential with what its keeper has to know.
 #[derive(Debug)]
@@ -91,98 +65,7 @@ pub(super) fn read(
         digest: Context::new(&SHA256),
     };
     reader.note(path, &text);
-    reader.credential(&Key {
-        file: path,
-        name: String::new(),
-        value: Some(&document),
-    })
-}
-
-/// A place in the kubeconfig, with its name for messages. The value may be missing.
-struct Key<'a> {
-    file: &'a Path,
-    name: String,
-    value: Option<&'a Value>,
-}
-
-impl<'a> Key<'a> {
-    fn child(&self, key: &str) -> Result<Self, CredentialError> {
-        let name = match self.name.as_str() {
-            "" => key.to_owned(),
-            parent => format!("{parent}.{key}"),
-        };
-        let value = match self.value {
-            None | Some(Value::Null) => None,
-            Some(mapping @ Value::Map(_)) => mapping.get(key),
-            Some(other) => return Err(self.wrong_kind(other, "a mapping")),
-        };
-        Ok(Self {
-            file: self.file,
-            name,
-            value,
-        })
-    }
-
-    /// Text; an empty one is none, as for Kubernetes' own clients.
-    fn text(&self) -> Result<Option<&'a str>, CredentialError> {
-        match self.value {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-            Some(other) => Err(self.wrong_kind(other, "text")),
-        }
-    }
-
-    fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
-        self.text()?
-            .ok_or_else(|| CredentialError::missing(self.file, &self.name, needed))
-    }
-
-    fn is_true(&self) -> Result<bool, CredentialError> {
-        match self.value {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(value)) => Ok(*value),
-            Some(other) => Err(self.wrong_kind(other, "`true` or `false`")),
-        }
-    }
-
-    fn entries(&self) -> Result<Vec<Self>, CredentialError> {
-        match self.value {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::List(list)) => Ok(list
-                .iter()
-                .enumerate()
-                .map(|(index, value)| Self {
-                    file: self.file,
-                    name: format!("{}[{index}]", self.name),
-                    value: Some(value),
-                })
-                .collect()),
-            Some(other) => Err(self.wrong_kind(other, "a list")),
-        }
-    }
-
-    /// Whether something is written there.
-    fn is_set(&self) -> bool {
-        match self.value {
-            None | Some(Value::Null) => false,
-            Some(Value::Text(text)) => !text.is_empty(),
-            Some(Value::List(list)) => !list.is_empty(),
-            Some(_) => true,
-        }
-    }
-
-    fn wrong_kind(&self, found: &Value, expected: &'static str) -> CredentialError {
-        CredentialError::WrongKind {
-            path: self.file.to_owned(),
-            key: if self.name.is_empty() {
-                "the whole".to_owned()
-            } else {
-                self.name.clone()
-            },
-            found: found.kind(),
-            expected,
-        }
-    }
+    reader.credential(&Key::whole(path, &document))
 }
 
 /// Text from a `-data` key or from the file that is named in its place.
@@ -217,12 +100,7 @@ impl Reader<'_> {
         let context = self.context(document)?;
         let cluster = self.entry(document, "clusters", "cluster", &context.child("cluster")?)?;
         let user = self.entry(document, "users", "user", &context.child("user")?)?;
-        for (key, reason) in REFUSED {
-            let key = user.child(key)?;
-            if key.is_set() {
-                return Err(CredentialError::refused(self.path, key.name, reason));
-            }
-        }
+        self.refuse_unsupported(&user)?;
         let server = self.server(&cluster)?;
         let (certificate_authorities, verify_server) = self.trust(&cluster, &server)?;
         let tls_server_name = self.tls_server_name(&cluster)?;
@@ -387,103 +265,6 @@ impl Reader<'_> {
         }
     }
 
-    /// The token; that of a file counts more than one beside it, unless the file does not exist, as for Kubernetes' own
-    /// clients.
-    fn token(&mut self, user: &Key<'_>) -> Result<Option<SecretString>, CredentialError> {
-        let inline = user.child("token")?;
-        let file = user.child("tokenFile")?;
-        let inline_text = inline.text()?;
-        if inline_text.is_some() {
-            self.secret_files.push(self.path.to_owned());
-        }
-        if let Some(name) = file.text()? {
-            match self.reference(&file, name) {
-                Ok(material) => {
-                    self.secret_files.push(material.path.clone());
-                    let Ok(text) = std::str::from_utf8(&material.text) else {
-                        return Err(CredentialError::Token {
-                            path: material.path,
-                            key: file.name,
-                            problem: super::TokenProblem::NotAToken,
-                        });
-                    };
-                    return checked_token(&material.path, file.name, text.trim_ascii()).map(Some);
-                }
-                Err(CredentialError::Reference { source, .. })
-                    if source.is_absent() && inline_text.is_some() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        inline_text
-            .map(|text| checked_token(self.path, inline.name, text))
-            .transpose()
-    }
-
-    fn client_certificate(
-        &mut self,
-        user: &Key<'_>,
-    ) -> Result<Option<ClientCertificate>, CredentialError> {
-        let certificate = self.material(user, "client-certificate")?;
-        let key = self.material(user, "client-key")?;
-        let Some(certificate) = certificate else {
-            return match key {
-                None => Ok(None),
-                Some(_) => Err(CredentialError::missing(
-                    self.path,
-                    user.child("client-certificate")?.name,
-                    "there is a private key and no certificate to it",
-                )),
-            };
-        };
-        let contents =
-            pem::client(&certificate.text).map_err(|problem| certificate.pem(problem))?;
-        if contents.key.is_some() {
-            self.secret_files.push(certificate.path.clone());
-        }
-        let private_key = match (key, contents.key) {
-            (Some(material), _) => {
-                self.secret_files.push(material.path.clone());
-                pem::private_key(&material.text).map_err(|problem| material.pem(problem))?
-            }
-            (None, Some(key)) => key,
-            (None, None) => {
-                return Err(CredentialError::missing(
-                    self.path,
-                    user.child("client-key")?.name,
-                    "there is a client certificate and no private key to it, neither here nor in the same text",
-                ));
-            }
-        };
-        let client = ClientCertificate {
-            chain: contents.certificates,
-            key: private_key,
-        };
-        self.check_pair(user, &client)?;
-        Ok(Some(client))
-    }
-
-    /// Refuses a certificate and a key of different pairs, which is what a rotation looks like halfway.
-    fn check_pair(
-        &self,
-        user: &Key<'_>,
-        client: &ClientCertificate,
-    ) -> Result<(), CredentialError> {
-        let unusable = |source| CredentialError::ClientCertificate {
-            path: self.path.to_owned(),
-            key: user.name.clone(),
-            source,
-        };
-        let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
-        match CertifiedKey::new(client.chain.clone(), key).keys_match() {
-            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
-            Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::KeyMismatch {
-                path: self.path.to_owned(),
-                key: user.name.clone(),
-            }),
-            Err(source) => Err(unusable(source)),
-        }
-    }
-
     fn namespace(&self, context: &Key<'_>) -> Result<Option<String>, CredentialError> {
         let key = context.child("namespace")?;
         match key.text()? {
@@ -569,17 +350,6 @@ impl Reader<'_> {
             asks,
             option,
         }
-    }
-}
-
-fn checked_token(path: &Path, key: String, text: &str) -> Result<SecretString, CredentialError> {
-    match token::check(text) {
-        Ok(()) => Ok(SecretString::from(text)),
-        Err(problem) => Err(CredentialError::Token {
-            path: path.to_owned(),
-            key,
-            problem,
-        }),
     }
 }
 

@@ -1,2 +1,3 @@
 //! stub
+pub mod distribution;
 pub mod machine;

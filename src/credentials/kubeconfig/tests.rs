@@ -171,7 +171,7 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
 #[test]
 fn one_context_needs_no_choice_and_two_do() {
     let without = good().replace("current-context: default\n", "");
-    assert!(load_text(&without, OptIns::default()).is_ok());
+    load_text(&without, OptIns::default()).unwrap();
     let two = without.replace(
         "contexts:\n",
         "contexts:\n- name: other\n  context: {cluster: default, user: default}\n",
@@ -438,7 +438,7 @@ fn broken_files_each_have_their_own_error() {
         load(&root, Path::new("/a/k"), &OptIns::default())
     };
     let (ca, certificate, key) = (&authority.pem(), &client.certificate, &client.key);
-    assert!(set(ca, certificate, key).is_ok());
+    set(ca, certificate, key).unwrap();
     let cut = |text: &str| text[..text.len() - 30].to_owned();
     let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
     let body = key.replace("\nM", "\n!");

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what the Kubernetes distribution's own files say about this node.
+//!
+//! A distribution is here when one of its files is. A file that cannot be understood is a problem with a name, and the other
+//! files still count; its text is never quoted, because cluster tokens are kept in the same files.
+
+mod environment;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::credentials::document::{DocumentError, Value, parse};
+use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
+use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
+use crate::root::{ReadError, Root};
+
+use environment::{flags, variables};
+
+/// The largest configuration file; they are below 16 KiB.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Drop-in files that are read per folder; more is no configuration of a person or of Rancher.
+const DROP_INS_MAX: usize = 100;
+
+/// Environment files of RKE2's units: of packages, of the tarball, of the administrator. The later one counts more.
+const RKE2_ENVIRONMENT: [&str; 8] = [
+    "/usr/lib/systemd/system/rke2-server.env",
+    "/usr/lib/systemd/system/rke2-agent.env",
+    "/usr/local/lib/systemd/system/rke2-server.env",
+    "/usr/local/lib/systemd/system/rke2-agent.env",
+    "/etc/default/rke2-server",
+    "/etc/default/rke2-agent",
+    "/etc/sysconfig/rke2-server",
+    "/etc/sysconfig/rke2-agent",
+];
+
+/// Environment files of K3s' units.
+const K3S_ENVIRONMENT: [&str; 6] = [
+    "/etc/default/k3s",
+    "/etc/default/k3s-agent",
+    "/etc/sysconfig/k3s",
+    "/etc/sysconfig/k3s-agent",
+    "/etc/systemd/system/k3s.service.env",
+    "/etc/systemd/system/k3s-agent.service.env",
+];
+
+/// What kubeadm writes, and with it the mark of kubeadm.
+const KUBEADM_FLAGS: &str = "/var/lib/kubelet/kubeadm-flags.env";
+
+/// Flags of the kubelet in the order in which its unit passes them; the later one counts more.
+const KUBELET_FLAGS: [(&str, &str); 3] = [
+    (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS"),
+    ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS"),
+    ("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS"),
+];
+
+/// The keys that are looked at; all others, the cluster's token among them, are passed over.
+const USED: [&str; 6] = [
+    "data-dir",
+    "node-name",
+    "with-node-id",
+    "node-label",
+    "cloud-provider-name",
+    "cloud-provider-config",
+];
+
+/// Why a file of a distribution does not count. Never quotes the file.
+#[derive(Debug, thiserror::Error)]
+pub enum DistributionProblem {
+    /// It cannot be read.
+    #[error("failed to read a configuration file of {kind}")]
+    Unreadable {
+        /// Whose file.
+        kind: DistributionKind,
+        /// Why.
+        #[source]
+        source: ReadError,
+    },
+    /// It is no YAML.
+    #[error("`{path}` {problem}")]
+    Document {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong; its text is a part of this one.
+        problem: DocumentError,
+    },
+    /// A key has a value of another kind than it should.
+    #[error("`{key}` of `{path}` is {found}, expected {expected}")]
+    WrongKind {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The kind that was found.
+        found: &'static str,
+        /// The kind that belongs there.
+        expected: &'static str,
+    },
+}
+
+/// Reads the files of all distributions.
+pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionProblem>) {
+    let mut reader = Reader {
+        root,
+        kind: DistributionKind::Unknown,
+        problems: Vec::new(),
+    };
+    let distributions = [
+        reader.rancher(
+            DistributionKind::Rke2,
+            "RKE2",
+            "/etc/rancher/rke2/config.yaml",
+            &RKE2_ENVIRONMENT,
+        ),
+        reader.rancher(
+            DistributionKind::K3s,
+            "K3S",
+            "/etc/rancher/k3s/config.yaml",
+            &K3S_ENVIRONMENT,
+        ),
+        reader.kubelet(),
+        root.exists(RKE1_KUBECONFIG)
+            .then(|| Distribution::new(DistributionKind::Rke1)),
+    ];
+    (
+        distributions.into_iter().flatten().collect(),
+        reader.problems,
+    )
+}
+
+/// The settings of several files by key: those that count, each with its file.
+type Settings = BTreeMap<String, Vec<Configured<String>>>;
+
+struct Reader<'a> {
+    root: &'a Root,
+    kind: DistributionKind,
+    problems: Vec<DistributionProblem>,
+}
+
+impl Reader<'_> {
+    /// RKE2 and K3s, which share their form of configuration. Their configuration files count more than their environment.
+    fn rancher(
+        &mut self,
+        kind: DistributionKind,
+        prefix: &str,
+        config: &str,
+        environment: &[&str],
+    ) -> Option<Distribution> {
+        self.kind = kind;
+        let mut is_here = false;
+        let mut settings = Settings::new();
+        let mut config = PathBuf::from(config);
+        for path in environment {
+            let Some(text) = self.read(Path::new(path)) else {
+                continue;
+            };
+            is_here = true;
+            for (name, value) in variables(&String::from_utf8_lossy(&text)) {
+                let key = match name.strip_prefix(prefix) {
+                    Some("_DATA_DIR") => "data-dir",
+                    Some("_NODE_NAME") => "node-name",
+                    Some("_CONFIG_FILE") => {
+                        config = value.into();
+                        continue;
+                    }
+                    _ => continue,
+                };
+                let value = configured(value, Path::new(path));
+                settings.insert(key.to_owned(), vec![value]);
+            }
+        }
+        let mut files = vec![config.clone()];
+        files.extend(self.drop_ins(&config));
+        for path in files {
+            if let Some(text) = self.read(&path) {
+                is_here = true;
+                self.merge(&path, &text, &mut settings);
+            }
+        }
+        is_here.then(|| distribution(kind, &settings))
+    }
+
+    /// kubeadm, or a kubelet that somebody set up by hand.
+    fn kubelet(&mut self) -> Option<Distribution> {
+        self.kind = DistributionKind::Kubeadm;
+        let is_kubeadm = self.root.exists(KUBEADM_FLAGS) || self.root.exists(KUBEADM_KUBECONFIG);
+        let mut distribution = Distribution::new(if is_kubeadm {
+            DistributionKind::Kubeadm
+        } else {
+            DistributionKind::Unknown
+        });
+        self.kind = distribution.kind;
+        for (path, variable) in KUBELET_FLAGS {
+            let path = Path::new(path);
+            let Some(text) = self.read(path) else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&text);
+            let values = variables(&text).into_iter();
+            for (_, value) in values.filter(|(name, _)| name == variable) {
+                for (flag, value) in flags(&value) {
+                    match flag.as_str() {
+                        "hostname-override" => {
+                            distribution.node_name = Some(configured(value, path));
+                        }
+                        "node-labels" => add_labels(&mut distribution.node_labels, &value, path),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        // Packages of the kubelet bring an empty environment file everywhere.
+        let says_something =
+            distribution.node_name.is_some() || !distribution.node_labels.is_empty();
+        (is_kubeadm || says_something).then_some(distribution)
+    }
+
+    /// `config.yaml.d` beside `config.yaml`.
+    fn drop_ins(&mut self, config: &Path) -> Vec<PathBuf> {
+        let mut folder = config.as_os_str().to_owned();
+        folder.push(".d");
+        let folder = PathBuf::from(folder);
+        match self.root.list(&folder) {
+            Ok(names) => names
+                .iter()
+                .map(|name| folder.join(name))
+                .filter(|path| {
+                    let extension = path.extension().and_then(OsStr::to_str);
+                    extension.is_some_and(|extension| {
+                        ["yaml", "yml"].contains(&extension.to_ascii_lowercase().as_str())
+                    })
+                })
+                .take(DROP_INS_MAX)
+                .collect(),
+            Err(error) => {
+                self.unreadable(error);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Lays one file over the settings of those before it; `key+` adds to them instead.
+    fn merge(&mut self, path: &Path, text: &[u8], settings: &mut Settings) {
+        let document = match parse(text) {
+            Ok(document) => document,
+            // Rancher and people leave empty files.
+            Err(DocumentError::Empty) => return,
+            Err(problem) => {
+                self.problems.push(DistributionProblem::Document {
+                    path: path.to_owned(),
+                    problem,
+                });
+                return;
+            }
+        };
+        let entries = match document {
+            Value::Map(entries) => entries,
+            Value::Null => return,
+            other => {
+                self.wrong_kind(path, "the whole", &other, "a mapping");
+                return;
+            }
+        };
+        for (key, value) in entries {
+            let (name, is_added) = match key.strip_suffix('+') {
+                Some(name) => (name, true),
+                None => (key.as_str(), false),
+            };
+            if !USED.contains(&name) {
+                continue;
+            }
+            match scalars(&value) {
+                Ok(values) => {
+                    let slot = settings.entry(name.to_owned()).or_default();
+                    if !is_added {
+                        slot.clear();
+                    }
+                    slot.extend(values.into_iter().map(|value| configured(value, path)));
+                }
+                Err(found) => self.wrong_kind(path, &key, found, "text or a list of texts"),
+            }
+        }
+    }
+
+    /// The content, or nothing and a problem, or nothing where there is no such file.
+    fn read(&mut self, path: &Path) -> Option<zeroize::Zeroizing<Vec<u8>>> {
+        match self.root.read(path, FILE_MAX) {
+            Ok(text) => Some(zeroize::Zeroizing::new(text)),
+            Err(error) => {
+                self.unreadable(error);
+                None
+            }
+        }
+    }
+
+    fn unreadable(&mut self, source: ReadError) {
+        if !source.is_absent() {
+            let kind = self.kind;
+            self.problems
+                .push(DistributionProblem::Unreadable { kind, source });
+        }
+    }
+
+    fn wrong_kind(&mut self, path: &Path, key: &str, found: &Value, expected: &'static str) {
+        self.problems.push(DistributionProblem::WrongKind {
+            path: path.to_owned(),
+            key: key.to_owned(),
+            found: found.kind(),
+            expected,
+        });
+    }
+}
+
+fn distribution(kind: DistributionKind, settings: &Settings) -> Distribution {
+    let last = |key: &str| {
+        settings
+            .get(key)
+            .and_then(|values| values.last())
+            .filter(|configured| !configured.value.is_empty())
+    };
+    let mut distribution = Distribution::new(kind);
+    // RKE2 and K3s take a relative one from the folder they are started in, which nobody knows.
+    if let Some(data_dir) = last("data-dir").filter(|one| Path::new(&one.value).is_absolute()) {
+        distribution.data_dir = PathBuf::from(&data_dir.value);
+    }
+    distribution.node_name = last("node-name").cloned();
+    distribution.with_node_id = last("with-node-id").is_some_and(|one| one.value == "true");
+    distribution.cloud_provider_name = last("cloud-provider-name").map(|one| one.value.clone());
+    distribution.cloud_provider_config = last("cloud-provider-config").map(|one| Configured {
+        value: PathBuf::from(&one.value),
+        origin: one.origin.clone(),
+    });
+    for labels in settings.get("node-label").into_iter().flatten() {
+        add_labels(&mut distribution.node_labels, &labels.value, &labels.origin);
+    }
+    distribution
+}
+
+/// Adds `key=value,key=value`; a key that is there already gets the new value.
+fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Path) {
+    for pair in text.split(',') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let key = key.trim();
+        if key.is_empty() {
+            continue;
+        }
+        labels.retain(|label| label.key != key);
+        labels.push(StaticLabel {
+            key: key.to_owned(),
+            value: value.trim().to_owned(),
+            origin: origin.to_owned(),
+        });
+    }
+}
+
+/// One value or a list of them, as text. The error is what is neither.
+fn scalars(value: &Value) -> Result<Vec<String>, &Value> {
+    let scalar = |value: &Value| match value {
+        Value::Text(text) => Some(text.to_string()),
+        Value::Number(number) => Some(number.clone()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    };
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::List(list) => list.iter().map(|item| scalar(item).ok_or(item)).collect(),
+        other => scalar(other).map(|text| vec![text]).ok_or(other),
+    }
+}
+
+fn configured(value: String, origin: &Path) -> Configured<String> {
+    Configured {
+        value,
+        origin: origin.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

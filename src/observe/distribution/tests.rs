@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+
+const RKE2: &str = "/etc/rancher/rke2/config.yaml";
+
+const RANCHER: &str = "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml";
+
+fn read(files: &[(&str, &str)]) -> (Vec<Distribution>, Vec<DistributionProblem>) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    for (path, text) in files {
+        let real = root.join(path);
+        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
+        std::fs::write(real, text).unwrap();
+    }
+    read_distribution(&root)
+}
+
+fn one(files: &[(&str, &str)]) -> Distribution {
+    let (mut distributions, problems) = read(files);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(distributions.len(), 1, "{distributions:?}");
+    distributions.pop().unwrap()
+}
+
+fn labels(distribution: &Distribution) -> Vec<(&str, &str, &str)> {
+    distribution
+        .node_labels
+        .iter()
+        .map(|label| {
+            let file = label.origin.file_name().unwrap().to_str().unwrap();
+            (label.key.as_str(), label.value.as_str(), file)
+        })
+        .collect()
+}
+
+#[test]
+fn nothing_is_found_on_an_empty_machine() {
+    let (distributions, problems) = read(&[("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n")]);
+    assert!(distributions.is_empty() && problems.is_empty());
+}
+
+#[test]
+fn ranchers_json_drop_in_is_read() {
+    let rancher = r#"{"agent-token":"CANARY","cloud-provider-config":"/data/rke2/etc/config-files/cloud-provider-config",
+        "cloud-provider-name":"harvester","data-dir":"/data/rke2","node-label":["rke.cattle.io/machine=1","a=b"],"node-name":"pool1-abcde","token":"CANARY"}"#;
+    let found = one(&[(RANCHER, rancher)]);
+    assert_eq!(found.kind, DistributionKind::Rke2);
+    assert_eq!(found.data_dir, Path::new("/data/rke2"));
+    assert_eq!(found.configured_node_name(), Some("pool1-abcde"));
+    assert_eq!(found.cloud_provider_name.as_deref(), Some("harvester"));
+    let config = found.cloud_provider_config.clone().unwrap();
+    assert_eq!(config.origin, Path::new(RANCHER));
+    assert_eq!(
+        config.value,
+        Path::new("/data/rke2/etc/config-files/cloud-provider-config")
+    );
+    let origin = "50-rancher.yaml";
+    assert_eq!(
+        labels(&found),
+        [("rke.cattle.io/machine", "1", origin), ("a", "b", origin)]
+    );
+    assert!(!format!("{found:?}").contains("CANARY"));
+}
+
+#[test]
+fn later_files_replace_and_a_plus_adds() {
+    let base = "node-label: a=1,b=2\nnode-name: old\nwith-node-id: true\n";
+    let found = one(&[
+        (RKE2, base),
+        (
+            "/etc/rancher/rke2/config.yaml.d/10-a.yml",
+            "node-label+: [c=3, a=9]\n",
+        ),
+        (
+            "/etc/rancher/rke2/config.yaml.d/20-b.yaml",
+            "node-name: 12345\n",
+        ),
+        (
+            "/etc/rancher/rke2/config.yaml.d/30-c.yaml.bak",
+            "node-name: not-this\n",
+        ),
+    ]);
+    assert_eq!(
+        labels(&found),
+        [
+            ("b", "2", "config.yaml"),
+            ("c", "3", "10-a.yml"),
+            ("a", "9", "10-a.yml")
+        ]
+    );
+    assert_eq!(found.configured_node_name(), Some("12345"));
+    assert!(found.with_node_id);
+    let replaced = one(&[
+        (RKE2, base),
+        (
+            "/etc/rancher/rke2/config.yaml.d/10-a.yaml",
+            "node-label: z=1\n",
+        ),
+    ]);
+    assert_eq!(labels(&replaced), [("z", "1", "10-a.yaml")]);
+}
+
+#[test]
+fn the_environment_counts_less_than_the_configuration() {
+    let agent = (
+        "/etc/systemd/system/k3s-agent.service.env",
+        "K3S_TOKEN='CANARY'\nK3S_DATA_DIR=\"/srv/k3s\"\nK3S_NODE_NAME=from-env\n",
+    );
+    let found = one(&[agent]);
+    assert_eq!(found.kind, DistributionKind::K3s);
+    assert_eq!(found.data_dir, Path::new("/srv/k3s"));
+    assert_eq!(found.node_name.as_ref().unwrap().origin, Path::new(agent.0));
+    let config = ("/etc/rancher/k3s/config.yaml", "node-name: from-config\n");
+    let found = one(&[agent, config]);
+    assert_eq!(found.configured_node_name(), Some("from-config"));
+    assert_eq!(found.data_dir, Path::new("/srv/k3s"));
+    for path in RKE2_ENVIRONMENT {
+        let found = one(&[(path, "RKE2_DATA_DIR=/data")]);
+        assert_eq!(found.kind, DistributionKind::Rke2);
+        assert_eq!(found.data_dir, Path::new("/data"));
+    }
+    let moved = one(&[
+        ("/etc/default/rke2-agent", "RKE2_CONFIG_FILE=/opt/rke2.yaml"),
+        ("/opt/rke2.yaml.d/1.yaml", "node-name: moved"),
+    ]);
+    assert_eq!(moved.configured_node_name(), Some("moved"));
+}
+
+#[test]
+fn kubelet_flags_are_read() {
+    let found = one(&[
+        (
+            KUBEADM_FLAGS,
+            "KUBELET_KUBEADM_ARGS=\"--hostname-override=a --node-labels=x=1,y=2\"\n",
+        ),
+        (
+            "/etc/default/kubelet",
+            "KUBELET_EXTRA_ARGS=--node-labels y=3 --hostname-override b\n",
+        ),
+    ]);
+    assert_eq!(found.kind, DistributionKind::Kubeadm);
+    assert_eq!(found.configured_node_name(), Some("b"));
+    assert_eq!(
+        labels(&found),
+        [("x", "1", "kubeadm-flags.env"), ("y", "3", "kubelet")]
+    );
+    let by_hand = one(&[(
+        "/etc/default/kubelet",
+        "KUBELET_EXTRA_ARGS=--hostname-override=c\n",
+    )]);
+    assert_eq!(by_hand.kind, DistributionKind::Unknown);
+}
+
+#[test]
+fn several_distributions_are_all_named() {
+    let (distributions, _) = read(&[
+        (RKE2, ""),
+        ("/etc/rancher/k3s/config.yaml", "{}"),
+        (KUBEADM_KUBECONFIG, ""),
+        (RKE1_KUBECONFIG, ""),
+    ]);
+    let kinds: Vec<_> = distributions.iter().map(|one| one.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            DistributionKind::Rke2,
+            DistributionKind::K3s,
+            DistributionKind::Kubeadm,
+            DistributionKind::Rke1
+        ]
+    );
+    assert_eq!(distributions[1].data_dir, Path::new("/var/lib/rancher/k3s"));
+}
+
+#[test]
+fn a_broken_file_is_named_and_the_others_still_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let folder = "/etc/rancher/rke2/config.yaml.d";
+    std::fs::create_dir_all(root.join(folder)).unwrap();
+    for (name, text) in [
+        ("10.yaml", "token: [CANARY"),
+        ("20.yaml", "- CANARY"),
+        ("30.yaml", "node-name: {a: CANARY}\ndata-dir: /data"),
+        ("40.yaml", "node-label: [a=b, [CANARY]]"),
+        ("60.yaml", "node-name: good"),
+        ("70.yaml", "data-dir: relative"),
+    ] {
+        std::fs::write(root.join(folder).join(name), text).unwrap();
+    }
+    std::fs::create_dir(root.join(folder).join("50.yaml")).unwrap();
+    std::fs::write(root.join(folder).join("65.yaml"), [0xff, 0xfe, 0x00]).unwrap();
+    let (distributions, problems) = read_distribution(&root);
+    assert_eq!(distributions[0].configured_node_name(), Some("good"));
+    assert_eq!(problems.len(), 6, "{problems:?}");
+    for (problem, name) in problems.iter().zip([
+        "10.yaml", "20.yaml", "30.yaml", "40.yaml", "50.yaml", "65.yaml",
+    ]) {
+        let cause = std::error::Error::source(problem).map(ToString::to_string);
+        let said = format!("{problem} {problem:?} {cause:?}");
+        assert!(said.contains(name), "{name}: {said}");
+        assert!(!said.contains("CANARY"), "{said}");
+    }
+}
