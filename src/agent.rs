@@ -52,7 +52,8 @@ impl Trigger {
         match self {
             Self::Vmi => Scope::Vm,
             Self::Node => Scope::Node,
-            Self::Startup | Self::Files | Self::Reload | Self::Timer => Scope::All,
+            Self::Timer => Scope::Known,
+            Self::Startup | Self::Files | Self::Reload => Scope::All,
         }
     }
 }
@@ -60,8 +61,10 @@ impl Trigger {
 /// What an observation reads afresh; the rest is what was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything.
+    /// Everything, as if for the first time.
     All,
+    /// The VM that was found, its host, and our Node.
+    Known,
     /// The VM and its host.
     Vm,
     /// Our Node.
@@ -72,7 +75,11 @@ impl Scope {
     /// Both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        if self == other { self } else { Self::All }
+        match (self, other) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (one, same) if one == same => one,
+            _ => Self::Known,
+        }
     }
 }
 
@@ -96,6 +103,10 @@ pub enum Wake {
 
 /// Reads the world. It never fails: a missing fact is a value.
 pub trait Observe {
+    /// What can be listened to.
+    type Targets;
+    /// What to listen to, given who we are.
+    fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
     /// Reads who we are.
     fn who(
         &mut self,
@@ -103,13 +114,13 @@ pub trait Observe {
         scope: Scope,
         uptime: Duration,
     ) -> impl Future<Output = Who>;
-    /// Reads where the VM runs.
+    /// Reads what is told of the host that runs our VM; `None` when none does.
     fn placement(
         &mut self,
         settings: &Settings,
         vmi: &Vmi,
         uptime: Duration,
-    ) -> impl Future<Output = PlacementReads>;
+    ) -> impl Future<Output = Option<PlacementReads>>;
 }
 
 /// Writes, and nothing else.
@@ -141,11 +152,17 @@ pub trait Publish {
 
 /// Waits for reasons to look.
 pub trait Wait {
+    /// What can be listened to.
+    type Targets;
     /// Says what to listen to, after each observation.
-    fn aim(&mut self, settings: &Settings, identity: &Identity);
+    fn aim(&mut self, targets: Self::Targets);
     /// The next reason, or the end of `limit`. Calls `alive` at intervals.
     fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
-    /// Reads the configuration again.
+}
+
+/// Reads the configuration again.
+pub trait Reload {
+    /// The new settings, or why they cannot be used. The text is lines for people.
     fn reload(&mut self) -> Result<Settings, String>;
 }
 
@@ -180,20 +197,40 @@ pub struct Report<'a> {
     pub settings: &'a Settings,
 }
 
+/// The parts of a running agent.
+#[derive(Debug)]
+pub struct Agent<W, P, T, R, C> {
+    /// Reads and writes.
+    pub world: W,
+    /// Tells.
+    pub publish: P,
+    /// Waits.
+    pub wait: T,
+    /// Reads the configuration.
+    pub reload: R,
+    /// Knows the time.
+    pub clock: C,
+}
+
 /// Runs until told to stop.
-pub async fn run<W, P, T, C>(
+pub async fn run<W, P, T, R, C>(
     mut settings: Settings,
-    world: &mut W,
-    publish: &mut P,
-    wait: &mut T,
-    clock: &C,
+    agent: &mut Agent<W, P, T, R, C>,
     memory: Memory,
 ) where
     W: Observe + Apply,
     P: Publish,
-    T: Wait,
+    T: Wait<Targets = W::Targets>,
+    R: Reload,
     C: Clock,
 {
+    let Agent {
+        world,
+        publish,
+        wait,
+        reload,
+        clock,
+    } = agent;
     let mut memory = memory;
     let mut wake = Wake::Look {
         trigger: Trigger::Startup,
@@ -204,7 +241,7 @@ pub async fn run<W, P, T, C>(
         match wake {
             Wake::Stop => return publish.stopping(),
             Wake::Reload => {
-                let outcome = wait.reload();
+                let outcome = reload.reload();
                 publish.reloaded(outcome.as_ref().map(|_| ()).map_err(String::as_str));
                 let at = clock.now().uptime;
                 if let Ok(new) = outcome {
@@ -224,7 +261,7 @@ pub async fn run<W, P, T, C>(
                     patience: Patience::Daemon,
                 };
                 let round = round(&settings, world, publish, clock, memory, look).await;
-                wait.aim(&settings, &round.identity);
+                wait.aim(world.targets(&settings, &round.identity));
                 publish.publish(&round.report(&settings));
                 memory = round.memory;
                 wake = wait.wait(round.plan.next, &mut || publish.alive()).await;
@@ -398,7 +435,7 @@ where
     if let Some(vmi) = identity.vmi() {
         let reads = world.placement(settings, vmi, clock.now().uptime).await;
         publish.alive();
-        placement = place(vmi, &reads, &settings.topology.sources);
+        placement = reads.and_then(|reads| place(vmi, &reads, &settings.topology.sources));
     }
     let now = clock.now();
     let seen = decide::Seen {
@@ -420,3 +457,6 @@ where
         memory,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Binary.
-fn main() {}
+//! The process: reads its command line and environment, runs one command, ends with its exit code.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use harvester_node_agent::agent::Mode;
+use harvester_node_agent::cli::run::{Process, Task, run};
+use harvester_node_agent::cli::{self, Answer, Arguments, Command};
+use harvester_node_agent::logging;
+use harvester_node_agent::root::Root;
+
+fn main() -> ExitCode {
+    logging::report_panics();
+    let arguments = Arguments::parse();
+    let answer = dispatch(arguments);
+    // A reader that went away (`| head`) is no failure of ours.
+    let _ = std::io::stdout().write_all(answer.text.as_bytes());
+    let _ = std::io::stderr().write_all(answer.complaint.as_bytes());
+    ExitCode::from(answer.exit as u8)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
+fn dispatch(arguments: Arguments) -> Answer {
+    let no_color = std::env::var("NO_COLOR").ok();
+    let style = cli::style(std::io::stdout().is_terminal(), no_color.as_deref());
+    let root = Root::new(arguments.root);
+    // A path from the working directory is the caller's; inside the root there is no such directory.
+    let config = arguments
+        .config
+        .map(|path| std::path::absolute(&path).unwrap_or(path));
+    let process = Process {
+        root,
+        config,
+        output: arguments.output,
+        style,
+        journal_stream: std::env::var("JOURNAL_STREAM").ok(),
+        notify_socket: std::env::var_os("NOTIFY_SOCKET").is_some(),
+    };
+    match arguments.command {
+        Command::Run => run(&process, Task::Serve),
+        Command::Once { dry_run } => run(
+            &process,
+            Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
+        ),
+        Command::Whoami => run(&process, Task::Whoami),
+        Command::Status => cli::status::run(&process.root, process.output, process.style),
+        Command::Explain { code } => cli::explain::run(code.as_deref(), process.output),
+        Command::Config { action } => cli::config::run(
+            &process.root,
+            process.config.as_deref(),
+            action,
+            process.output,
+        ),
+        Command::Completions { shell } => cli::completions::run(shell),
+    }
+}

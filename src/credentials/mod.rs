@@ -25,6 +25,7 @@ use reqwest::Url;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use secrecy::SecretString;
 
+pub use crate::config::OptIns;
 pub use error::{CredentialError, PemProblem, TokenProblem};
 
 /// All that is needed to reach one API server, read in whole from a kubeconfig and the files that it names.
@@ -73,17 +74,6 @@ impl fmt::Debug for Credential {
             .field("namespace", &self.namespace)
             .finish()
     }
-}
-
-/// What our own configuration allows a kubeconfig to ask for, per endpoint: `allow` in `[harvester]` and in `[guest]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OptIns {
-    /// `plain-http`: a server without TLS.
-    pub plain_http: bool,
-    /// `skip-tls-verify`: a server whose certificate is not checked.
-    pub skip_tls_verify: bool,
-    /// `proxy`: a proxy before the server.
-    pub proxy: bool,
 }
 
 /// A file with a secret that others than its owner and group can reach and read.

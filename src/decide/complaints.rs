@@ -381,6 +381,7 @@ fn remark(remark: &Remark) -> Finding {
         Remark::DistributionFile { problem } => {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
+        Remark::WatchUnavailable { what } => Finding::new(Code::WatchUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }

@@ -244,7 +244,7 @@ fn plan_host_label(
             .topology
             .host_label
             .iter()
-            .chain(settings.labels.extra.keys());
+            .chain(settings.extra_labels.keys());
         let is_wanted = wanted.any(|wanted| wanted.as_str() == key);
         if !is_topology && !is_wanted {
             plan.drop(node, owned, key);
@@ -264,8 +264,7 @@ fn plan_extra(
         return;
     };
     for (key, host_key) in settings
-        .labels
-        .extra
+        .extra_labels
         .iter()
         .map(|(key, host_key)| (key.as_str(), host_key.as_str()))
     {

@@ -55,6 +55,27 @@ pub fn poll(interval: Duration, machine: u64, uptime: Duration, random: Random) 
     wait + interval.mul_f64(random.0 / 10.0)
 }
 
+/// Looks that may follow each other at once; more of them wait.
+const PACE_BURST: u32 = 20;
+
+/// The time after which one more look may follow at once.
+const PACE_PERIOD: Duration = Duration::from_millis(500);
+
+/// Limits how often reasons become looks, so that a storm of events costs two looks a second and not a busy loop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// When all that was taken so far is paid for.
+    paid_at: Duration,
+}
+
+impl Pace {
+    /// Takes one look at `now` (since the start of the process). Answers how long to wait before it.
+    pub fn take(&mut self, now: Duration) -> Duration {
+        self.paid_at = self.paid_at.max(now) + PACE_PERIOD;
+        self.paid_at.saturating_sub(now + PACE_PERIOD * PACE_BURST)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +139,21 @@ mod tests {
             })
             .collect();
         assert!(waits.len() > 90, "{}", waits.len());
+    }
+
+    #[test]
+    fn a_storm_of_reasons_is_slowed_to_two_looks_a_second_and_a_few_are_not() {
+        let mut pace = Pace::default();
+        let mut now = Duration::from_secs(1000);
+        let mut waited = Duration::ZERO;
+        for look in 0..100 {
+            let wait = pace.take(now);
+            assert!(look >= PACE_BURST || wait.is_zero(), "{look}: {wait:?}");
+            waited += wait;
+            now += wait;
+        }
+        assert_eq!(waited, PACE_PERIOD * (100 - PACE_BURST));
+        assert!(pace.take(now + Duration::from_secs(60)).is_zero());
     }
 
     #[test]

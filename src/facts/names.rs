@@ -31,16 +31,16 @@ pub struct NotAName {
 }
 
 macro_rules! object_name {
-    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $is_name:path) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(transparent)]
         pub struct $name(String);
 
         impl $name {
-            /// Accepts a DNS-1123 subdomain, which is what Kubernetes accepts.
+            /// Accepts what Kubernetes accepts.
             pub fn parse(text: &str) -> Result<Self, NotAName> {
-                if is_dns_name(text) { Ok(Self(text.to_owned())) } else { Err(NotAName { kind: $kind }) }
+                if $is_name(text) { Ok(Self(text.to_owned())) } else { Err(NotAName { kind: $kind }) }
             }
 
             /// The name as text.
@@ -60,34 +60,41 @@ macro_rules! object_name {
 object_name!(
     /// A Harvester virtual machine; its VirtualMachineInstance has the same name.
     VmName,
-    "VM name"
+    "VM name",
+    is_dns_name
 );
 object_name!(
     /// A Node of the guest cluster.
     NodeName,
-    "node name"
+    "node name",
+    is_dns_name
 );
 object_name!(
     /// A physical host: a Node of the Harvester cluster.
     HostName,
-    "host name"
+    "host name",
+    is_dns_name
 );
 object_name!(
     /// A namespace of the Harvester cluster.
     Namespace,
-    "namespace"
+    "namespace",
+    is_dns_label
 );
 
+/// A DNS-1123 subdomain.
 fn is_dns_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= DNS_NAME_MAX && text.split('.').all(is_label)
+    text.len() <= DNS_NAME_MAX && text.split('.').all(is_lower_case_label)
+}
+
+/// A DNS-1123 label.
+fn is_dns_label(text: &str) -> bool {
+    text.len() <= DNS_LABEL_MAX && is_lower_case_label(text)
+}
+
+fn is_lower_case_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_inner)
 }
 
 /// A host name as it is compared: one trailing dot off, lower case, up to the first dot.

@@ -80,6 +80,19 @@ impl PlacementReads {
     }
 }
 
+impl PlacementReads {
+    /// Every source failed for one reason.
+    pub fn failed(host: HostName, text: &str) -> Self {
+        let failed = || Seen::failed(WhyKind::Unreachable, text);
+        Self {
+            host,
+            host_node: failed(),
+            launcher_pod: failed(),
+            configmap: failed(),
+        }
+    }
+}
+
 /// Whether labels tell a region or a zone.
 pub fn tells_topology(labels: &HostLabels) -> bool {
     [REGION, ZONE]

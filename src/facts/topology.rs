@@ -21,6 +21,11 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Each topology key with its older twin.
 pub const TWINS: [(&str, &str); 2] = [(REGION, REGION_BETA), (ZONE, ZONE_BETA)];
 
+/// Whether Harvester copies this label from a host to the annotations of the instances that it runs.
+pub fn is_host_key(key: &str) -> bool {
+    [REGION, ZONE, HOSTNAME].contains(&key)
+}
+
 /// The longest label value that Kubernetes accepts.
 const LABEL_VALUE_MAX: usize = 63;
 

@@ -56,6 +56,11 @@ pub enum Remark {
         /// What is wrong, with the file.
         problem: String,
     },
+    /// A watch cannot be kept open.
+    WatchUnavailable {
+        /// Why not, and of what.
+        what: String,
+    },
     /// A watch delivered an object that was not asked for.
     WrongObject {
         /// What arrived.

@@ -1,1 +1,38 @@
-//! TODO.
+// SPDX-License-Identifier: Apache-2.0
+//! The HTTP wire to a Kubernetes API server: a thin typed client on `reqwest` and `rustls`. It knows no label keys, no findings and no policy.
+//!
+//! The other side is not trusted: every answer has a cap in time, in size and in depth; redirects, compression and proxies of the environment
+//! are refused; what it says reaches messages escaped and cut. Nothing is retried here: an [`Error`] tells by its [`Class`] what there is to do.
+//!
+//! To add a request: a method of [`Client`] in `client.rs` that builds a `transport::Call`; caps, times and errors come with it.
+
+mod address;
+mod answer;
+mod client;
+mod connecting;
+mod error;
+mod json;
+mod resolve;
+mod status;
+mod text;
+mod tls;
+mod transport;
+mod types;
+mod watch;
+
+pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
+pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
+pub use error::{Class, CredentialProblem, Error, Phase, Target};
+pub use json::{MAXIMUM_DEPTH, StringMap};
+pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
+pub use text::describe;
+pub use tls::TlsReason;
+pub use transport::Timeouts;
+pub use types::{
+    AccessReview, List, ManagedFields, ObjectMeta, OwnerReference, PartialObjectMetadata,
+    ResourceAttributes, Status, StatusDetails,
+};
+pub use watch::{LONGEST_SILENCE, MAXIMUM_LINE, Watch, WatchEvent, WatchRequest, silence_limit};
+
+#[cfg(test)]
+mod tests;

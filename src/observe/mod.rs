@@ -1,3 +1,487 @@
-//! stub
+// SPDX-License-Identifier: Apache-2.0
+//! Reads: one file for each source of truth. Nothing here judges, and nothing here is sent that changes anything.
+//!
+//! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in [`World::look`].
+
 pub mod distribution;
+pub mod harvester;
 pub mod machine;
+pub mod whereabouts;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::agent::{Apply, Observe, Refusal, Scope};
+use crate::config::{Mode, Settings};
+use crate::connections::{Connections, Link};
+use crate::credentials::certificate::{self, NodeIdentity};
+use crate::credentials::token::{self, TokenKind};
+use crate::decide::identity::Identity;
+use crate::decide::{Action, Now};
+use crate::escape::chain;
+use crate::facts::distribution::Distribution;
+use crate::facts::names::{Namespace, NodeName};
+use crate::facts::node::Node;
+use crate::facts::placement::PlacementReads;
+use crate::facts::vmi::Vmi;
+use crate::facts::who::{Candidates, Harvester, Kubelet, NodeNameSource, Remark, Who};
+use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::{Class, Error};
+use crate::root::Root;
+use crate::triggers::Targets;
+use crate::triggers::health::Health;
+use crate::triggers::watch::Target;
+use whereabouts::Denied;
+
+/// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
+
+/// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The world outside the process, as far as the agent reads and writes it.
+#[derive(Debug)]
+pub struct World {
+    root: Root,
+    connections: Connections,
+    health: Health,
+    distributions: Vec<Distribution>,
+    distribution_problems: Vec<String>,
+    kubelet: Seen<Kubelet>,
+    harvester: Seen<Harvester>,
+    node: Seen<Node>,
+    candidates: Seen<Candidates>,
+    /// What was found to be our own instance, and how it was searched for.
+    own: Option<Found>,
+    names: harvester::Names,
+    denied: Denied,
+}
+
+/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
+#[derive(Debug)]
+struct Found {
+    vmi: Vmi,
+    others: Candidates,
+    names: harvester::Names,
+    generation: u64,
+}
+
+impl World {
+    /// A world of which nothing was read yet.
+    pub fn new(root: Root, health: Health) -> Self {
+        let unread = || Why::new(WhyKind::NotAsked, "not read yet");
+        Self {
+            root,
+            connections: Connections::default(),
+            health,
+            distributions: Vec::new(),
+            distribution_problems: Vec::new(),
+            kubelet: Seen::Failed(unread()),
+            harvester: Seen::Failed(unread()),
+            node: Seen::Failed(unread()),
+            candidates: Seen::Failed(unread()),
+            own: None,
+            names: harvester::Names::default(),
+            denied: Denied::default(),
+        }
+    }
+
+    /// Reads the files that lead to the two APIs.
+    fn read_credentials(&mut self, settings: &Settings) {
+        let (distributions, problems) = distribution::read_distribution(&self.root);
+        self.distributions = distributions;
+        self.distribution_problems = problems
+            .iter()
+            .map(|problem| crate::escape::chain(problem))
+            .collect();
+        self.connections
+            .refresh(&self.root, settings, &self.distributions);
+        self.kubelet = self
+            .connections
+            .guest
+            .link()
+            .and_then(|link| kubelet(link, settings))
+            .into();
+        self.harvester = self
+            .connections
+            .harvester
+            .link()
+            .and_then(|link| harvester(link, settings))
+            .into();
+    }
+
+    /// Keeps what the search found, and of the other instances those that have one of our names.
+    fn found(&mut self, vmi: &Vmi) {
+        let (Ok(link), Some(candidates)) =
+            (self.connections.harvester.link(), self.candidates.known())
+        else {
+            return;
+        };
+        let concerns = |other: &&Vmi| other.name != vmi.name && self.names.contains(&other.name);
+        let others = candidates.vmis.iter().filter(concerns).cloned().collect();
+        self.own = Some(Found {
+            vmi: vmi.clone(),
+            others: Candidates {
+                vmis: others,
+                coverage: candidates.coverage,
+            },
+            names: self.names.clone(),
+            generation: link.generation,
+        });
+    }
+
+    async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {
+        let machine = machine::read_machine(&self.root);
+        let first =
+            self.connections.guest.link().is_err() && self.connections.harvester.link().is_err();
+        if scope == Scope::All || first {
+            self.read_credentials(settings);
+        }
+        let stale_node = scope != Scope::Vm || self.node.known().is_none();
+        let stale_vm = scope != Scope::Node || self.candidates.known().is_none();
+        let names = harvester::Names::new(settings, &machine, self.kubelet.known());
+        if let Some(found) = &self.own {
+            let generation = self
+                .connections
+                .harvester
+                .link()
+                .map(|link| link.generation)
+                .ok();
+            if scope == Scope::All
+                || found.names != names
+                || generation.is_some_and(|now| now != found.generation)
+            {
+                self.own = None;
+            }
+        }
+        let read_node = async {
+            match (self.connections.guest.link(), self.kubelet.known()) {
+                (Ok(link), Some(kubelet)) if stale_node => {
+                    Some(read_node(link, &kubelet.node_name).await)
+                }
+                (Ok(_), Some(_)) => None,
+                (Ok(_), None) => Some(Seen::failed(
+                    WhyKind::NotAsked,
+                    "the name of our Node is not known",
+                )),
+                (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
+            }
+        };
+        let read_vm = async {
+            match (self.connections.harvester.link(), self.harvester.known()) {
+                (Ok(link), Some(harvester)) if stale_vm => {
+                    let own = match &self.own {
+                        Some(found) => {
+                            harvester::read_own(&link.client, &found.vmi, &found.others).await
+                        }
+                        None => None,
+                    };
+                    match own {
+                        Some(candidates) => Some(candidates),
+                        None => Some(
+                            harvester::search(&link.client, &harvester.namespace, &names).await,
+                        ),
+                    }
+                }
+                (Ok(_), Some(_)) => None,
+                (Ok(_), None) => Some(Seen::failed(
+                    WhyKind::NotAsked,
+                    "the namespace is not known",
+                )),
+                (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
+            }
+        };
+        let (node, candidates) = tokio::join!(limited(read_node), limited(read_vm));
+        if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster's API"))) {
+            self.node = node;
+        }
+        if let Some(candidates) = candidates.unwrap_or_else(|| Some(too_slow("Harvester's API"))) {
+            self.candidates = candidates;
+        }
+        self.suspect_own_api().await;
+        self.names = names;
+        let problems = self.distribution_problems.iter().cloned();
+        let remarks = problems
+            .map(|problem| Remark::DistributionFile { problem })
+            .chain(self.connections.remarks(&self.root))
+            .chain(self.health.remarks())
+            .collect();
+        Who {
+            machine,
+            distributions: self.distributions.clone(),
+            kubelet: self.kubelet.clone(),
+            node: self.node.clone(),
+            harvester: self.harvester.clone(),
+            candidates: self.candidates.clone(),
+            remarks,
+        }
+    }
+
+    /// A Harvester credential that does not work may lead to the guest cluster: both then tell one `kube-system` UID.
+    async fn suspect_own_api(&mut self) {
+        let odd = self
+            .candidates
+            .why()
+            .is_some_and(|why| matches!(why.kind, WhyKind::Refused | WhyKind::Forbidden));
+        let (Ok(harvester), Ok(guest)) = (
+            self.connections.harvester.link(),
+            self.connections.guest.link(),
+        ) else {
+            return;
+        };
+        if !odd {
+            return;
+        }
+        let path = "/api/v1/namespaces/kube-system";
+        let both = async {
+            tokio::join!(
+                harvester.client.get_metadata(path),
+                guest.client.get_metadata(path)
+            )
+        };
+        if let Some((Ok(theirs), Ok(ours))) = limited(both).await
+            && theirs.metadata.uid.is_some()
+            && theirs.metadata.uid == ours.metadata.uid
+        {
+            let file = harvester.credential.kubeconfig.display();
+            let text = format!(
+                "`{file}` leads to the guest cluster's own API: namespace kube-system has the same UID"
+            );
+            self.harvester = Seen::Failed(Why::new(WhyKind::OwnApi, text.clone()));
+            self.connections
+                .harvester
+                .refuse(Why::new(WhyKind::OwnApi, text));
+        }
+    }
+}
+
+impl Observe for World {
+    type Targets = Targets;
+
+    fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
+        let target = |link: &Link, path: String, name: &str| Target {
+            client: link.client.clone(),
+            generation: link.generation,
+            path,
+            name: name.to_owned(),
+        };
+        let standing = settings.mode == Mode::Watch;
+        let vmi = identity
+            .vmi()
+            .zip(self.connections.harvester.link().ok())
+            .filter(|_| standing);
+        let node = self
+            .kubelet
+            .known()
+            .zip(self.connections.guest.link().ok())
+            .filter(|_| standing);
+        Targets {
+            vmi: vmi.map(|(vmi, link)| {
+                target(
+                    link,
+                    harvester::collection(&vmi.namespace),
+                    vmi.name.as_str(),
+                )
+            }),
+            node: node.map(|(kubelet, link)| {
+                target(link, "/api/v1/nodes".to_owned(), kubelet.node_name.as_str())
+            }),
+            files: self.connections.files(),
+        }
+    }
+
+    async fn who(&mut self, settings: &Settings, scope: Scope, _uptime: Duration) -> Who {
+        self.look(settings, scope).await
+    }
+
+    async fn placement(
+        &mut self,
+        settings: &Settings,
+        vmi: &Vmi,
+        uptime: Duration,
+    ) -> Option<PlacementReads> {
+        self.found(vmi);
+        let host = vmi.host.clone()?;
+        Some(match self.connections.harvester.link() {
+            Ok(link) => {
+                let reads = whereabouts::read(
+                    &link.client,
+                    link.generation,
+                    settings,
+                    vmi,
+                    &host,
+                    &mut self.denied,
+                    uptime,
+                );
+                limited(reads).await.unwrap_or_else(|| {
+                    PlacementReads::failed(host, &too_slow_text("Harvester's API"))
+                })
+            }
+            Err(_) => PlacementReads::none(host),
+        })
+    }
+}
+
+impl Apply for World {
+    async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        else {
+            return Err(Refusal {
+                text: "there is no kubelet credential".to_owned(),
+                passing: true,
+            });
+        };
+        let written = limited(crate::apply::send(
+            &link.client,
+            &kubelet.node_name,
+            action,
+            now,
+        ))
+        .await;
+        match written {
+            Some(Ok(node)) => {
+                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
+                self.node = node.map_or_else(|| self.node.clone(), Seen::Known);
+                Ok(())
+            }
+            Some(Err(refusal)) => Err(refusal),
+            None => Err(Refusal {
+                text: too_slow_text("the guest cluster's API"),
+                passing: true,
+            }),
+        }
+    }
+}
+
+/// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
+fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
+    let chain_of = link
+        .credential
+        .client_certificate
+        .as_ref()
+        .map(|certificate| certificate.chain.as_slice());
+    let file = link.credential.kubeconfig.display();
+    let malformed = |text: String| Why::new(WhyKind::Credential, text);
+    let named = chain_of.map(certificate::node_name);
+    let (node_name, node_name_source) = match (&settings.guest.node_name, named) {
+        (_, Some(Ok(NodeIdentity::Node(name)))) => (name, NodeNameSource::Certificate),
+        (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
+        (None, Some(Ok(NodeIdentity::SharedRke1))) => {
+            let text = format!(
+                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest.node_name`"
+            );
+            return Err(malformed(text));
+        }
+        (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
+            let text = format!(
+                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest.node_name`"
+            );
+            return Err(malformed(text));
+        }
+        (None, Some(Err(error))) => return Err(malformed(format!("`{file}`: {}", chain(&error)))),
+        (None, None) => {
+            return Err(malformed(format!(
+                "`{file}` has no client certificate; set `guest.node_name`"
+            )));
+        }
+    };
+    Ok(Kubelet {
+        kubeconfig: link.credential.kubeconfig.clone(),
+        server: link.client.server().to_owned(),
+        node_name,
+        node_name_source,
+        expires: chain_of
+            .and_then(|chain| certificate::validity(chain).ok())
+            .map(|validity| validity.not_after),
+    })
+}
+
+/// The Harvester credential without its secrets.
+fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
+    let claims = match link.credential.token.as_ref().map(token::classify) {
+        Some(TokenKind::Jwt(claims)) => Some(claims),
+        _ => None,
+    };
+    let account = claims
+        .as_ref()
+        .and_then(|claims| claims.service_account.as_ref());
+    let from_token = account.map(|account| account.namespace.clone());
+    let namespace = match &settings.harvester.namespace {
+        Some(namespace) => namespace.clone(),
+        None => {
+            let text = link
+                .credential
+                .namespace
+                .clone()
+                .or(from_token)
+                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+            Namespace::parse(&text).map_err(|error| {
+                let file = link.credential.kubeconfig.display();
+                Why::new(
+                    WhyKind::Credential,
+                    format!("`{file}`: namespace `{}`: {error}", text.escape_debug()),
+                )
+            })?
+        }
+    };
+    Ok(Harvester {
+        kubeconfig: link.credential.kubeconfig.clone(),
+        server: link.client.server().to_owned(),
+        namespace,
+        account: claims.as_ref().and_then(|claims| claims.subject.clone()),
+        expires: claims.as_ref().and_then(|claims| claims.expires),
+    })
+}
+
+async fn read_node(link: &Link, name: &NodeName) -> Seen<Node> {
+    match link
+        .client
+        .get::<Node>(&format!("/api/v1/nodes/{name}"))
+        .await
+    {
+        Ok(node) if node.name == *name => Seen::Known(node),
+        Ok(node) => Seen::failed(
+            WhyKind::Refused,
+            format!("asked for Node `{name}`, got `{}`", node.name),
+        ),
+        Err(error) if error.class() == Class::NotFound => Seen::Absent,
+        Err(error) => Seen::Failed(why(&error)),
+    }
+}
+
+/// An error of the wire as a reason.
+pub fn why(error: &Error) -> Why {
+    let kind = match error.class() {
+        Class::Retry | Class::Gone | Class::Conflict => WhyKind::Unreachable,
+        Class::Credential => WhyKind::Credential,
+        Class::Forbidden => WhyKind::Forbidden,
+        Class::Tls => WhyKind::Tls,
+        Class::NotFound | Class::Refused => WhyKind::Refused,
+    };
+    Why {
+        retry_after: error.retry_after(),
+        ..Why::new(kind, chain(error))
+    }
+}
+
+async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
+    timeout(LOOK_LIMIT, work).await.ok()
+}
+
+fn too_slow_text(whom: &str) -> String {
+    format!("{whom} did not answer within {} s", LOOK_LIMIT.as_secs())
+}
+
+fn too_slow<T>(whom: &str) -> Seen<T> {
+    Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
+}
+
+impl<T> From<Result<T, Why>> for Seen<T> {
+    fn from(result: Result<T, Why>) -> Self {
+        match result {
+            Ok(value) => Self::Known(value),
+            Err(why) => Self::Failed(why),
+        }
+    }
+}

@@ -1,1 +1,281 @@
-//! TODO.
+// SPDX-License-Identifier: Apache-2.0
+//! Reports: the journal, systemd, the status file, metrics. They may lose a message; they never stop the loop and never
+//! change a decision.
+//!
+//! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
+
+pub mod journal;
+pub mod news;
+pub mod status;
+pub mod status_file;
+pub mod systemd;
+pub mod text;
+pub mod textfile;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::agent::{Publish, Report};
+use crate::config::{Settings, TextFile};
+use crate::decide::{Action, rfc3339};
+use crate::escape::chain;
+use crate::root::Root;
+use crate::state::{self, State};
+use crate::triggers::health::Health;
+use journal::{Journal, Priority, Record};
+use news::{Deeds, Told, message_id};
+use status::{AgentStatus, Context, MigrationStatus, SignalStatus, Status};
+use systemd::Notifier;
+
+/// How long the end of the process waits for the journal.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// All reports of the daemon.
+#[derive(Debug)]
+pub struct Reporter {
+    root: Root,
+    journal: Journal,
+    systemd: Notifier,
+    health: Health,
+    told: Told,
+    state: State,
+    context: Context,
+    migrations: u64,
+    ready: bool,
+    troubles: BTreeSet<String>,
+}
+
+impl Reporter {
+    /// A reporter for a process that has just started.
+    pub fn new(
+        root: Root,
+        journal: Journal,
+        systemd: Notifier,
+        health: Health,
+        state: State,
+        agent: AgentStatus,
+    ) -> Self {
+        let last_migration = state
+            .last_migration
+            .as_ref()
+            .zip(state.last_latency.as_ref())
+            .map(|(migration, (latency, trigger))| MigrationStatus {
+                from: migration.from.clone(),
+                to: migration.to.clone(),
+                at: migration.at.clone(),
+                latency_ms: Some(*latency),
+                trigger: Some(trigger.clone()),
+            });
+        let context = Context {
+            agent,
+            signals: Vec::new(),
+            since: BTreeMap::new(),
+            last_migration,
+        };
+        Self {
+            root,
+            journal,
+            systemd,
+            health,
+            told: Told::default(),
+            state,
+            context,
+            migrations: 0,
+            ready: false,
+            troubles: BTreeSet::new(),
+        }
+    }
+
+    /// One record that stands for itself.
+    pub fn say(&self, priority: Priority, message_id: Option<&'static str>, message: String) {
+        self.journal.send(Record {
+            message_id,
+            ..Record::new(priority, message)
+        });
+    }
+
+    /// How often systemd wants to hear that the loop works.
+    pub fn watchdog_period(&self) -> Option<Duration> {
+        self.systemd.watchdog_period()
+    }
+
+    /// The end: what was said is written.
+    pub fn close(self) {
+        self.journal.close(CLOSE_PATIENCE);
+    }
+
+    /// A report that could not be made is said once for each kind of failure.
+    fn attempt(&mut self, outcome: Result<(), crate::durable::WriteError>) {
+        if let Err(error) = outcome {
+            let text = chain(&error);
+            if self.troubles.insert(text.clone()) {
+                self.say(
+                    Priority::Warning,
+                    None,
+                    format!("{text}; going on without it"),
+                );
+            }
+        }
+    }
+
+    fn remember(&mut self, report: &Report<'_>) {
+        if let Some(migration) = report.migrated
+            && self
+                .context
+                .last_migration
+                .as_ref()
+                .is_none_or(|last| last.at != migration.at)
+        {
+            let latency = milliseconds(report.latency);
+            let trigger = report.trigger.as_str().to_owned();
+            self.migrations += 1;
+            self.context.last_migration = Some(MigrationStatus {
+                from: migration.from.clone(),
+                to: migration.to.clone(),
+                at: migration.at.clone(),
+                latency_ms: Some(latency),
+                trigger: Some(trigger.clone()),
+            });
+            self.state.last_latency = Some((latency, trigger));
+        }
+        if self.state.last_migration != report.plan.memory.last_migration {
+            self.state
+                .last_migration
+                .clone_from(&report.plan.memory.last_migration);
+            let outcome = state::save(&self.root, &self.state);
+            self.attempt(outcome);
+        }
+    }
+
+    fn textfile(&self, settings: &Settings) -> Option<PathBuf> {
+        match &settings.report.textfile {
+            TextFile::Off => None,
+            TextFile::Path(path) => Some(path.clone()),
+            TextFile::Auto => {
+                let path = PathBuf::from(TextFile::DEFAULT_PATH);
+                path.parent()
+                    .is_some_and(|directory| self.root.exists(directory))
+                    .then_some(path)
+            }
+        }
+    }
+}
+
+impl Publish for Reporter {
+    fn publish(&mut self, report: &Report<'_>) {
+        self.remember(report);
+        let now = rfc3339(report.now.wall);
+        let codes: BTreeSet<&str> = report
+            .plan
+            .findings
+            .iter()
+            .map(|finding| finding.code.as_str())
+            .collect();
+        self.context
+            .since
+            .retain(|code, _| codes.contains(code.as_str()));
+        for code in codes {
+            self.context
+                .since
+                .entry(code.to_owned())
+                .or_insert_with(|| now.clone());
+        }
+        let signal = |(name, signal): (&str, crate::triggers::health::Signal)| SignalStatus {
+            name: name.to_owned(),
+            live: signal.live,
+            detail: signal.detail,
+        };
+        self.context.signals = self.health.signals().into_iter().map(signal).collect();
+        let status = Status::new(report, &self.context);
+        let labelled = labelled(report);
+        let deeds = Deeds {
+            labelled: &labelled,
+            latency_ms: milliseconds(report.latency),
+        };
+        for record in self.told.news(&status, deeds) {
+            self.journal.send(record);
+        }
+        let outcome = status_file::publish(&self.root, &status);
+        self.attempt(outcome);
+        if let Some(path) = self.textfile(report.settings) {
+            let outcome = textfile::publish(&self.root, &path, &status, self.migrations);
+            self.attempt(outcome);
+        }
+        self.systemd.status(&text::line(&status));
+    }
+
+    fn alive(&mut self) {
+        // The first sign of life is the first local look, and with it the service is up: an API that is away must not hold
+        // the boot.
+        if !self.ready {
+            self.ready = true;
+            self.systemd.ready();
+        }
+        self.systemd.alive();
+    }
+
+    fn reloaded(&mut self, outcome: Result<(), &str>) {
+        self.systemd.reloading();
+        match outcome {
+            Ok(()) => self.say(
+                Priority::Info,
+                Some(message_id::RELOADED),
+                "configuration read again".to_owned(),
+            ),
+            Err(text) => {
+                for line in text.lines() {
+                    let mut record = Record::new(
+                        Priority::Warning,
+                        format!("{line}; keeping the configuration before"),
+                    );
+                    record.message_id = Some(message_id::RELOADED);
+                    record.finding =
+                        Some(crate::findings::Code::ConfigurationKept.as_str().to_owned());
+                    record.remedy = Some(
+                        crate::findings::Code::ConfigurationKept
+                            .entry()
+                            .remedy
+                            .to_owned(),
+                    );
+                    self.journal.send(record);
+                }
+            }
+        }
+        self.systemd.ready();
+    }
+
+    fn stopping(&mut self) {
+        self.systemd.stopping();
+        self.say(
+            Priority::Info,
+            Some(message_id::STOPPED),
+            "told to stop; the labels stay as they are".to_owned(),
+        );
+    }
+}
+
+/// The labels that were written in this round, as `key=value` or `key-`.
+fn labelled(report: &Report<'_>) -> Vec<String> {
+    let written = report
+        .plan
+        .actions
+        .iter()
+        .zip(report.outcomes)
+        .filter(|(_, outcome)| outcome.is_ok());
+    written
+        .filter_map(|(action, _)| match action {
+            Action::PatchNode(patch) => Some(&patch.labels),
+            Action::PatchConditions(_) => None,
+        })
+        .flatten()
+        .map(|(key, value)| match value {
+            Some(value) => format!("{key}={value}"),
+            None => format!("{key}-"),
+        })
+        .collect()
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -36,8 +36,7 @@ fn with_rack(world: &mut World, rack: Option<&str>) {
     let key = |text| LabelKey::parse(text).unwrap();
     world
         .settings
-        .labels
-        .extra
+        .extra_labels
         .insert(key(RACK), key("harvester.example.com/rack"));
     if let (Seen::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
         labels.insert("harvester.example.com/rack".to_owned(), rack.to_owned());
@@ -221,7 +220,7 @@ fn the_five_cases_of_an_extra_label() {
         "owned: update"
     );
     world.settle();
-    world.settings.labels.extra.clear();
+    world.settings.extra_labels.clear();
     assert_eq!(
         plan(&world).changes[RACK],
         None,

@@ -1,1 +1,25 @@
-//! Lab.
+// SPDX-License-Identifier: Apache-2.0
+//! The project's own world: two Kubernetes API servers (in-process or real), a Harvester, a cloud controller, a guest's
+//! file tree, and faults on the wire. The demo, the tests and the benchmarks all use this one lab.
+
+pub mod admin;
+pub mod cloud_controller;
+pub mod faults;
+pub mod guest;
+pub mod harvester;
+pub mod pki;
+pub mod process;
+pub mod real;
+pub mod server;
+pub mod world;
+
+/// How to reach one API server as its administrator, whichever kind it is.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// `https://127.0.0.1:PORT`.
+    pub url: String,
+    /// PEM of the authority that signed the server's certificate.
+    pub authority_pem: String,
+    /// A client certificate in group `system:masters`.
+    pub admin: pki::Identity,
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop with a paused clock and no world.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::decide::fixtures::World as Facts;
+use crate::decide::schedule::Random;
+use crate::facts::{Seen, WhyKind};
+
+/// Everything that happened, in order.
+type Log = Rc<RefCell<Vec<String>>>;
+
+struct FakeWorld {
+    facts: Facts,
+    log: Log,
+    refuse: Option<Refusal>,
+}
+
+impl Observe for FakeWorld {
+    type Targets = ();
+
+    fn targets(&self, _: &Settings, _: &Identity) {}
+
+    async fn who(&mut self, _: &Settings, scope: Scope, _: Duration) -> Who {
+        self.log.borrow_mut().push(format!("who {scope:?}"));
+        self.facts.who.clone()
+    }
+
+    async fn placement(&mut self, _: &Settings, _: &Vmi, _: Duration) -> Option<PlacementReads> {
+        Some(self.facts.reads.clone())
+    }
+}
+
+impl Apply for FakeWorld {
+    async fn apply(&mut self, action: &Action, _: Now) -> Result<(), Refusal> {
+        let kind = match action {
+            Action::PatchNode(patch) => format!("patch {}", patch.labels.len()),
+            Action::PatchConditions(patch) => format!("conditions {}", patch.conditions.len()),
+        };
+        self.log.borrow_mut().push(kind);
+        if let Some(refusal) = &self.refuse {
+            return Err(refusal.clone());
+        }
+        let mut plan = self.facts.plan();
+        plan.actions = vec![action.clone()];
+        plan.memory = self.facts.memory.clone();
+        self.facts.apply(&plan);
+        Ok(())
+    }
+}
+
+struct FakePublish {
+    log: Log,
+}
+
+impl Publish for FakePublish {
+    fn publish(&mut self, report: &Report<'_>) {
+        self.log
+            .borrow_mut()
+            .push(format!("report {}", report.trigger.as_str()));
+    }
+
+    fn alive(&mut self) {}
+
+    fn reloaded(&mut self, outcome: Result<(), &str>) {
+        self.log.borrow_mut().push(format!("reloaded {outcome:?}"));
+    }
+
+    fn stopping(&mut self) {
+        self.log.borrow_mut().push("stopping".to_owned());
+    }
+}
+
+/// Gives the wakes of a script; then time passes as the loop asks for, three times; then it stops.
+struct FakeWait {
+    script: VecDeque<Wake>,
+    limits: Rc<RefCell<Vec<Duration>>>,
+    timers: usize,
+}
+
+impl Wait for FakeWait {
+    type Targets = ();
+
+    fn aim(&mut self, (): ()) {}
+
+    async fn wait(&mut self, limit: Duration, _: &mut dyn FnMut()) -> Wake {
+        self.limits.borrow_mut().push(limit);
+        if let Some(wake) = self.script.pop_front() {
+            return wake;
+        }
+        tokio::time::sleep(limit).await;
+        self.timers += 1;
+        if self.timers > 3 {
+            Wake::Stop
+        } else {
+            look(Trigger::Timer)
+        }
+    }
+}
+
+struct FakeReload(VecDeque<Result<Settings, String>>);
+
+impl Reload for FakeReload {
+    fn reload(&mut self) -> Result<Settings, String> {
+        self.0
+            .pop_front()
+            .unwrap_or_else(|| Err("nothing to read".to_owned()))
+    }
+}
+
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Now {
+        let wall = time::UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        Now {
+            uptime: self.0.elapsed() + Duration::from_secs(1),
+            wall,
+            random: Random::from_bits(u64::MAX / 2),
+        }
+    }
+}
+
+fn look(trigger: Trigger) -> Wake {
+    Wake::Look {
+        trigger,
+        scope: trigger.scope(),
+        at: Duration::from_secs(1),
+    }
+}
+
+struct Run {
+    log: Vec<String>,
+    limits: Vec<Duration>,
+}
+
+async fn run_with(
+    facts: Facts,
+    script: Vec<Wake>,
+    refuse: Option<Refusal>,
+    reloads: Vec<Result<Settings, String>>,
+) -> Run {
+    let log = Log::default();
+    let limits = Rc::new(RefCell::new(Vec::new()));
+    let settings = facts.settings.clone();
+    let mut agent = Agent {
+        world: FakeWorld {
+            facts,
+            log: log.clone(),
+            refuse,
+        },
+        publish: FakePublish { log: log.clone() },
+        wait: FakeWait {
+            script: script.into(),
+            limits: limits.clone(),
+            timers: 0,
+        },
+        reload: FakeReload(reloads.into()),
+        clock: PausedClock(Instant::now()),
+    };
+    run(settings, &mut agent, Memory::default()).await;
+    Run {
+        log: log.take(),
+        limits: limits.take(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_labels_then_says_so_and_then_only_time_passes() {
+    let run = run_with(Facts::new(), vec![look(Trigger::Node)], None, Vec::new()).await;
+    let expected = [
+        "who All",
+        "patch 3",
+        "report startup",
+        "who Node",
+        "conditions 2",
+        "report node",
+        "who Known",
+        "report timer",
+        "who Known",
+        "report timer",
+        "who Known",
+        "report timer",
+        "stopping",
+    ];
+    assert_eq!(run.log, expected);
+    assert!(
+        run.limits
+            .iter()
+            .all(|limit| *limit >= Duration::from_secs(60)),
+        "{:?}",
+        run.limits
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_loop() {
+    let refusal = Refusal {
+        text: "403".to_owned(),
+        passing: false,
+    };
+    let run = run_with(Facts::new(), Vec::new(), Some(refusal), Vec::new()).await;
+    assert_eq!(
+        run.log
+            .iter()
+            .filter(|entry| entry.starts_with("patch"))
+            .count(),
+        4
+    );
+    assert!(
+        run.limits.windows(2).all(|pair| pair[0] <= pair[1]),
+        "{:?}",
+        run.limits
+    );
+    assert!(
+        run.limits
+            .iter()
+            .all(|limit| *limit >= Duration::from_millis(100) && *limit < Duration::from_secs(10))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
+    let mut facts = Facts::new();
+    facts.settle();
+    facts.who.candidates = Seen::failed(WhyKind::Unreachable, "connection refused");
+    facts.memory = Memory::default();
+    let run = run_with(facts, Vec::new(), None, Vec::new()).await;
+    assert!(!run.log.iter().any(|entry| entry.starts_with("patch")));
+    assert!(
+        run.limits.windows(2).all(|pair| pair[0] < pair[1]),
+        "{:?}",
+        run.limits
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let mut without_host_label = facts.settings.clone();
+    without_host_label.topology.host_label = None;
+    let script = vec![Wake::Reload, Wake::Reload, Wake::Stop];
+    let reloads = vec![Err("config.toml: bad".to_owned()), Ok(without_host_label)];
+    let run = run_with(facts, script, None, reloads).await;
+    let expected = [
+        "who All",
+        "report startup",
+        "reloaded Err(\"config.toml: bad\")",
+        "who All",
+        "report reload",
+        "reloaded Ok(())",
+        "who All",
+        "patch 1",
+        "report reload",
+        "stopping",
+    ];
+    assert_eq!(run.log, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
+    for (mode, expected) in [
+        (
+            Mode::Write,
+            vec!["who All", "patch 3", "who All", "conditions 2", "who All"],
+        ),
+        (Mode::DryRun, vec!["who All"]),
+    ] {
+        let log = Log::default();
+        let facts = Facts::new();
+        let settings = facts.settings.clone();
+        let mut world = FakeWorld {
+            facts,
+            log: log.clone(),
+            refuse: None,
+        };
+        let mut publish = FakePublish { log: log.clone() };
+        let clock = PausedClock(Instant::now());
+        let rounds = once(
+            &settings,
+            &mut world,
+            &mut publish,
+            &clock,
+            Memory::default(),
+            mode,
+        )
+        .await;
+        assert_eq!(log.take(), expected);
+        assert_eq!(
+            rounds[0].plan.actions.len(),
+            1,
+            "what is or would be written is told"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes: all that the agent ever changes in a cluster is sent from here, to our own Node, with the kubelet's credential.
+//!
+//! It does what a plan says, reads no facts, decides nothing and retries nothing.
+//!
+//! To add a write: an action in `decide`, its body in a file here, and an arm in [`send`].
+
+pub mod event;
+pub mod node;
+
+use crate::agent::Refusal;
+use crate::decide::events::EventDraft;
+use crate::decide::{Action, Now};
+use crate::facts::names::NodeName;
+use crate::facts::node::Node;
+use crate::kubeapi::{Client, Error, PatchKind};
+
+/// Sends one action. Answers the Node as the API returned it, where it did.
+pub async fn send(
+    client: &Client,
+    own: &NodeName,
+    action: &Action,
+    now: Now,
+) -> Result<Option<Node>, Refusal> {
+    match action {
+        Action::PatchNode(patch) => {
+            let path = own_path(own, &patch.node)?;
+            let body = node::node_body(patch);
+            let node: Node = client
+                .patch(&path, PatchKind::Merge, &body)
+                .await
+                .map_err(|error| refusal(&error))?;
+            announce(client, own, patch.announce.iter(), now).await;
+            Ok(Some(node))
+        }
+        Action::PatchConditions(patch) => {
+            let path = format!("{}/status", own_path(own, &patch.node)?);
+            let body = node::conditions_body(patch, now);
+            let node: Node = client
+                .patch(&path, PatchKind::StrategicMerge, &body)
+                .await
+                .map_err(|error| refusal(&error))?;
+            announce(client, own, patch.announce.iter(), now).await;
+            Ok(Some(node))
+        }
+    }
+}
+
+/// The path of our own Node, and of no other.
+fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
+    if own == named {
+        Ok(format!("/api/v1/nodes/{own}"))
+    } else {
+        Err(Refusal {
+            text: format!("the plan names Node `{named}`, our own is `{own}`"),
+            passing: true,
+        })
+    }
+}
+
+/// An Event that is lost is no fault: the condition and the journal say the same.
+async fn announce(
+    client: &Client,
+    own: &NodeName,
+    drafts: impl Iterator<Item = &EventDraft>,
+    now: Now,
+) {
+    for draft in drafts {
+        if let Err(error) = client
+            .create(event::PATH, &event::body(draft, own, now))
+            .await
+        {
+            tracing::debug!(reason = draft.reason, error = %crate::escape::chain(&error), "failed to send an Event");
+        }
+    }
+}
+
+fn refusal(error: &Error) -> Refusal {
+    Refusal {
+        text: crate::escape::chain(error),
+        passing: error.class().is_passing(),
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `completions`: a shell script made from the command line's own definition.
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use super::{Answer, Arguments, Exit};
+
+/// The script.
+pub fn run(shell: Shell) -> Answer {
+    let mut command = Arguments::command();
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    generate(shell, &mut command, name, &mut script);
+    Answer::new(String::from_utf8_lossy(&script), Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_knows_every_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = run(shell).text;
+            for command in Arguments::command().get_subcommands() {
+                assert!(
+                    script.contains(command.get_name()),
+                    "{shell}: {}",
+                    command.get_name()
+                );
+            }
+        }
+    }
+}

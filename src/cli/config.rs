@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `config show` and `config check`.
+
+use std::path::Path;
+
+use super::{Answer, ConfigAction, Exit, Output};
+use crate::config::{self, show};
+use crate::root::Root;
+
+/// The configuration in force with the origin of each value, or every fault of it.
+pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
+    let loaded = match config::load(root, only) {
+        Ok(loaded) => loaded,
+        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+    };
+    let text = match (action, output) {
+        (ConfigAction::Show, Output::Text) => show::text(&loaded.values),
+        (ConfigAction::Show, Output::Json) => format!("{:#}\n", show::json(&loaded.values)),
+        (ConfigAction::Check, _) => match loaded.files.len() {
+            0 => "no configuration file; the defaults are in force\n".to_owned(),
+            count => format!("{count} configuration files, no fault\n"),
+        },
+    };
+    let warnings = loaded
+        .warnings
+        .iter()
+        .map(|warning| format!("{warning}\n"))
+        .collect();
+    Answer {
+        text,
+        complaint: warnings,
+        exit: Exit::Ok,
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line: its shape, and one file for each command.
+//!
+//! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
+
+pub mod completions;
+pub mod config;
+pub mod explain;
+pub mod once;
+pub mod run;
+pub mod status;
+pub mod whoami;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::report::text::Style;
+
+/// What the process says with its exit code. Frozen: units and scripts depend on the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// A check failed.
+    Failed = 1,
+    /// The command line is wrong (clap's own code).
+    Usage = 2,
+    /// Warnings, with `--strict`.
+    Warnings = 3,
+    /// This machine is not a KubeVirt virtual machine.
+    NotKubevirt = 4,
+    /// Not now: an API does not answer, or another agent runs.
+    TryAgain = 75,
+    /// The configuration has faults.
+    Configuration = 78,
+}
+
+/// Tells a Harvester VM that is a Kubernetes node who it is and where it runs, and keeps its topology labels right.
+#[derive(Debug, Parser)]
+#[command(name = "harvester-node-agent", version, about, long_about = LONG_ABOUT, propagate_version = true)]
+pub struct Arguments {
+    /// Prefix of every path that is read or written; the shipped binary can be tried on a directory tree
+    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Read this configuration file and no other
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Output for people or for programs
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text"
+    )]
+    pub output: Output,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const LONG_ABOUT: &str = "\
+Runs inside a Harvester (KubeVirt) virtual machine that is a Kubernetes node. Reports whether the machine's names are its \
+VM's name, puts region, zone and name of the physical host on its own Node with the kubelet's credential, and does so again \
+after each live migration.
+
+Exit codes: 0 ok; 1 a check failed; 2 usage; 3 warnings with --strict; 4 not a KubeVirt machine; 75 try again later; \
+78 bad configuration.";
+
+/// How output is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run as a service
+    Run,
+    /// Look, write what is to be written, and end
+    Once {
+        /// Say what would be written, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// What the running agent last found out
+    Status,
+    /// Which VM this machine is and which host runs it, with the evidence; writes nothing
+    Whoami,
+    /// The long text of a finding
+    Explain {
+        /// The finding's code, such as hostname-differs; without it, a list of all
+        code: Option<String>,
+    },
+    /// The configuration in force
+    Config {
+        /// What to do with it
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// Completions for a shell, to be sourced by it
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum ConfigAction {
+    /// Print every value and where it comes from
+    Show,
+    /// Say what is wrong with it
+    Check,
+}
+
+/// What was printed, and how the process ends.
+#[derive(Debug)]
+pub struct Answer {
+    /// For standard output.
+    pub text: String,
+    /// For standard error.
+    pub complaint: String,
+    /// The exit code.
+    pub exit: Exit,
+}
+
+impl Answer {
+    /// Text for standard output.
+    pub fn new(text: impl Into<String>, exit: Exit) -> Self {
+        Self {
+            text: text.into(),
+            complaint: String::new(),
+            exit,
+        }
+    }
+
+    /// Text for standard error.
+    pub fn complaint(text: impl Into<String>, exit: Exit) -> Self {
+        Self {
+            text: String::new(),
+            complaint: text.into(),
+            exit,
+        }
+    }
+}
+
+/// Colour only on a terminal, and never where `NO_COLOR` says so (<https://no-color.org>).
+pub fn style(is_terminal: bool, no_color: Option<&str>) -> Style {
+    let refused = no_color.is_some_and(|value| !value.is_empty());
+    if is_terminal && !refused {
+        Style::Colour
+    } else {
+        Style::Plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn colour_needs_a_terminal_and_no_objection() {
+        assert_eq!(style(true, None), Style::Colour);
+        assert_eq!(style(true, Some("")), Style::Colour);
+        assert_eq!(style(true, Some("1")), Style::Plain);
+        assert_eq!(style(false, None), Style::Plain);
+    }
+
+    #[test]
+    fn global_options_are_taken_after_the_command_too() {
+        let arguments = Arguments::parse_from(["x", "whoami", "--root", "/tree", "-o", "json"]);
+        assert_eq!(
+            (arguments.root.to_str(), arguments.output),
+            (Some("/tree"), Output::Json)
+        );
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `once`: look, write what is to be written, say what changed.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::{Answer, Exit, Output};
+use crate::agent::{Mode, Round};
+use crate::decide::Action;
+use crate::decide::sync::Sync;
+use crate::facts::WhyKind;
+use crate::report::status::Status;
+use crate::report::text::{self, Style};
+
+/// What `rounds` did, and how it stands after the last of them.
+pub fn answer(
+    rounds: &[Round],
+    status: &Status,
+    mode: Mode,
+    output: Output,
+    style: Style,
+) -> Answer {
+    let mut lines = Vec::new();
+    let mut complaint = String::new();
+    for round in rounds {
+        for (index, action) in round.plan.actions.iter().enumerate() {
+            match (mode, round.outcomes.get(index)) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.extend(changes(action)),
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "not written: {}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
+    }
+    let text = match output {
+        Output::Json => {
+            let key = if mode == Mode::DryRun {
+                "wouldChange"
+            } else {
+                "changed"
+            };
+            let mut value = serde_json::to_value(status).unwrap_or(Value::Null);
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert(key.to_owned(), json!(lines));
+            }
+            format!("{value:#}\n")
+        }
+        Output::Text => {
+            let verb = if mode == Mode::DryRun {
+                "would change"
+            } else {
+                "changed"
+            };
+            let mut text = text::whoami(status, style);
+            text.push('\n');
+            if lines.is_empty() {
+                text.push_str("nothing to change\n");
+            }
+            for line in &lines {
+                let _ = writeln!(text, "{verb}: {line}");
+            }
+            text
+        }
+    };
+    Answer {
+        text,
+        complaint,
+        exit: rounds.last().map_or(Exit::TryAgain, exit),
+    }
+}
+
+/// A write as lines: `label key=value`, `annotation …`, `condition …`, `event …`.
+fn changes(action: &Action) -> Vec<String> {
+    match action {
+        Action::PatchNode(patch) => {
+            let labels = patch.labels.iter().map(|(key, value)| match value {
+                Some(value) => format!("label {key}={value}"),
+                None => format!("label {key}-"),
+            });
+            let annotations = patch
+                .annotations
+                .iter()
+                .map(|(key, value)| format!("annotation {key}={value}"));
+            labels.chain(annotations).collect()
+        }
+        Action::PatchConditions(patch) => patch
+            .conditions
+            .iter()
+            .map(|(wanted, _)| {
+                format!(
+                    "condition {}={} ({})",
+                    wanted.kind, wanted.status, wanted.reason
+                )
+            })
+            .collect(),
+    }
+}
+
+/// 75 when an API did not answer, 1 when something is wrong or could not be written, 0 otherwise.
+fn exit(round: &Round) -> Exit {
+    let unreachable =
+        |why: Option<&crate::facts::Why>| why.is_some_and(|why| why.kind == WhyKind::Unreachable);
+    if unreachable(round.who.candidates.why()) || unreachable(round.who.node.why()) {
+        return Exit::TryAgain;
+    }
+    let refused = round.outcomes.iter().any(Result::is_err);
+    let errors = round
+        .plan
+        .findings
+        .iter()
+        .any(|finding| finding.code.entry().severity == crate::findings::Severity::Error);
+    let settled = !matches!(round.plan.sync, Sync::NoVm { .. } | Sync::WriteFailed(_));
+    if refused || errors || !settled || !round.identity.verdict.is_match() {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that look at the world: `run`, `once`, `whoami`. Here the real parts are put together.
+
+use std::path::{Path, PathBuf};
+
+use time::UtcDateTime;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use super::{Answer, Exit, Output, once, whoami};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
+use crate::config::{self, Settings};
+use crate::decide::schedule::Random;
+use crate::decide::{Memory, Now, rfc3339};
+use crate::escape::chain;
+use crate::facts::machine::Machine;
+use crate::findings::Code;
+use crate::lock;
+use crate::logging;
+use crate::observe::World;
+use crate::observe::machine::read_machine;
+use crate::report::Reporter;
+use crate::report::journal::{Journal, Priority, Sink};
+use crate::report::news::message_id;
+use crate::report::status::{AgentStatus, Context, Status};
+use crate::report::systemd::Notifier;
+use crate::report::text::Style;
+use crate::root::Root;
+use crate::state::{self, MachineId};
+use crate::triggers::Listener;
+use crate::triggers::health::Health;
+
+/// What the process was started with; read once, in `main`.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// The tree.
+    pub root: Root,
+    /// The only configuration file, if one was named.
+    pub config: Option<PathBuf>,
+    /// Text or JSON.
+    pub output: Output,
+    /// Whether text may be coloured.
+    pub style: Style,
+    /// `JOURNAL_STREAM`.
+    pub journal_stream: Option<String>,
+    /// Whether `NOTIFY_SOCKET` is set.
+    pub notify_socket: bool,
+}
+
+/// Which of the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// The service.
+    Serve,
+    /// One look that writes.
+    Once(Mode),
+    /// One look that only tells.
+    Whoami,
+}
+
+/// Runs a command to its end.
+pub fn run(process: &Process, task: Task) -> Answer {
+    let loaded = match config::load(&process.root, process.config.as_deref()) {
+        Ok(loaded) => loaded,
+        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+    };
+    let settings = loaded.settings;
+    logging::init(&settings.log);
+    logging::deny_core_dumps();
+    let machine = read_machine(&process.root);
+    if let Some(vendor) = foreign(&machine, &settings) {
+        let entry = Code::NotKubevirt.entry();
+        let text = format!(
+            "{}: the firmware says {vendor}; {}\n",
+            entry.title, entry.remedy
+        );
+        return Answer::complaint(text, Exit::NotKubevirt);
+    }
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return Answer::complaint(
+                format!("the kernel gives no event loop: {error}\n"),
+                Exit::TryAgain,
+            );
+        }
+    };
+    match task {
+        Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
+        Task::Once(mode) => {
+            let _lock = match (mode, lock::acquire(&process.root)) {
+                (Mode::DryRun, _) => None,
+                (Mode::Write, Ok(lock)) => Some(lock),
+                (Mode::Write, Err(error)) => {
+                    return Answer::complaint(format!("{}\n", chain(&error)), Exit::TryAgain);
+                }
+            };
+            runtime.block_on(look(process, &settings, mode, task))
+        }
+        Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
+    }
+}
+
+/// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
+fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
+    let vendor = machine
+        .vendor
+        .known()
+        .filter(|vendor| !vendor.is_kubevirt() && !settings.machine.assume_kubevirt)?;
+    Some(format!("`{}`", vendor.sys_vendor.escape_debug()))
+}
+
+async fn serve(
+    process: &Process,
+    settings: Settings,
+    machine: &Machine,
+    warnings: &[String],
+) -> Answer {
+    let lock = match lock::acquire(&process.root) {
+        Ok(lock) => Some(lock),
+        Err(error @ lock::LockError::Held(_)) => {
+            return Answer::complaint(format!("{}\n", chain(&error)), Exit::TryAgain);
+        }
+        // A read-only or full /run must not keep the agent from its work.
+        Err(_) => None,
+    };
+    let clock = SystemClock::new();
+    let health = Health::default();
+    let notifier = Notifier::new(process.notify_socket);
+    let sink = Sink::choose(process.root.is_live(), process.journal_stream.as_deref());
+    let journal = match Journal::start(sink) {
+        Ok(journal) => journal,
+        Err(error) => {
+            return Answer::complaint(
+                format!("the kernel gives no thread: {error}\n"),
+                Exit::TryAgain,
+            );
+        }
+    };
+    let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
+    let memory = Memory {
+        last_migration: state.last_migration.clone(),
+        ..Memory::default()
+    };
+    let reporter = Reporter::new(
+        process.root.clone(),
+        journal,
+        notifier,
+        health.clone(),
+        state,
+        process_status(&clock),
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    reporter.say(
+        Priority::Info,
+        Some(message_id::STARTED),
+        format!("harvester-node-agent {version} started"),
+    );
+    for warning in warnings {
+        reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
+    }
+    if let Some(why) = discarded {
+        let entry = Code::StateDiscarded.entry();
+        reporter.say(
+            Priority::Notice,
+            Some(message_id::FINDING),
+            format!("{}: {why}", entry.title),
+        );
+    }
+    let listener = Listener::new(
+        process.root.clone(),
+        clock.start,
+        reporter.watchdog_period(),
+        health.clone(),
+        dice,
+    );
+    let wait = match listener {
+        Ok(wait) => wait,
+        Err(error) => {
+            return Answer::complaint(
+                format!("the kernel gives no signals: {error}\n"),
+                Exit::TryAgain,
+            );
+        }
+    };
+    let mut agent = Agent {
+        world: World::new(process.root.clone(), health),
+        publish: reporter,
+        wait,
+        reload: Reloader {
+            root: process.root.clone(),
+            config: process.config.clone(),
+        },
+        clock,
+    };
+    agent::run(settings, &mut agent, memory).await;
+    agent.publish.close();
+    drop(lock);
+    Answer::new("", Exit::Ok)
+}
+
+async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
+    let clock = SystemClock::new();
+    let mut world = World::new(process.root.clone(), Health::default());
+    let rounds = agent::once(
+        settings,
+        &mut world,
+        &mut Silent,
+        &clock,
+        Memory::default(),
+        mode,
+    )
+    .await;
+    let Some(last) = rounds.last() else {
+        return Answer::new("", Exit::TryAgain);
+    };
+    let context = Context {
+        agent: process_status(&clock),
+        signals: Vec::new(),
+        since: std::collections::BTreeMap::new(),
+        last_migration: None,
+    };
+    let status = Status::new(&last.report(settings), &context);
+    match task {
+        Task::Whoami => whoami::answer(&status, process.output, process.style),
+        Task::Once(_) | Task::Serve => {
+            once::answer(&rounds, &status, mode, process.output, process.style)
+        }
+    }
+}
+
+fn process_status(clock: &SystemClock) -> AgentStatus {
+    AgentStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_at: rfc3339(clock.now().wall),
+    }
+}
+
+/// The clocks of this machine.
+#[derive(Debug)]
+struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        Now {
+            uptime: self.start.elapsed(),
+            wall: UtcDateTime::now(),
+            random: dice(),
+        }
+    }
+}
+
+/// Randomness for waits. Without any, waits are half of their ceiling, which is worse for the fleet and right for the node.
+fn dice() -> Random {
+    let mut bits = [0; 8];
+    match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bits) {
+        Ok(()) => Random::from_bits(u64::from_ne_bytes(bits)),
+        Err(_) => Random::from_bits(u64::MAX / 2),
+    }
+}
+
+/// Reads the configuration from where it was read at the start.
+#[derive(Debug)]
+struct Reloader {
+    root: Root,
+    config: Option<PathBuf>,
+}
+
+impl Reload for Reloader {
+    fn reload(&mut self) -> Result<Settings, String> {
+        let only: Option<&Path> = self.config.as_deref();
+        config::load(&self.root, only)
+            .map(|loaded| loaded.settings)
+            .map_err(|errors| errors.to_string())
+    }
+}
+
+/// One look says its result at its end and nothing before.
+#[derive(Debug)]
+struct Silent;
+
+impl Publish for Silent {
+    fn publish(&mut self, _: &Report<'_>) {}
+    fn alive(&mut self) {}
+    fn reloaded(&mut self, _: Result<(), &str>) {}
+    fn stopping(&mut self) {}
+}

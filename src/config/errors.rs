@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can be wrong with the configuration, all of it reported at once.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::root::ReadError;
+
+/// A value is shown up to this many characters: enough to recognise it, too few for a pasted file.
+const MAX_VALUE: usize = 64;
+/// A key is shown up to this many characters: the longest label key and the table that it stands in.
+const MAX_KEY: usize = 340;
+
+/// Every problem of one reading, in the order in which the files are read.
+#[derive(Debug)]
+pub struct ConfigErrors {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// A file or directory cannot be read.
+    #[error(transparent)]
+    Unreadable(ReadError),
+    /// Something other than a directory stands where drop-ins belong.
+    #[error("`{}` is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The path of the only file does not begin with a slash.
+    #[error("`{}` is not an absolute path", escaped(&.0.to_string_lossy()))]
+    RelativePath(PathBuf),
+    /// A file is not TOML.
+    #[error("{place}:{column}: not valid TOML: {message}")]
+    Syntax {
+        /// The file and line.
+        place: Place,
+        /// The column, from 1, in characters.
+        column: usize,
+        /// What the parser says.
+        message: String,
+    },
+    /// Nothing of this name can be configured.
+    #[error("{place}: unknown {what} `{}`; {hint}", cut(key, MAX_KEY))]
+    Unknown {
+        /// The file and line.
+        place: Place,
+        /// `key` or `table`.
+        what: &'static str,
+        /// The whole key.
+        key: String,
+        /// The name that was meant, or those that exist there.
+        hint: String,
+    },
+    /// A value has the wrong type.
+    #[error(
+        "{place}: `{}`: expected {expected}, found {found} {value}; allowed: {allowed}",
+        cut(key, MAX_KEY)
+    )]
+    WrongType {
+        /// The file and line.
+        place: Place,
+        /// The whole key.
+        key: String,
+        /// The type that is needed.
+        expected: &'static str,
+        /// The type that is there.
+        found: &'static str,
+        /// The value, escaped.
+        value: String,
+        /// What the key takes.
+        allowed: String,
+    },
+    /// A value has the right type and wrong content.
+    #[error("{place}: `{}`: {value} {why}; allowed: {allowed}", cut(key, MAX_KEY))]
+    Refused {
+        /// The file and line.
+        place: Place,
+        /// The whole key.
+        key: String,
+        /// The value, escaped.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+        /// What the key takes.
+        allowed: String,
+    },
+}
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file, as seen inside the root.
+    pub path: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+}
+
+impl Problem {
+    /// The file and line, where known.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Unreadable(_) | Self::NotADirectory(_) | Self::RelativePath(_) => None,
+            Self::Syntax { place, .. }
+            | Self::Unknown { place, .. }
+            | Self::WrongType { place, .. }
+            | Self::Refused { place, .. } => Some(place),
+        }
+    }
+
+    /// The whole key, where one is at fault.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Unreadable(_)
+            | Self::NotADirectory(_)
+            | Self::RelativePath(_)
+            | Self::Syntax { .. } => None,
+            Self::Unknown { key, .. } | Self::WrongType { key, .. } | Self::Refused { key, .. } => {
+                Some(key)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = printable(&self.path.to_string_lossy());
+        write!(formatter, "{path}:{}", self.line)
+    }
+}
+
+/// One line for each problem, with its causes.
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            let mut line = problem.to_string();
+            let mut cause = problem.source();
+            while let Some(error) = cause {
+                line = format!("{line}: {error}");
+                cause = error.source();
+            }
+            // Names of files are foreign text too.
+            write!(formatter, "{separator}{}", printable(&line))?;
+        }
+        Ok(())
+    }
+}
+
+/// The causes are part of every line of `Display`; there is no single one.
+impl Error for ConfigErrors {}
+
+/// A foreign text on one line, cut when long.
+pub(super) fn escaped(text: &str) -> String {
+    printable(&cut(text, MAX_VALUE))
+}
+
+/// A foreign text on one line in quotation marks, cut when long.
+pub(super) fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(MAX_VALUE).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    format!("{short:?}{dots}")
+}
+
+/// The same text with every character that cannot be shown replaced by its escape.
+pub(super) fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_printable(character) {
+            line.push(character);
+        } else {
+            line.extend(character.escape_debug());
+        }
+    }
+    line
+}
+
+/// Whether a character can be shown as it is: no control, no bidirectional override, no invisible format character.
+pub(super) fn is_printable(character: char) -> bool {
+    matches!(character, '"' | '\'' | '\\') || character.escape_debug().len() == 1
+}
+
+fn cut(text: &str, most: usize) -> String {
+    let short: String = text.chars().take(most).collect();
+    let dots = if short.len() < text.len() { "…" } else { "" };
+    short + dots
+}

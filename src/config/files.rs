@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which files are read, and in which order.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::errors::{Problem, printable};
+use crate::root::Root;
+
+/// Drop-ins of the distribution and the image.
+const VENDOR_DIR: &str = "/usr/lib/harvester-node-agent/config.d";
+/// Drop-ins of this boot.
+const RUNTIME_DIR: &str = "/run/harvester-node-agent/config.d";
+/// The administrator's file.
+const ADMIN_FILE: &str = "/etc/harvester-node-agent/config.toml";
+/// Drop-ins of the administrator.
+const ADMIN_DIR: &str = "/etc/harvester-node-agent/config.d";
+/// A link to here disables the files of its name.
+const NOTHING: &str = "/dev/null";
+/// Endings that somebody may expect to be read.
+const LIKELY_MISTAKES: [&str; 4] = ["conf", "json", "yaml", "yml"];
+
+/// The files to read, lowest first.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) files: Vec<PathBuf>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Where a drop-in stands relative to [`ADMIN_FILE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Below,
+    Above,
+}
+
+/// Looks into every stage.
+pub(super) fn find(root: &Root) -> Found {
+    let mut found = Found::default();
+    // A later directory replaces the files of the same name.
+    let mut drop_ins: BTreeMap<OsString, (Stage, PathBuf)> = BTreeMap::new();
+    for (dir, stage) in [
+        (VENDOR_DIR, Stage::Below),
+        (RUNTIME_DIR, Stage::Below),
+        (ADMIN_DIR, Stage::Above),
+    ] {
+        for name in names(root, Path::new(dir), &mut found) {
+            let path = Path::new(dir).join(&name);
+            drop_ins.insert(name, (stage, path));
+        }
+    }
+    let of = |wanted: Stage| {
+        drop_ins
+            .values()
+            .filter(move |(stage, _)| *stage == wanted)
+            .map(|(_, path)| path.clone())
+    };
+    let mut files: Vec<PathBuf> = of(Stage::Below).collect();
+    if root.exists(ADMIN_FILE) || root.link_target(ADMIN_FILE).is_some() {
+        files.push(PathBuf::from(ADMIN_FILE));
+    }
+    files.extend(of(Stage::Above));
+    files.retain(|path| !is_nothing(root, path));
+    found.files = files;
+    found
+}
+
+/// Every file and directory whose change calls for a new reading, present or not.
+///
+/// The directory of the runtime drop-ins is the agent's own as well: its parent must not be watched, because the agent
+/// writes there.
+pub(super) fn watched() -> Vec<PathBuf> {
+    [VENDOR_DIR, RUNTIME_DIR, ADMIN_FILE, ADMIN_DIR]
+        .iter()
+        .map(PathBuf::from)
+        .collect()
+}
+
+/// Whether the path stands for nothing, as links to `/dev/null` do, whether or not the root has that device.
+pub(super) fn is_nothing(root: &Root, path: &Path) -> bool {
+    root.steps(path)
+        .last()
+        .is_some_and(|end| end == Path::new(NOTHING))
+}
+
+/// The names of the drop-ins in one directory.
+fn names(root: &Root, dir: &Path, found: &mut Found) -> Vec<OsString> {
+    match root.list(dir) {
+        Ok(names) => names
+            .into_iter()
+            .filter(|name| is_drop_in(dir, name, &mut found.warnings))
+            .collect(),
+        Err(error) if error.is_absent() && !root.exists(dir) => Vec::new(),
+        Err(error) => {
+            found.problems.push(if error.is_absent() {
+                Problem::NotADirectory(dir.to_owned())
+            } else {
+                Problem::Unreadable(error)
+            });
+            Vec::new()
+        }
+    }
+}
+
+/// Hidden files belong to editors and package managers.
+fn is_drop_in(dir: &Path, name: &OsString, warnings: &mut Vec<String>) -> bool {
+    let text = name.to_string_lossy();
+    let ending = Path::new(name)
+        .extension()
+        .map(|ending| ending.to_string_lossy().into_owned());
+    match ending.as_deref() {
+        _ if text.starts_with('.') => false,
+        Some("toml") => true,
+        Some(other) if other.eq_ignore_ascii_case("toml") || LIKELY_MISTAKES.contains(&other) => {
+            let path = printable(&dir.join(name).to_string_lossy());
+            warnings.push(format!(
+                "{path}: not read, its name does not end in `.toml`"
+            ));
+            false
+        }
+        _ => false,
+    }
+}

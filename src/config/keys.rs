@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The table of every key: it decides what is known, says what is allowed, and sets the field.
+
+use std::time::Duration;
+
+use super::label::{ConfigMapName, LabelKey, NameError};
+use super::settings::{HostPlace, OptIns, Settings, TextFile};
+use super::value::{Value, Wrong};
+use crate::facts::names::{HostName, Namespace, NodeName, VmName};
+use crate::facts::placement::Source;
+use crate::facts::topology::LabelValue;
+
+/// Every minute is as often as a fleet may ask both APIs for nothing.
+const LEAST_POLL: Duration = Duration::from_secs(60);
+/// Once a day at least: the backstop must not disappear.
+const MOST_POLL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longer would delay what the agent is for.
+const MOST_WAIT: Duration = Duration::from_secs(60);
+
+const OPT_INS: &str = "an array of \"plain-http\", \"skip-tls-verify\", \"proxy\"";
+
+/// One key of the configuration.
+#[derive(Debug)]
+pub struct Key {
+    /// The tables and the name, with dots; `*` stands for a name that the user chooses.
+    pub path: &'static str,
+    /// The default as TOML text; of a key with `*`, of the whole table before it.
+    pub default: &'static str,
+    /// What may be written.
+    pub allowed: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+    pub(super) set: Set,
+}
+
+/// Checks a value and puts it in its field. The names are those that stand for `*`.
+type Set = fn(&mut Settings, &[String], &Value) -> Result<(), Vec<Wrong>>;
+
+/// Every key, in the order in which it is shown.
+pub const KEYS: &[Key] = &[
+    Key {
+        path: "mode",
+        default: r#""watch""#,
+        allowed: r#""watch", "signals""#,
+        help: "learn of changes by standing watches, or by signals and rare reads (very large fleets)",
+        set: |settings, _, value| put(&mut settings.mode, value.choice()),
+    },
+    Key {
+        path: "harvester.kubeconfig",
+        default: r#""""#,
+        allowed: r#"an absolute path, "" to search the usual places"#,
+        help: "kubeconfig for Harvester's API",
+        set: |settings, _, value| {
+            let path = value.optional(Value::path);
+            put(&mut settings.harvester.kubeconfig, path)
+        },
+    },
+    Key {
+        path: "harvester.namespace",
+        default: r#""""#,
+        allowed: r#"the name of a namespace, "" to take the kubeconfig's"#,
+        help: "namespace of the VM in Harvester",
+        set: |settings, _, value| {
+            let name =
+                value.optional(|value| value.name(kind(Namespace::parse, NameError::DnsLabel)));
+            put(&mut settings.harvester.namespace, name)
+        },
+    },
+    Key {
+        path: "harvester.vm",
+        default: r#""""#,
+        allowed: r#"the name of a VM, "" to find it by evidence"#,
+        help: "pins the name of the VM in Harvester",
+        set: |settings, _, value| {
+            let name =
+                value.optional(|value| value.name(kind(VmName::parse, NameError::Subdomain)));
+            put(&mut settings.harvester.vm, name)
+        },
+    },
+    Key {
+        path: "harvester.allow",
+        default: "[]",
+        allowed: OPT_INS,
+        help: "what Harvester's kubeconfig may ask for although it weakens the connection",
+        set: |settings, _, value| put_all(&mut settings.harvester.allow, opt_ins(value)),
+    },
+    Key {
+        path: "guest.kubeconfig",
+        default: r#""""#,
+        allowed: r#"an absolute path, "" to search the usual places"#,
+        help: "kubeconfig of the guest's kubelet",
+        set: |settings, _, value| {
+            let path = value.optional(Value::path);
+            put(&mut settings.guest.kubeconfig, path)
+        },
+    },
+    Key {
+        path: "guest.node_name",
+        default: r#""""#,
+        allowed: r#"the name of a Node, "" to take it from the kubelet's certificate"#,
+        help: "name of our own Node in the guest cluster",
+        set: |settings, _, value| {
+            let name =
+                value.optional(|value| value.name(kind(NodeName::parse, NameError::Subdomain)));
+            put(&mut settings.guest.node_name, name)
+        },
+    },
+    Key {
+        path: "guest.allow",
+        default: "[]",
+        allowed: OPT_INS,
+        help: "what the kubelet's kubeconfig may ask for although it weakens the connection",
+        set: |settings, _, value| put_all(&mut settings.guest.allow, opt_ins(value)),
+    },
+    Key {
+        path: "topology.on_change",
+        default: r#""follow""#,
+        allowed: r#""follow", "hold", "report""#,
+        help: "when the VM moved to another zone: follow it, hold the first zone, or only report",
+        set: |settings, _, value| put(&mut settings.topology.on_change, value.choice()),
+    },
+    Key {
+        path: "topology.host_label",
+        default: r#""topology.harvesterhci.io/host""#,
+        allowed: r#"a label key that a kubelet may write, false or "" for no such label"#,
+        help: "label on our Node that carries the name of the Harvester host",
+        set: |settings, _, value| {
+            let key = value.unless_off(|value| {
+                let key = value.name(LabelKey::parse)?;
+                let writable = key.check_writable();
+                writable.map_err(|error| value.refuse(error))?;
+                Ok(key)
+            });
+            put(&mut settings.topology.host_label, key)
+        },
+    },
+    Key {
+        path: "topology.remove_stale",
+        default: "false",
+        allowed: "true, false",
+        help: "remove our own label when the host has lost its counterpart",
+        set: |settings, _, value| put(&mut settings.topology.remove_stale, value.switch()),
+    },
+    Key {
+        path: "topology.sources",
+        default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap"]"#,
+        allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", in this order"#,
+        help: "sources of region and zone that may be asked; the first that answers wins",
+        set: |settings, _, value| {
+            let sources = value.ordered_choices::<Source>();
+            put_all(&mut settings.topology.sources, sources)
+        },
+    },
+    Key {
+        path: "topology.configmap",
+        default: r#""harvester-public/topology""#,
+        allowed: "namespace/name of a ConfigMap in Harvester",
+        help: "ConfigMap that the source \"configmap\" reads",
+        set: |settings, _, value| {
+            let name = value.name(ConfigMapName::parse);
+            put(&mut settings.topology.configmap, name)
+        },
+    },
+    Key {
+        path: "labels.extra.*",
+        default: "{}",
+        allowed: r#""label key on our Node" = "label key on the Harvester host", both in quotation marks; a kubelet must be allowed to write the first"#,
+        help: "more labels of the Harvester host to copy to our Node",
+        set: set_extra_label,
+    },
+    Key {
+        path: "hosts.*.region",
+        default: "{}",
+        allowed: "a label value, in a table named for a Harvester host",
+        help: "region and zone of each Harvester host, for guests without a credential for Harvester",
+        set: |settings, names, value| {
+            let region = value.name(kind(LabelValue::parse, NameError::Qualified));
+            set_place(settings, names, value, region, |place| &mut place.region)
+        },
+    },
+    Key {
+        path: "hosts.*.zone",
+        default: "{}",
+        allowed: "a label value, in a table named for a Harvester host",
+        help: "region and zone of each Harvester host, for guests without a credential for Harvester",
+        set: |settings, names, value| {
+            let zone = value.name(kind(LabelValue::parse, NameError::Qualified));
+            set_place(settings, names, value, zone, |place| &mut place.zone)
+        },
+    },
+    Key {
+        path: "report.node_conditions",
+        default: "true",
+        allowed: "true, false",
+        help: "write conditions to our Node",
+        set: |settings, _, value| put(&mut settings.report.node_conditions, value.switch()),
+    },
+    Key {
+        path: "report.events",
+        default: "true",
+        allowed: "true, false",
+        help: "write Events about our Node",
+        set: |settings, _, value| put(&mut settings.report.events, value.switch()),
+    },
+    Key {
+        path: "report.annotations",
+        default: "true",
+        allowed: "true, false",
+        help: "write annotations to our Node",
+        set: |settings, _, value| put(&mut settings.report.annotations, value.switch()),
+    },
+    Key {
+        path: "report.textfile",
+        default: r#""auto""#,
+        allowed: r#""auto", an absolute path, false"#,
+        help: "metrics for node-exporter's textfile collector; auto: where Debian's looks, if that directory exists",
+        set: |settings, _, value| {
+            let textfile = match value {
+                Value::Text(text) if text == "auto" => Ok(TextFile::Auto),
+                Value::Text(text) if text.is_empty() => Err(value.refuse("is no path")),
+                _ => value
+                    .unless_off(Value::path)
+                    .map(|path| path.map_or(TextFile::Off, TextFile::Path)),
+            };
+            put(&mut settings.report.textfile, textfile)
+        },
+    },
+    Key {
+        path: "timing.poll",
+        default: r#""10m""#,
+        allowed: r#"a time from "1m" to "24h""#,
+        help: "read everything again this often even if nothing called for it",
+        set: |settings, _, value| {
+            put(
+                &mut settings.timing.poll,
+                value.duration(LEAST_POLL, MOST_POLL),
+            )
+        },
+    },
+    Key {
+        path: "timing.hostname_debounce",
+        default: r#""2s""#,
+        allowed: r#"a time from "0s" to "60s""#,
+        help: "look at a changed hostname when it has been quiet for this long",
+        set: |settings, _, value| {
+            let wait = value.duration(Duration::ZERO, MOST_WAIT);
+            put(&mut settings.timing.hostname_debounce, wait)
+        },
+    },
+    Key {
+        path: "timing.settle",
+        default: r#""10s""#,
+        allowed: r#"a time from "0s" to "60s""#,
+        help: "wait this long for Harvester's own annotations on VMs that Harvester labels",
+        set: |settings, _, value| {
+            let wait = value.duration(Duration::ZERO, MOST_WAIT);
+            put(&mut settings.timing.settle, wait)
+        },
+    },
+    Key {
+        path: "log.level",
+        default: r#""info""#,
+        allowed: r#""error", "warn", "info", "debug""#,
+        help: "least severe message that is written to the journal",
+        set: |settings, _, value| put(&mut settings.log.level, value.choice()),
+    },
+    Key {
+        path: "machine.assume_kubevirt",
+        default: "false",
+        allowed: "true, false",
+        help: "take the machine for a KubeVirt VM although its firmware does not say so",
+        set: |settings, _, value| put(&mut settings.machine.assume_kubevirt, value.switch()),
+    },
+];
+
+impl Key {
+    /// The parts between the dots.
+    pub(super) fn segments(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('.')
+    }
+
+    /// The table before the first `*`, for keys that have one.
+    pub(super) fn open_table(&self) -> Option<&'static str> {
+        self.path.split_once(".*").map(|(table, _)| table)
+    }
+}
+
+fn put<T>(field: &mut T, checked: Result<T, Wrong>) -> Result<(), Vec<Wrong>> {
+    put_all(field, checked.map_err(Vec::from))
+}
+
+fn put_all<T>(field: &mut T, checked: Result<T, Vec<Wrong>>) -> Result<(), Vec<Wrong>> {
+    *field = checked?;
+    Ok(())
+}
+
+fn opt_ins(value: &Value) -> Result<OptIns, Vec<Wrong>> {
+    value.choices().map(|listed| listed.into_iter().collect())
+}
+
+/// The name that stands for `*`, checked.
+fn chosen<T, E: std::fmt::Display>(
+    names: &[String],
+    value: &Value,
+    check: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Wrong> {
+    let name = names.first().map(String::as_str).unwrap_or_default();
+    check(name).map_err(|error| value.refuse_name(name, error))
+}
+
+fn set_extra_label(
+    settings: &mut Settings,
+    names: &[String],
+    value: &Value,
+) -> Result<(), Vec<Wrong>> {
+    let guest = chosen(names, value, LabelKey::parse)
+        .and_then(|key| chosen(names, value, |_| key.check_writable().map(|()| key.clone())));
+    let host = value.name(LabelKey::parse);
+    let (guest, host) = both(guest, host)?;
+    settings.extra_labels.insert(guest, host);
+    Ok(())
+}
+
+fn set_place(
+    settings: &mut Settings,
+    names: &[String],
+    value: &Value,
+    part: Result<LabelValue, Wrong>,
+    field: fn(&mut HostPlace) -> &mut Option<LabelValue>,
+) -> Result<(), Vec<Wrong>> {
+    let host = chosen(names, value, kind(HostName::parse, NameError::Subdomain));
+    let (host, part) = both(host, part)?;
+    *field(settings.hosts.entry(host).or_default()) = Some(part);
+    Ok(())
+}
+
+fn both<A, B>(first: Result<A, Wrong>, second: Result<B, Wrong>) -> Result<(A, B), Vec<Wrong>> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (first, second) => Err([first.err(), second.err()].into_iter().flatten().collect()),
+    }
+}
+
+/// A reader of names by the rule of a type of `facts`, with the reason that our errors give.
+fn kind<T, E>(
+    parse: fn(&str) -> Result<T, E>,
+    reason: NameError,
+) -> impl Fn(&str) -> Result<T, NameError> {
+    move |text| match text {
+        "" => Err(NameError::Empty),
+        _ => parse(text).map_err(|_| reason.clone()),
+    }
+}

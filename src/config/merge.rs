@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Second and third stage: the entries of all files are merged, each key keeps its origin, and the winners become
+//! [`Settings`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::errors::{Place, Problem};
+use super::file::Entry;
+use super::keys::KEYS;
+use super::settings::{Settings, TextFile};
+use super::value::{Why, Wrong};
+use crate::facts::placement::Source;
+
+/// One key as it takes effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effective {
+    /// The whole key as TOML writes it.
+    pub key: String,
+    /// The value as TOML text.
+    pub value: String,
+    /// Who said so.
+    pub origin: Origin,
+    /// What the key does.
+    pub help: &'static str,
+}
+
+/// Who gave a key its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody.
+    Default,
+    /// A line of a file.
+    File {
+        /// The file, as seen inside the root.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+/// The entries of all files, not yet checked.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// The entry of the highest file for each key.
+    winners: BTreeMap<String, Entry>,
+    /// Entries that a higher file replaced. They are checked all the same: a mistake stays one.
+    overridden: Vec<Entry>,
+}
+
+impl Merged {
+    /// Adds the entries of one file, which is higher than all before it.
+    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+        for entry in entries {
+            if let Some(lower) = self.winners.insert(entry.path.clone(), entry) {
+                self.overridden.push(lower);
+            }
+        }
+    }
+
+    /// Checks every entry and the winners against each other.
+    pub(super) fn validate(
+        &self,
+        problems: &mut Vec<Problem>,
+        warnings: &mut Vec<String>,
+    ) -> Settings {
+        let mut scratch = Settings::default();
+        for entry in &self.overridden {
+            set(&mut scratch, entry, problems);
+        }
+        let mut settings = Settings::default();
+        for entry in self.winners.values() {
+            set(&mut settings, entry, problems);
+        }
+        self.check_host_label(&settings, problems);
+        self.warn(&settings, warnings);
+        settings
+    }
+
+    /// Every key with its value and origin, in the order of the table.
+    pub(super) fn effective(&self) -> Vec<Effective> {
+        let mut values: Vec<Effective> = Vec::new();
+        for key in KEYS {
+            let stated: Vec<&Entry> = self
+                .winners
+                .values()
+                .filter(|entry| entry.key.path == key.path)
+                .collect();
+            values.extend(stated.iter().map(|entry| Effective {
+                key: entry.path.clone(),
+                value: entry.value.to_string(),
+                origin: Origin::File {
+                    path: entry.place.path.clone(),
+                    line: entry.place.line,
+                },
+                help: key.help,
+            }));
+            let shown = match key.open_table() {
+                Some(table) if self.has_entries_below(table) => continue,
+                Some(table) => table,
+                None => key.path,
+            };
+            if stated.is_empty() && !values.iter().any(|value| value.key == shown) {
+                values.push(Effective {
+                    key: shown.to_owned(),
+                    value: key.default.to_owned(),
+                    origin: Origin::Default,
+                    help: key.help,
+                });
+            }
+        }
+        values
+    }
+
+    fn has_entries_below(&self, table: &str) -> bool {
+        self.winners
+            .values()
+            .any(|entry| entry.key.open_table() == Some(table))
+    }
+
+    /// Two writers of one label inside one agent would never come to rest.
+    fn check_host_label(&self, settings: &Settings, problems: &mut Vec<Problem>) {
+        let is_unsure = problems
+            .iter()
+            .any(|problem| problem.key() == Some("topology.host_label"));
+        let Some(host_label) = settings.topology.host_label.as_ref() else {
+            return;
+        };
+        if is_unsure {
+            return;
+        }
+        let clash = self.winners.values().find(|entry| {
+            entry.key.path == "labels.extra.*"
+                && entry.names.first().map(String::as_str) == Some(host_label.as_str())
+        });
+        if let Some(entry) = clash {
+            problems.push(Problem::Refused {
+                place: entry.place.clone(),
+                key: entry.path.clone(),
+                value: format!("\"{host_label}\""),
+                why: "is the host label (`topology.host_label`), which the agent writes by itself"
+                    .to_owned(),
+                allowed: entry.key.allowed.to_owned(),
+            });
+        }
+    }
+
+    /// What is valid and yet surely not meant.
+    fn warn(&self, settings: &Settings, warnings: &mut Vec<String>) {
+        let sources = &settings.topology.sources;
+        let mut warn = |place: &Place, text: String| warnings.push(format!("{place}: {text}"));
+        if let Some(entry) = self.winners.get("topology.sources")
+            && sources.is_empty()
+            && settings.hosts.is_empty()
+        {
+            let text = "`topology.sources` is empty, so no region and no zone will be found";
+            warn(&entry.place, text.to_owned());
+        }
+        if let Some(entry) = self.winners.get("topology.configmap")
+            && !sources.contains(&Source::ConfigMap)
+        {
+            let text = "`topology.configmap` has no effect, because `topology.sources` leaves \"configmap\" out";
+            warn(&entry.place, text.to_owned());
+        }
+        if let Some(entry) = self.winners.get("report.textfile")
+            && let TextFile::Path(path) = &settings.report.textfile
+            && path.extension().is_none_or(|extension| extension != "prom")
+        {
+            let text =
+                "`report.textfile` does not end in `.prom`, so node-exporter will not read it";
+            warn(&entry.place, text.to_owned());
+        }
+        let has_labels_of_hosts =
+            sources.contains(&Source::HostNode) || sources.contains(&Source::ConfigMap);
+        for entry in self.winners.values() {
+            if entry.key.path != "labels.extra.*" {
+                continue;
+            }
+            if !has_labels_of_hosts {
+                let text = format!(
+                    "`{}` has no effect, because `topology.sources` leaves out both \"host-node\" and \"configmap\"",
+                    entry.path
+                );
+                warn(&entry.place, text);
+            }
+            let is_instance_type = settings.extra_labels.keys().any(|key| {
+                key.is_instance_type()
+                    && entry.names.first().is_some_and(|name| name == key.as_str())
+            });
+            if is_instance_type {
+                let text = format!(
+                    "`{}` is a label that cloud controllers write too",
+                    entry.path
+                );
+                warn(&entry.place, text);
+            }
+        }
+    }
+}
+
+/// Sets one field, or says why not.
+fn set(settings: &mut Settings, entry: &Entry, problems: &mut Vec<Problem>) {
+    if let Err(wrongs) = (entry.key.set)(settings, &entry.names, &entry.value) {
+        problems.extend(wrongs.into_iter().map(|wrong| problem(entry, wrong)));
+    }
+}
+
+fn problem(entry: &Entry, wrong: Wrong) -> Problem {
+    let place = entry.place.clone();
+    let key = match wrong.element {
+        Some(index) => format!("{}[{index}]", entry.path),
+        None => entry.path.clone(),
+    };
+    let allowed = entry.key.allowed.to_owned();
+    match wrong.why {
+        Why::Type { expected, found } => Problem::WrongType {
+            place,
+            key,
+            expected,
+            found,
+            value: wrong.shown,
+            allowed,
+        },
+        Why::Content(why) => Problem::Refused {
+            place,
+            key,
+            value: wrong.shown,
+            why,
+            allowed,
+        },
+    }
+}

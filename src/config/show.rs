@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The effective configuration for people and for programs.
+
+use serde_json::{Value, json};
+
+use super::errors::printable;
+use super::merge::{Effective, Origin};
+
+/// Values longer than this do not push the origins of all others to the right.
+const MAX_ALIGNED: usize = 40;
+
+/// One line for each key: valid TOML that says the same as the files that were read.
+pub fn text(values: &[Effective]) -> String {
+    let width = |texts: &mut dyn Iterator<Item = &String>| {
+        texts
+            .map(|text| text.chars().count())
+            .filter(|length| *length <= MAX_ALIGNED)
+            .max()
+            .unwrap_or_default()
+    };
+    let keys = width(&mut values.iter().map(|value| &value.key));
+    let contents = width(&mut values.iter().map(|value| &value.value));
+    values
+        .iter()
+        .map(
+            |Effective {
+                 key, value, origin, ..
+             }| {
+                format!("{key:keys$} = {value:contents$}  # {}\n", describe(origin))
+            },
+        )
+        .collect()
+}
+
+/// The same as an array of objects; `value` has JSON's own type, `origin` is `null` for a default.
+pub fn json(values: &[Effective]) -> Value {
+    values
+        .iter()
+        .map(|effective| {
+            let origin = match &effective.origin {
+                Origin::Default => Value::Null,
+                Origin::File { path, line } => {
+                    json!({ "file": path.to_string_lossy(), "line": line })
+                }
+            };
+            json!({
+                "key": effective.key,
+                "value": native(&effective.value),
+                "origin": origin,
+                "help": effective.help,
+            })
+        })
+        .collect()
+}
+
+fn describe(origin: &Origin) -> String {
+    match origin {
+        Origin::Default => "default".to_owned(),
+        Origin::File { path, line } => {
+            format!("{}:{line}", printable(&path.to_string_lossy()))
+        }
+    }
+}
+
+/// TOML text as JSON; text that is not TOML stays a string.
+fn native(text: &str) -> Value {
+    text.parse::<toml::Value>()
+        .ok()
+        .and_then(|value| serde_json::to_value(value).ok())
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}

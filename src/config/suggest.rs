@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! "Did you mean …?"
+
+/// Names longer than this are no slip of the fingers, and comparing them costs the product of both lengths.
+const MAX_LENGTH: usize = 64;
+
+/// The candidate that `word` is most likely a misspelling of, if any is close enough: at most one slip for every three
+/// letters, and at least one.
+pub(super) fn closest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let length = word.chars().count();
+    if length > MAX_LENGTH {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
+        .filter(|(slips, _)| *slips <= (length / 3).max(1))
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_close_names_are_suggested() {
+        let names = ["follow", "hold", "report", "on_change"];
+        for (word, expected) in [
+            ("folow", Some("follow")),
+            ("FOLLOW", Some("follow")),
+            ("on-change", Some("on_change")),
+            ("onchange", Some("on_change")),
+            ("rep", None),
+            ("something", None),
+            ("", None),
+        ] {
+            assert_eq!(closest(word, names), expected, "{word}");
+        }
+        assert_eq!(closest(&"follow".repeat(100), names), None);
+    }
+}

@@ -1,0 +1,868 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration as a whole: files in a tree go in, settings or errors come out.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::*;
+use crate::facts::names::{HostName, Namespace, NodeName, VmName};
+use crate::facts::placement::Source;
+use crate::facts::topology::LabelValue;
+
+const DEFAULTS_FILE: &str = include_str!("../../packaging/config.d/10-defaults.toml");
+
+const VENDOR: &str = "/usr/lib/harvester-node-agent/config.d";
+const RUNTIME: &str = "/run/harvester-node-agent/config.d";
+const ADMIN: &str = "/etc/harvester-node-agent/config.d";
+const ADMIN_FILE: &str = "/etc/harvester-node-agent/config.toml";
+
+struct Tree {
+    _dir: tempfile::TempDir,
+    root: Root,
+}
+
+impl Tree {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        Self { _dir: dir, root }
+    }
+
+    fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let real = self.root.join(path);
+        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
+        std::fs::write(real, content).unwrap();
+        self
+    }
+
+    fn link(self, path: &str, target: &str) -> Self {
+        let real = self.root.join(path);
+        std::fs::create_dir_all(real.parent().unwrap()).unwrap();
+        symlink(target, real).unwrap();
+        self
+    }
+
+    fn load(&self) -> Loaded {
+        load(&self.root, None).unwrap()
+    }
+
+    fn errors(&self) -> Vec<String> {
+        let errors = load(&self.root, None).unwrap_err();
+        let lines: Vec<String> = errors.to_string().lines().map(str::to_owned).collect();
+        assert_eq!(
+            lines.len(),
+            errors.problems.len(),
+            "one line for each problem"
+        );
+        lines
+    }
+}
+
+/// The settings of one file with this content.
+fn settings(content: &str) -> Settings {
+    Tree::new().file(ADMIN_FILE, content).load().settings
+}
+
+/// The errors of one file with this content, without its path.
+fn errors(content: &str) -> Vec<String> {
+    let prefix = format!("{ADMIN_FILE}:");
+    Tree::new()
+        .file(ADMIN_FILE, content)
+        .errors()
+        .iter()
+        .map(|line| line.strip_prefix(&prefix).unwrap().to_owned())
+        .collect()
+}
+
+/// Every setting line of the shipped file takes effect; comments have a space after their `#`.
+fn uncommented_defaults() -> String {
+    let lines = DEFAULTS_FILE
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => setting,
+            _ => line,
+        });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn files(loaded: &Loaded) -> Vec<&str> {
+    loaded
+        .files
+        .iter()
+        .map(|path| path.to_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn no_configuration_at_all_is_the_defaults() {
+    let loaded = Tree::new().load();
+    assert_eq!(loaded.settings, Settings::default());
+    assert!(loaded.files.is_empty());
+    assert!(loaded.warnings.is_empty());
+    assert!(
+        loaded
+            .values
+            .iter()
+            .all(|value| value.origin == Origin::Default)
+    );
+}
+
+#[test]
+fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
+    let shipped = Tree::new().file(&format!("{VENDOR}/10-defaults.toml"), DEFAULTS_FILE);
+    let loaded = shipped.load();
+    assert_eq!(loaded.settings, Settings::default());
+    assert!(
+        loaded
+            .values
+            .iter()
+            .all(|value| value.origin == Origin::Default)
+    );
+
+    let active = uncommented_defaults();
+    let loaded = Tree::new().file(ADMIN_FILE, &active).load();
+    assert_eq!(loaded.settings, Settings::default());
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    for value in &loaded.values {
+        let key = KEYS.iter().find(|key| key.path == value.key);
+        match (key, &value.origin) {
+            (Some(key), Origin::File { .. }) => assert_eq!(value.value, key.default),
+            (None, Origin::Default) => {
+                assert!(
+                    active.contains(&format!("\n[{}]\n", value.key)),
+                    "{}",
+                    value.key
+                );
+            }
+            other => panic!("{}: {other:?}", value.key),
+        }
+    }
+    // The values cover the table: every plain key once, every open table once.
+    let shown: BTreeSet<&str> = loaded
+        .values
+        .iter()
+        .map(|value| value.key.as_str())
+        .collect();
+    let expected: BTreeSet<&str> = KEYS
+        .iter()
+        .map(|key| key.open_table().unwrap_or(key.path))
+        .collect();
+    assert_eq!(shown, expected);
+    assert_eq!(loaded.values.len(), expected.len());
+}
+
+/// One good value of each key that is not its default, and what it must change.
+#[test]
+fn every_key_sets_its_field() {
+    type Change = fn(&mut Settings);
+    let cases: &[(&str, Change)] = &[
+        ("mode = 'signals'", |s| s.mode = Mode::Signals),
+        ("harvester.kubeconfig = '/etc/h'", |s| {
+            s.harvester.kubeconfig = Some("/etc/h".into());
+        }),
+        ("harvester.namespace = 'team-a'", |s| {
+            s.harvester.namespace = Some(Namespace::parse("team-a").unwrap());
+        }),
+        ("harvester.vm = 'node.1'", |s| {
+            s.harvester.vm = Some(VmName::parse("node.1").unwrap());
+        }),
+        ("harvester.allow = ['proxy', 'plain-http']", |s| {
+            s.harvester.allow = OptIns {
+                plain_http: true,
+                skip_tls_verify: false,
+                proxy: true,
+            };
+        }),
+        ("guest.kubeconfig = '/etc/g'", |s| {
+            s.guest.kubeconfig = Some("/etc/g".into());
+        }),
+        ("guest.node_name = 'node-1'", |s| {
+            s.guest.node_name = Some(NodeName::parse("node-1").unwrap());
+        }),
+        ("guest.allow = ['skip-tls-verify']", |s| {
+            s.guest.allow = OptIns {
+                plain_http: false,
+                skip_tls_verify: true,
+                proxy: false,
+            };
+        }),
+        ("topology.on_change = 'hold'", |s| {
+            s.topology.on_change = OnChange::Hold;
+        }),
+        ("topology.on_change = 'report'", |s| {
+            s.topology.on_change = OnChange::Report;
+        }),
+        ("topology.host_label = 'example.com/host'", |s| {
+            s.topology.host_label = Some(LabelKey::parse("example.com/host").unwrap());
+        }),
+        ("topology.host_label = false", |s| {
+            s.topology.host_label = None;
+        }),
+        ("topology.host_label = ''", |s| s.topology.host_label = None),
+        ("topology.remove_stale = true", |s| {
+            s.topology.remove_stale = true;
+        }),
+        ("topology.sources = ['host-node', 'configmap']", |s| {
+            s.topology.sources = vec![Source::HostNode, Source::ConfigMap];
+        }),
+        ("topology.sources = []", |s| s.topology.sources.clear()),
+        ("topology.configmap = 'ns/zones.v1'", |s| {
+            s.topology.configmap = ConfigMapName::parse("ns/zones.v1").unwrap();
+        }),
+        ("labels.extra.'example.com/rack' = 'rack'", |s| {
+            let rack = |text| LabelKey::parse(text).unwrap();
+            s.extra_labels
+                .insert(rack("example.com/rack"), rack("rack"));
+        }),
+        ("hosts.hv-b.region = 'r1'\nhosts.hv-b.zone = 'z1'", |s| {
+            let place = HostPlace {
+                region: Some(LabelValue::parse("r1").unwrap()),
+                zone: Some(LabelValue::parse("z1").unwrap()),
+            };
+            s.hosts.insert(HostName::parse("hv-b").unwrap(), place);
+        }),
+        ("report.node_conditions = false", |s| {
+            s.report.node_conditions = false;
+        }),
+        ("report.events = false", |s| s.report.events = false),
+        ("report.annotations = false", |s| {
+            s.report.annotations = false;
+        }),
+        ("report.textfile = false", |s| {
+            s.report.textfile = TextFile::Off;
+        }),
+        ("report.textfile = '/srv/a.prom'", |s| {
+            s.report.textfile = TextFile::Path("/srv/a.prom".into());
+        }),
+        ("timing.poll = '1m'", |s| {
+            s.timing.poll = Duration::from_secs(60);
+        }),
+        ("timing.poll = '24h'", |s| {
+            s.timing.poll = Duration::from_secs(86_400);
+        }),
+        ("timing.hostname_debounce = '250ms'", |s| {
+            s.timing.hostname_debounce = Duration::from_millis(250);
+        }),
+        ("timing.settle = '0s'", |s| s.timing.settle = Duration::ZERO),
+        ("timing.settle = '60s'", |s| {
+            s.timing.settle = Duration::from_secs(60);
+        }),
+        ("log.level = 'error'", |s| s.log.level = LogLevel::Error),
+        ("log.level = 'warn'", |s| s.log.level = LogLevel::Warn),
+        ("log.level = 'debug'", |s| s.log.level = LogLevel::Debug),
+        ("machine.assume_kubevirt = true", |s| {
+            s.machine.assume_kubevirt = true;
+        }),
+    ];
+    for (content, change) in cases {
+        let mut expected = Settings::default();
+        change(&mut expected);
+        assert_ne!(
+            expected,
+            Settings::default(),
+            "{content} must change something"
+        );
+        assert_eq!(settings(content), expected, "{content}");
+    }
+    for key in KEYS {
+        let stem = key.path.split('*').next().unwrap();
+        let leaf = key.path.rsplit('*').next().unwrap();
+        let has_case =
+            |(content, _): &(&str, Change)| content.starts_with(stem) && content.contains(leaf);
+        assert!(cases.iter().any(has_case), "no case for {}", key.path);
+    }
+}
+
+/// Bad values of each key: what the only error must say.
+#[test]
+fn every_bad_value_is_refused_with_what_is_allowed() {
+    let cases = [
+        (
+            "mode = 'wach'",
+            "1: `mode`: \"wach\" is no choice, did you mean \"watch\"?; allowed: \"watch\", \"signals\"",
+        ),
+        (
+            "mode = 1",
+            "1: `mode`: expected string, found integer 1; allowed: \"watch\", \"signals\"",
+        ),
+        (
+            "harvester.kubeconfig = 'a/b'",
+            "`harvester.kubeconfig`: \"a/b\" is not an absolute path",
+        ),
+        ("harvester.kubeconfig = '/a/'", "\"/a/\" is a directory"),
+        (
+            "harvester.kubeconfig = \"/a\\u001bb\"",
+            "\"/a\\u{1b}b\" has characters that cannot be printed",
+        ),
+        (
+            "harvester.kubeconfig = \"/a\\u202Eb\"",
+            "\"/a\\u{202e}b\" has characters",
+        ),
+        ("harvester.namespace = 'a.b'", "is not a DNS label"),
+        (
+            "harvester.vm = 'Node_1'",
+            "\"Node_1\" is not a DNS subdomain",
+        ),
+        (
+            "harvester.allow = 'proxy'",
+            "expected array of strings, found string \"proxy\"",
+        ),
+        (
+            "harvester.allow = ['prox']",
+            "`harvester.allow[0]`: \"prox\" is no choice, did you mean \"proxy\"?",
+        ),
+        (
+            "harvester.allow = ['proxy', 'proxy']",
+            "`harvester.allow[1]`: \"proxy\" is there twice",
+        ),
+        (
+            "guest.kubeconfig = ['/a']",
+            "expected string, found array [\"/a\"]",
+        ),
+        ("guest.node_name = '-a'", "\"-a\" is not a DNS subdomain"),
+        (
+            "guest.allow = [true]",
+            "`guest.allow[0]`: expected string, found boolean true",
+        ),
+        (
+            "topology.on_change = ''",
+            "`topology.on_change`: \"\" is no choice; allowed: \"follow\", \"hold\", \"report\"",
+        ),
+        (
+            "topology.host_label = true",
+            "true only `false` has a meaning here",
+        ),
+        ("topology.host_label = 'a/b/c'", "has more than one `/`"),
+        (
+            "topology.host_label = 'kubernetes.io/host'",
+            "NodeRestriction",
+        ),
+        (
+            "topology.host_label = 'topology.kubernetes.io/zone'",
+            "is a topology key",
+        ),
+        (
+            "topology.host_label = 1.5",
+            "expected string or `false`, found float 1.5",
+        ),
+        (
+            "topology.remove_stale = 'yes'",
+            "expected boolean, found string \"yes\"; allowed: true, false",
+        ),
+        (
+            "topology.sources = ['configmap', 'host-node']",
+            "[\"configmap\", \"host-node\"] is out of order; the order is fixed",
+        ),
+        (
+            "topology.sources = ['configmap', 'configmap']",
+            "`topology.sources[1]`: \"configmap\" is there twice",
+        ),
+        ("topology.configmap = 'topology'", "is not `namespace/name`"),
+        ("topology.configmap = 'a.b/c'", "is not a DNS label"),
+        (
+            "labels.extra.'kubernetes.io/os' = 'a'",
+            "`labels.extra.\"kubernetes.io/os\"`: \"kubernetes.io/os\" describes the guest itself",
+        ),
+        (
+            "labels.extra.'topology.kubernetes.io/zone' = 'a'",
+            "is a topology key",
+        ),
+        (
+            "labels.extra.'failure-domain.beta.kubernetes.io/zone' = 'a'",
+            "is a topology key",
+        ),
+        (
+            "labels.extra.'kubernetes.io/hostname' = 'a'",
+            "describes the guest itself",
+        ),
+        (
+            "labels.extra.'a.node-restriction.kubernetes.io/x' = 'a'",
+            "is kept from kubelets",
+        ),
+        (
+            "labels.extra.'x.k8s.io/x' = 'a'",
+            "is in a domain of Kubernetes",
+        ),
+        (
+            "labels.extra.'topology.harvesterhci.io/host' = 'a'",
+            "is the host label (`topology.host_label`)",
+        ),
+        (
+            "labels.extra.rack = '_'",
+            "`labels.extra.rack`: \"_\" is not 1 to 63 letters",
+        ),
+        ("labels.extra.rack = 3", "expected string, found integer 3"),
+        (
+            "labels.extra.example.com = 'a'",
+            "`labels.extra.example`: expected string, found table {…}; allowed: \"label key on our Node\" =",
+        ),
+        (
+            "labels.extra = 'rack'",
+            "`labels.extra`: expected table, found string 'rack'",
+        ),
+        (
+            "hosts.HV.zone = 'z'",
+            "`hosts.HV.zone`: \"HV\" is not a DNS subdomain",
+        ),
+        ("hosts.hv.zone = ''", "`hosts.hv.zone`: \"\" is empty"),
+        ("hosts.hv.region = 'a b'", "is not 1 to 63 letters"),
+        (
+            "hosts.hv.zones = 'a'",
+            "unknown key `hosts.hv.zones`; did you mean `hosts.hv.zone`?",
+        ),
+        (
+            "report.node_conditions = 1",
+            "expected boolean, found integer 1",
+        ),
+        ("report.events = []", "expected boolean, found array []"),
+        (
+            "report.annotations = 2020-01-01",
+            "expected boolean, found datetime 2020-01-01",
+        ),
+        ("report.textfile = true", "only `false` has a meaning here"),
+        (
+            "report.textfile = ''",
+            "\"\" is no path; allowed: \"auto\", an absolute path, false",
+        ),
+        ("report.textfile = 'a.prom'", "is not an absolute path"),
+        (
+            "timing.poll = 600",
+            "expected string, found integer 600; allowed: a time from \"1m\" to \"24h\"",
+        ),
+        (
+            "timing.poll = '600'",
+            "has no unit: write `ms`, `s`, `m` or `h`",
+        ),
+        ("timing.poll = '59s'", "\"59s\" is too short"),
+        ("timing.poll = '1441m'", "\"1441m\" is too long"),
+        ("timing.hostname_debounce = '61s'", "is too long"),
+        (
+            "timing.settle = '1d'",
+            "unknown unit: write one number and one of `ms`, `s`, `m`, `h`",
+        ),
+        ("timing.settle = '60001ms'", "is too long"),
+        (
+            "log.level = 'INFO'",
+            "\"INFO\" is no choice, did you mean \"info\"?",
+        ),
+        (
+            "log.level = 99999999999999999999",
+            "expected string, found integer 99999999999999999999",
+        ),
+        (
+            "machine.assume_kubevirt = 'true'",
+            "expected boolean, found string \"true\"",
+        ),
+        ("machine = 1", "`machine`: expected table, found integer 1"),
+        (
+            "[[machine]]\nassume_kubevirt = true",
+            "`machine`: expected table, found array",
+        ),
+    ];
+    for (content, expected) in cases {
+        let lines = errors(content);
+        assert_eq!(lines.len(), 1, "{content}: {lines:?}");
+        assert!(lines[0].contains(expected), "{content}: {}", lines[0]);
+    }
+    for key in KEYS {
+        let stem = key.path.split(".*").next().unwrap();
+        assert!(
+            cases.iter().any(|(content, _)| content.starts_with(stem)),
+            "no case for {}",
+            key.path
+        );
+    }
+}
+
+#[test]
+fn unknown_keys_and_tables_come_with_a_suggestion() {
+    for (content, expected) in [
+        (
+            "[topolgy]\non_change = 'hold'\nfoo = 1",
+            "1: unknown table `topolgy`; did you mean `topology`?",
+        ),
+        (
+            "[topology]\non-change = 'hold'",
+            "2: unknown key `topology.on-change`; did you mean `topology.on_change`?",
+        ),
+        (
+            "[harvester]\nmode = 'watch'",
+            "2: unknown key `harvester.mode`; did you mean `mode`, which stands above the first table?",
+        ),
+        (
+            "poll = '1m'",
+            "1: unknown key `poll`; did you mean `timing.poll`?",
+        ),
+        (
+            "[log]\ncolour = true",
+            "2: unknown key `log.colour`; allowed here: level",
+        ),
+        (
+            "[labels]\nrack = 'a'",
+            "2: unknown key `labels.rack`; allowed here: extra",
+        ),
+        (
+            "\"to\\nken\" = 'secret'",
+            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, report, timing, log, machine",
+        ),
+    ] {
+        assert_eq!(errors(content), [expected], "{content}");
+    }
+}
+
+#[test]
+fn broken_toml_names_line_and_column() {
+    let lines = errors("mode = 'watch'\n[log\nlevel = 'info'");
+    assert!(lines[0].starts_with("2:"), "{lines:?}");
+    assert!(lines[0].contains("not valid TOML"), "{lines:?}");
+    let lines = errors("mode = 'watch'\n  mode = 'watch'");
+    assert!(lines[0].starts_with("2:3: not valid TOML"), "{lines:?}");
+}
+
+#[test]
+fn all_problems_of_all_files_are_reported_in_order() {
+    let lines = Tree::new()
+        .file(
+            &format!("{ADMIN}/20-b.toml"),
+            "[timing]\npoll = '1s'\nsettle = 5\n",
+        )
+        .file(&format!("{ADMIN}/10-a.toml"), "mode = \n")
+        .file(
+            &format!("{VENDOR}/50-v.toml"),
+            "[log]\nlevel = 'x'\nfoo = 1\n[timing]\npoll = 'x'\n",
+        )
+        .file(ADMIN_FILE, [0xff, 0xfe])
+        .errors();
+    let starts = [
+        format!("`{ADMIN_FILE}` is not UTF-8 text"),
+        format!("{VENDOR}/50-v.toml:2: `log.level`"),
+        format!("{VENDOR}/50-v.toml:3: unknown key `log.foo`"),
+        format!("{VENDOR}/50-v.toml:5: `timing.poll`"),
+        format!("{ADMIN}/10-a.toml:1:"),
+        format!("{ADMIN}/20-b.toml:2: `timing.poll`"),
+        format!("{ADMIN}/20-b.toml:3: `timing.settle`"),
+    ];
+    assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+    for (line, start) in lines.iter().zip(&starts) {
+        assert!(line.starts_with(start.as_str()), "{line} / {start}");
+    }
+}
+
+#[test]
+fn both_halves_of_an_extra_label_are_checked() {
+    let lines = errors("[labels.extra]\n'k8s.io/x' = '_'");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn a_configured_host_label_frees_the_default_one_for_extra_labels() {
+    let extra = "labels.extra.'topology.harvesterhci.io/host' = 'a'\n";
+    assert_eq!(
+        settings(&format!("{extra}topology.host_label = false"))
+            .extra_labels
+            .len(),
+        1
+    );
+    let lines = errors("labels.extra.'a/b' = 'a'\ntopology.host_label = 'a/b'");
+    assert!(lines[0].contains("is the host label"), "{lines:?}");
+}
+
+#[test]
+fn drop_ins_are_read_by_name_below_and_above_the_administrators_file() {
+    let level = |level: &str| format!("log.level = '{level}'");
+    let tree = Tree::new()
+        .file(&format!("{ADMIN}/10-z.toml"), level("debug"))
+        .file(&format!("{ADMIN}/05-y.toml"), "")
+        .file(ADMIN_FILE, level("warn"))
+        .file(&format!("{RUNTIME}/20-b.toml"), level("error"))
+        .file(&format!("{VENDOR}/30-c.toml"), level("info"))
+        .file(&format!("{VENDOR}/10-a.toml"), level("info"));
+    let loaded = tree.load();
+    assert_eq!(
+        files(&loaded),
+        [
+            format!("{VENDOR}/10-a.toml"),
+            format!("{RUNTIME}/20-b.toml"),
+            format!("{VENDOR}/30-c.toml"),
+            ADMIN_FILE.to_owned(),
+            format!("{ADMIN}/05-y.toml"),
+            format!("{ADMIN}/10-z.toml"),
+        ]
+    );
+    assert_eq!(loaded.settings.log.level, LogLevel::Debug);
+    let origin = loaded
+        .values
+        .iter()
+        .find(|value| value.key == "log.level")
+        .unwrap();
+    let path = PathBuf::from(format!("{ADMIN}/10-z.toml"));
+    assert_eq!(origin.origin, Origin::File { path, line: 1 });
+}
+
+/// Each pair of neighbours in the order, alone against each other.
+#[test]
+fn the_higher_of_two_files_wins() {
+    for (lower, higher) in [
+        (
+            format!("{RUNTIME}/10-a.toml"),
+            format!("{VENDOR}/20-b.toml"),
+        ),
+        (
+            format!("{VENDOR}/10-a.toml"),
+            format!("{RUNTIME}/20-b.toml"),
+        ),
+        (format!("{VENDOR}/99-a.toml"), ADMIN_FILE.to_owned()),
+        (format!("{RUNTIME}/99-a.toml"), ADMIN_FILE.to_owned()),
+        (ADMIN_FILE.to_owned(), format!("{ADMIN}/00-a.toml")),
+        (format!("{VENDOR}/99-a.toml"), format!("{ADMIN}/00-a.toml")),
+        (format!("{ADMIN}/1.toml"), format!("{ADMIN}/2.toml")),
+    ] {
+        let tree = Tree::new()
+            .file(&lower, "log.level = 'warn'\nmode = 'signals'")
+            .file(&higher, "log.level = 'debug'");
+        let settings = tree.load().settings;
+        assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
+        assert_eq!(settings.mode, Mode::Signals, "other keys of {lower} stay");
+    }
+}
+
+#[test]
+fn a_later_directory_masks_files_of_the_same_name() {
+    for (masked, masking) in [(VENDOR, RUNTIME), (VENDOR, ADMIN), (RUNTIME, ADMIN)] {
+        let broken = format!("{masked}/10-a.toml");
+        let other = format!("{masking}/10-a.toml");
+        // A masked file is not even read: it could not be parsed.
+        let tree = Tree::new()
+            .file(&broken, "mode = ")
+            .file(&other, "mode = 'signals'");
+        let loaded = tree.load();
+        assert_eq!(files(&loaded), [other.as_str()]);
+        assert_eq!(loaded.settings.mode, Mode::Signals);
+
+        let disabled = Tree::new()
+            .file(&broken, "mode = ")
+            .link(&other, "/dev/null")
+            .load();
+        assert_eq!(disabled.settings, Settings::default());
+        assert!(disabled.files.is_empty());
+
+        let emptied = Tree::new().file(&broken, "mode = ").file(&other, "").load();
+        assert_eq!(emptied.settings, Settings::default());
+    }
+}
+
+#[test]
+fn links_to_null_count_however_they_get_there() {
+    let relative = "../../../../dev/null";
+    let tree = Tree::new()
+        .file(&format!("{VENDOR}/10-a.toml"), "mode = 'signals'")
+        .file(&format!("{VENDOR}/20-b.toml"), "log.level = 'debug'")
+        .link(&format!("{RUNTIME}/10-a.toml"), relative)
+        .link("/etc/nothing", "/dev/null")
+        .link(&format!("{ADMIN}/20-b.toml"), "/etc/nothing")
+        .link(ADMIN_FILE, "/dev/null");
+    assert_eq!(tree.load().settings, Settings::default());
+}
+
+#[test]
+fn unreadable_things_are_errors_that_name_the_path() {
+    let big = "#".repeat(256 * 1024 + 1);
+    let lines = Tree::new()
+        .file(&format!("{VENDOR}/10-big.toml"), big)
+        .file(&format!("{VENDOR}/20-dir.toml/x"), "")
+        .link(&format!("{VENDOR}/30-gone.toml"), "/nowhere")
+        .file(ADMIN, "a file instead of a directory")
+        .errors();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    for path in [
+        format!("{VENDOR}/10-big.toml"),
+        format!("{VENDOR}/20-dir.toml"),
+        format!("{VENDOR}/30-gone.toml"),
+        ADMIN.to_owned(),
+    ] {
+        let quoted = format!("`{path}`");
+        assert!(
+            lines.iter().any(|line| line.contains(&quoted)),
+            "{path}: {lines:?}"
+        );
+    }
+    let fits = "#".repeat(256 * 1024);
+    assert_eq!(settings(&fits), Settings::default());
+}
+
+#[test]
+fn other_endings_and_hidden_files_are_not_read() {
+    let broken = "mode = ";
+    let loaded = Tree::new()
+        .file(&format!("{ADMIN}/10-a.toml~"), broken)
+        .file(&format!("{ADMIN}/10-a.toml.rpmsave"), broken)
+        .file(&format!("{ADMIN}/.10-a.toml"), broken)
+        .file(&format!("{ADMIN}/README"), broken)
+        .file(&format!("{ADMIN}/20-b.conf"), broken)
+        .file(&format!("{ADMIN}/30-c.TOML"), broken)
+        .load();
+    assert!(loaded.files.is_empty());
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("20-b.conf: not read"));
+    assert!(loaded.warnings[1].contains("30-c.TOML: not read"));
+}
+
+#[test]
+fn a_named_file_replaces_all_others() {
+    let tree = Tree::new()
+        .file(&format!("{VENDOR}/10-a.toml"), "mode = ")
+        .file(ADMIN_FILE, "log.level = 'debug'")
+        .file("/srv/only.toml", "mode = 'signals'");
+    let loaded = load(&tree.root, Some(Path::new("/srv/only.toml"))).unwrap();
+    let expected = Settings {
+        mode: Mode::Signals,
+        ..Settings::default()
+    };
+    assert_eq!(loaded.settings, expected);
+    assert_eq!(files(&loaded), ["/srv/only.toml"]);
+
+    let loaded = load(&tree.root, Some(Path::new("/dev/null"))).unwrap();
+    assert_eq!(loaded.settings, Settings::default());
+
+    let absent = load(&tree.root, Some(Path::new("/srv/other.toml"))).unwrap_err();
+    assert_eq!(absent.to_string(), "`/srv/other.toml` does not exist");
+    let relative = load(&tree.root, Some(Path::new("srv/only.toml"))).unwrap_err();
+    assert_eq!(
+        relative.to_string(),
+        "`srv/only.toml` is not an absolute path"
+    );
+}
+
+#[test]
+fn open_tables_gain_keys_and_arrays_are_replaced() {
+    let loaded = Tree::new()
+        .file(
+            &format!("{VENDOR}/10-a.toml"),
+            "harvester.allow = ['proxy']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
+        )
+        .file(ADMIN_FILE, "harvester.allow = ['plain-http']\nhosts.a.zone = 'z2'\nlabels.extra.y = 'y'")
+        .load();
+    let settings = loaded.settings;
+    assert_eq!(settings.extra_labels.len(), 2);
+    let place = settings.hosts.get(&HostName::parse("a").unwrap()).unwrap();
+    assert_eq!(place.zone.as_ref().unwrap().as_str(), "z2");
+    assert_eq!(place.region.as_ref().unwrap().as_str(), "r");
+    let only_http = OptIns {
+        plain_http: true,
+        ..OptIns::default()
+    };
+    assert_eq!(settings.harvester.allow, only_http);
+}
+
+#[test]
+fn settings_without_effect_are_warned_about() {
+    for (content, expected) in [
+        ("topology.sources = []", "1: `topology.sources` is empty"),
+        (
+            "topology.sources = ['host-node']\ntopology.configmap = 'a/b'",
+            "2: `topology.configmap` has no effect",
+        ),
+        (
+            "labels.extra.a = 'a'\ntopology.sources = ['launcher-pod']",
+            "1: `labels.extra.a` has no effect",
+        ),
+        (
+            "report.textfile = '/srv/metrics'",
+            "1: `report.textfile` does not end in `.prom`",
+        ),
+        (
+            "labels.extra.'node.kubernetes.io/instance-type' = 'a'",
+            "is a label that cloud controllers write too",
+        ),
+    ] {
+        let warnings = Tree::new().file(ADMIN_FILE, content).load().warnings;
+        assert_eq!(warnings.len(), 1, "{content}: {warnings:?}");
+        assert!(warnings[0].contains(expected), "{warnings:?}");
+        assert!(warnings[0].starts_with(ADMIN_FILE), "{warnings:?}");
+    }
+    let sensible = "topology.sources = []\nhosts.a.zone = 'z'";
+    assert!(
+        Tree::new()
+            .file(ADMIN_FILE, sensible)
+            .load()
+            .warnings
+            .is_empty()
+    );
+}
+
+#[test]
+fn long_values_are_cut_and_never_break_the_line() {
+    let pasted = "apiVersion: v1\\nusers: [{user: {token: not-to-be-seen}}]".repeat(3);
+    let lines = errors(&format!(
+        "harvester.kubeconfig = \"{}{pasted}\"",
+        "x".repeat(60)
+    ));
+    assert_eq!(lines.len(), 1);
+    assert!(!lines[0].contains("not-to-be-seen"), "{lines:?}");
+}
+
+#[test]
+fn what_is_shown_as_text_loads_to_the_same_settings() {
+    let content = "mode = 'signals'\nlabels.extra.'a.b/c' = 'd'\nreport.textfile = '/srv/a \"b\\c.prom'\n\
+                   hosts.'hv.b'.zone = 'z'\ntopology.host_label = false\nharvester.allow = [\n 'proxy', # why\n]";
+    let loaded = Tree::new().file(ADMIN_FILE, content).load();
+    let shown = show::text(&loaded.values);
+    assert!(loaded.settings != Settings::default());
+    assert_eq!(settings(&shown), loaded.settings, "{shown}");
+    assert_eq!(
+        settings(&show::text(&Tree::new().load().values)),
+        Settings::default()
+    );
+}
+
+#[test]
+fn text_and_json_name_the_origin_of_each_value() {
+    let loaded = Tree::new()
+        .file(ADMIN_FILE, "\n[topology]\nsources = ['configmap']")
+        .load();
+    let text = show::text(&loaded.values);
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
+    assert!(line("mode ").ends_with("  # default"));
+    assert!(line("topology.sources ").ends_with(&format!("  # {ADMIN_FILE}:3")));
+    let equals: BTreeSet<usize> = text.lines().map(|line| line.find(" = ").unwrap()).collect();
+    assert_eq!(equals.len(), 1, "{text}");
+
+    let json = show::json(&loaded.values);
+    let find = |key: &str| {
+        let rows = json.as_array().unwrap();
+        rows.iter().find(|row| row["key"] == key).unwrap()
+    };
+    let sources = find("topology.sources");
+    assert_eq!(sources["value"], serde_json::json!(["configmap"]));
+    assert_eq!(
+        sources["origin"],
+        serde_json::json!({ "file": ADMIN_FILE, "line": 3 })
+    );
+    assert_eq!(find("topology.remove_stale")["value"], false);
+    assert_eq!(find("mode")["origin"], serde_json::Value::Null);
+    assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
+}
+
+#[test]
+fn the_watched_paths_are_those_that_are_read() {
+    let expected = [VENDOR, RUNTIME, ADMIN_FILE, ADMIN].map(PathBuf::from);
+    assert_eq!(watched_paths(), expected);
+}
+
+#[test]
+fn hostile_files_end_in_errors() {
+    let many: String = (0..30_000).map(|number| format!("k{number}=1\n")).collect();
+    assert_eq!(errors(&many).len(), 30_000);
+    for deep in [
+        format!("topology.sources = {}", "[".repeat(100_000)),
+        format!("labels.extra.a{} = 1", ".a".repeat(100_000)),
+        format!("[hosts.a{}]", ".a".repeat(100_000)),
+        format!("{} = 1", "\u{202e}".repeat(50_000)),
+    ] {
+        let lines = errors(&deep);
+        assert!(!lines.is_empty());
+        assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two API servers: for each the credential in force and the client made from it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::config::OptIns;
+use crate::config::Settings;
+use crate::credentials::Credential;
+use crate::credentials::own_api;
+use crate::credentials::search::{self, Candidate, Found};
+use crate::credentials::source::{Outcome, Source};
+use crate::escape::chain;
+use crate::facts::distribution::Distribution;
+use crate::facts::who::Remark;
+use crate::facts::{Why, WhyKind};
+use crate::kubeapi::{Client, Timeouts};
+use crate::root::Root;
+
+/// Both sides.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Harvester's API.
+    pub harvester: Side,
+    /// The guest cluster's API, as the kubelet.
+    pub guest: Side,
+}
+
+/// One side.
+#[derive(Debug, Default)]
+pub struct Side {
+    source: Option<Source>,
+    candidates: Vec<Candidate>,
+    allow: OptIns,
+    link: Option<Link>,
+    problem: Option<Why>,
+    kept: Option<String>,
+    generation: u64,
+}
+
+/// A credential and the client made from it. A clone shares both.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// The credential.
+    pub credential: Arc<Credential>,
+    /// The client.
+    pub client: Client,
+    /// Counts the changes of the credential.
+    pub generation: u64,
+}
+
+impl Connections {
+    /// Reads the credentials again and makes new clients where they changed.
+    pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
+        let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
+        self.guest
+            .refresh(root, guest, settings.guest.allow, "kubelet credential");
+        let harvester =
+            search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
+        self.harvester.refresh(
+            root,
+            harvester,
+            settings.harvester.allow,
+            "Harvester credential",
+        );
+        if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
+            && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
+        {
+            let file = harvester.credential.kubeconfig.display();
+            let text = format!(
+                "`{file}` leads to {}, the guest cluster's own API: {evidence}",
+                harvester.client.server()
+            );
+            self.harvester.refuse(Why::new(WhyKind::OwnApi, text));
+        }
+    }
+
+    /// What is odd about the credentials, though they work.
+    pub fn remarks(&self, root: &Root) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        for (side, name) in [(&self.harvester, "harvester"), (&self.guest, "kubelet")] {
+            remarks.extend(side.kept.clone().map(|problem| Remark::CredentialKept {
+                side: name,
+                problem,
+            }));
+            let exposed = side.source.iter().flat_map(|source| source.exposures(root));
+            remarks.extend(exposed.map(|exposure| Remark::CredentialExposed {
+                path: exposure.path,
+                mode: exposure.mode,
+            }));
+        }
+        if let Some(link) = &self.harvester.link
+            && own_api::loopback(&link.credential)
+        {
+            remarks.push(Remark::HarvesterOnLoopback {
+                server: link.client.server().to_owned(),
+            });
+        }
+        remarks
+    }
+
+    /// Every file whose change may change a credential, those that do not exist yet included.
+    pub fn files(&self) -> BTreeSet<PathBuf> {
+        let sides = [&self.harvester, &self.guest];
+        let candidates = sides.iter().flat_map(|side| {
+            side.candidates
+                .iter()
+                .map(|candidate| candidate.path.clone())
+        });
+        let read = sides
+            .iter()
+            .filter_map(|side| side.link.as_ref())
+            .flat_map(|link| link.credential.files.clone());
+        candidates.chain(read).collect()
+    }
+}
+
+impl Side {
+    /// The link, or why there is none.
+    pub fn link(&self) -> Result<&Link, Why> {
+        let missing = || Why::new(WhyKind::NotAsked, "not looked for yet");
+        self.link
+            .as_ref()
+            .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
+    }
+
+    /// Gives the link up for a reason that reading the files again does not take away.
+    pub fn refuse(&mut self, why: Why) {
+        self.link = None;
+        self.problem = Some(why);
+    }
+
+    fn refresh(&mut self, root: &Root, candidates: Vec<Candidate>, allow: OptIns, what: &str) {
+        self.kept = None;
+        self.candidates.clone_from(&candidates);
+        let path = match search::find(root, candidates) {
+            Found::At(candidate) => candidate.path,
+            Found::Unreadable { candidate, error } => {
+                let text = format!("{what}: {} ({})", chain(&error), candidate.why);
+                match &self.link {
+                    Some(_) => self.kept = Some(text),
+                    None => self.refuse(Why::new(WhyKind::Credential, text)),
+                }
+                return;
+            }
+            Found::Nowhere { tried } => {
+                // A credential whose file is gone was taken away.
+                self.source = None;
+                let tried: Vec<String> = tried
+                    .iter()
+                    .map(|candidate| format!("{} ({})", candidate.path.display(), candidate.why))
+                    .collect();
+                self.refuse(Why::new(
+                    WhyKind::Missing,
+                    format!("no {what}; looked for at {}", tried.join(", ")),
+                ));
+                return;
+            }
+        };
+        let source = match self.source.take() {
+            Some(source) if source.path() == path && self.allow == allow => source,
+            _ => Source::new(path, allow),
+        };
+        self.allow = allow;
+        let source = self.source.insert(source);
+        match source.refresh(root) {
+            Outcome::Unchanged if self.link.is_some() => {}
+            Outcome::Unchanged | Outcome::Changed => {
+                let Some(credential) = source.credential().cloned() else {
+                    return;
+                };
+                match Client::new(&credential, Timeouts::default()) {
+                    Ok(client) => {
+                        self.generation += 1;
+                        self.problem = None;
+                        self.link = Some(Link {
+                            credential,
+                            client,
+                            generation: self.generation,
+                        });
+                    }
+                    Err(error) => self.refuse(Why::new(WhyKind::Credential, chain(&error))),
+                }
+            }
+            Outcome::KeptOld(error) => self.kept = Some(chain(&error)),
+            Outcome::Absent => {}
+            Outcome::Failed(error) => self.refuse(Why::new(WhyKind::Credential, chain(&error))),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The URLs that requests go to. Names in them come from others, so a path is taken word for word or not at all.
+
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+
+pub(super) fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "https" | "http") && url.has_host()
+}
+
+/// The URL without anything that may be secret. User information would also become a header of its own.
+pub(super) fn public_form(url: &Url) -> Url {
+    let mut url = url.clone();
+    // Both fail only for URLs that cannot hold user information.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+/// The URL with the name as its host, and the `Host` header that it takes to hide this from the server. None when the name is an address:
+/// TLS asks for no address, and verification alone is the verifier's.
+pub(super) fn rename(base: &Url, name: &str) -> Option<(Url, HeaderValue)> {
+    let mut renamed = base.clone();
+    renamed.set_host(Some(name)).ok()?;
+    renamed.domain()?;
+    let host = base.host_str()?;
+    let original = base
+        .port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    Some((renamed, HeaderValue::from_str(&original).ok()?))
+}
+
+/// The URL of a request. A path comes in part from names that others chose: none of them may lead to another resource.
+pub(super) fn request_url(base: &Url, path: &str, query: &[(&'static str, String)]) -> Option<Url> {
+    let mut url = base.clone();
+    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    if segments.iter().any(|segment| {
+        matches!(*segment, "" | "." | "..")
+            || segment.contains(['?', '#', '%', '\\'])
+            // A URL drops tabs and ends of line without a word, which turns other text into `..`.
+            || segment.contains(char::is_control)
+    }) {
+        return None;
+    }
+    url.path_segments_mut()
+        .ok()?
+        .pop_if_empty()
+        .extend(segments);
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
+    }
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_path_prefix_of_the_server_is_kept() {
+        for server in [
+            "https://r.example/k8s/clusters/local",
+            "https://r.example/k8s/clusters/local/",
+        ] {
+            let requested =
+                request_url(&url(server), "/api/v1/nodes/n", &[("limit", "5".into())]).unwrap();
+            assert_eq!(
+                requested.as_str(),
+                "https://r.example/k8s/clusters/local/api/v1/nodes/n?limit=5"
+            );
+        }
+        let requested = request_url(&url("https://10.0.0.1:6443"), "/version", &[]).unwrap();
+        assert_eq!(requested.as_str(), "https://10.0.0.1:6443/version");
+    }
+
+    #[test]
+    fn a_name_cannot_lead_to_another_resource() {
+        let server = url("https://a.example");
+        for path in [
+            "",
+            "/",
+            "api",
+            "//b.example/x",
+            "/api/v1/nodes/",
+            "/api/v1/nodes/..",
+            "/api/./v1",
+            "/a/n?x=1",
+            "/a/n#x",
+            "/a/%2e%2e",
+            "/a\\..\\b",
+            "/api/v1/nodes/.\t.",
+            "/a/n\n",
+        ] {
+            assert_eq!(request_url(&server, path, &[]), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn other_characters_are_encoded() {
+        let requested = request_url(&url("https://a.example"), "/a/b c:ü", &[]).unwrap();
+        assert_eq!(requested.as_str(), "https://a.example/a/b%20c:%C3%BC");
+    }
+
+    #[test]
+    fn the_public_form_of_a_url_has_no_secret() {
+        let public = public_form(&url("https://user:pass@a.example:6443/x?token=t#f"));
+        assert_eq!(public.as_str(), "https://a.example:6443/x");
+    }
+
+    #[test]
+    fn a_renamed_url_keeps_its_port_and_its_host_header() {
+        let (renamed, host) = rename(&url("https://[2001:db8::7]:6443/p"), "kubernetes").unwrap();
+        assert_eq!(renamed.as_str(), "https://kubernetes:6443/p");
+        assert_eq!(host, "[2001:db8::7]:6443");
+        let (_, host) = rename(&url("https://10.0.0.1"), "kubernetes").unwrap();
+        assert_eq!(host, "10.0.0.1");
+    }
+
+    #[test]
+    fn a_name_that_is_an_address_never_becomes_the_place_to_connect_to() {
+        for name in ["192.0.2.1", "2001:db8::1", "1", "0x7f.1"] {
+            assert!(rename(&url("https://10.0.0.1"), name).is_none(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The client and its requests.
+
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::answer::MAXIMUM_OBJECT;
+use super::error::{Error, Target};
+use super::transport::{Accept, Call, Timeouts, Transport};
+use super::types::{
+    AccessReview, AccessReviewObject, List, Page, PartialObjectMetadata, ResourceAttributes,
+};
+use super::watch::{self, Watch, WatchRequest};
+use crate::credentials::Credential;
+
+/// Objects asked for in one page of a list, the number that `kubectl` uses.
+const PAGE: usize = 500;
+/// Objects in a list. A cluster with more virtual machines in one namespace is not one that we search.
+pub const MAXIMUM_ITEMS: usize = 10_000;
+/// Bytes of a list, all pages together.
+pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
+/// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
+const MAXIMUM_PAGES: usize = 200;
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "harvester-node-agent";
+
+/// A client of one API server, cheap to clone. All clones share one connection for requests, which take turns on it, and one for a watch.
+///
+/// Dropping a request gives it up and closes its connection; the next one opens another.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Client")
+            .field("server", &self.server())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client for the credential's server. Connects to nothing yet.
+    pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
+        let transport = Arc::new(Transport::new(credential, timeouts)?);
+        Ok(Self { transport })
+    }
+
+    /// The API server, for messages.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.transport.server
+    }
+
+    /// Reads one object as it is now.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.read(path, Vec::new(), Accept::Object).await
+    }
+
+    /// Reads one object as the API server last saw it, which costs the cluster nothing and may be a little old.
+    pub async fn get_cached<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let query = vec![("resourceVersion", "0".to_owned())];
+        self.read(path, query, Accept::Object).await
+    }
+
+    /// Reads the metadata of one object as it is now.
+    pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
+        self.read(path, Vec::new(), Accept::MetadataOnly).await
+    }
+
+    /// Reads all objects that the selectors choose, page by page.
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+    ) -> Result<List<T>, Error> {
+        let mut list = List {
+            resource_version: None,
+            items: Vec::new(),
+        };
+        let mut left = MAXIMUM_LIST;
+        let mut token = None;
+        for _ in 0..MAXIMUM_PAGES {
+            let call = list_call(path, selectors, token);
+            let target = self.transport.target(&call);
+            let _turn = self.transport.request_turn().await;
+            let response = self.transport.send(&call, &target).await?;
+            let body = self
+                .transport
+                .body(response, &target, "the list in bytes", left)
+                .await?;
+            left = left.saturating_sub(body.len());
+            let page: Page<T> = self.transport.parse(&body, &target)?;
+            list.items.extend(page.items.unwrap_or_default());
+            if list.items.len() > MAXIMUM_ITEMS {
+                return Err(too_large(&target, "the list in objects", MAXIMUM_ITEMS));
+            }
+            list.resource_version = page.metadata.resource_version;
+            token = page
+                .metadata
+                .continue_token
+                .filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(list);
+            }
+        }
+        let target = self.transport.target(&list_call(path, selectors, None));
+        Err(too_large(&target, "the list in pages", MAXIMUM_PAGES))
+    }
+
+    /// Changes one object and returns what it has become.
+    pub async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        kind: PatchKind,
+        body: &Value,
+    ) -> Result<T, Error> {
+        let call = patch_call(path, kind, body);
+        let target = self.transport.target(&call);
+        let _turn = self.transport.request_turn().await;
+        let response = self.transport.send(&call, &target).await?;
+        self.object(response, &target).await
+    }
+
+    /// Changes one object and does not look at what it has become.
+    pub async fn patch_discard(
+        &self,
+        path: &str,
+        kind: PatchKind,
+        body: &Value,
+    ) -> Result<(), Error> {
+        self.write(patch_call(path, kind, body)).await
+    }
+
+    /// Creates one object in the collection `path`.
+    pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
+        self.write(create_call(path, body)).await
+    }
+
+    /// Asks whether a request would be let through, with a `SelfSubjectAccessReview`, which every authenticated subject may create.
+    pub async fn may(&self, attributes: &ResourceAttributes) -> Result<AccessReview, Error> {
+        let body = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": attributes },
+        });
+        let call = create_call(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            &body,
+        );
+        let target = self.transport.target(&call);
+        let _turn = self.transport.request_turn().await;
+        let response = self.transport.send(&call, &target).await?;
+        let review: AccessReviewObject = self.object(response, &target).await?;
+        let describe = |text: Option<String>| {
+            text.filter(|text| !text.is_empty())
+                .map(|text| self.transport.describe(&text))
+        };
+        Ok(AccessReview {
+            allowed: review.status.allowed,
+            denied: review.status.denied,
+            reason: describe(review.status.reason),
+            evaluation_error: describe(review.status.evaluation_error),
+        })
+    }
+
+    /// Opens a watch. One at a time: drop the one before first.
+    pub async fn watch<T: DeserializeOwned>(
+        &self,
+        request: &WatchRequest,
+    ) -> Result<Watch<T>, Error> {
+        watch::open(&self.transport, request).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Vec<(&'static str, String)>,
+        accept: Accept,
+    ) -> Result<T, Error> {
+        let call = Call {
+            verb: "get",
+            method: Method::GET,
+            path,
+            query,
+            accept,
+            body: None,
+        };
+        let target = self.transport.target(&call);
+        let _turn = self.transport.request_turn().await;
+        let response = self.transport.send(&call, &target).await?;
+        self.object(response, &target).await
+    }
+
+    async fn object<T: DeserializeOwned>(
+        &self,
+        response: Response,
+        target: &Arc<Target>,
+    ) -> Result<T, Error> {
+        let body = self
+            .transport
+            .body(response, target, "the object in bytes", MAXIMUM_OBJECT)
+            .await?;
+        self.transport.parse(&body, target)
+    }
+
+    async fn write(&self, call: Call<'_>) -> Result<(), Error> {
+        let target = self.transport.target(&call);
+        let _turn = self.transport.request_turn().await;
+        let response = self.transport.send(&call, &target).await?;
+        // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
+        let _ = self
+            .transport
+            .body(response, &target, "the object in bytes", MAXIMUM_OBJECT)
+            .await;
+        Ok(())
+    }
+}
+
+/// How a patch is merged into the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 7386: maps are merged, lists are replaced.
+    Merge,
+    /// As the kind's schema says: lists are merged by their keys. Not for custom resources.
+    StrategicMerge,
+}
+
+impl PatchKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::StrategicMerge => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+/// Which objects of a list are wanted; all of them by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// `fieldSelector`.
+    pub field: Option<String>,
+    /// `labelSelector`.
+    pub label: Option<String>,
+}
+
+fn list_call<'a>(path: &'a str, selectors: &Selectors, token: Option<String>) -> Call<'a> {
+    let mut query = vec![("limit", PAGE.to_string())];
+    query.extend(
+        selectors
+            .field
+            .clone()
+            .map(|field| ("fieldSelector", field)),
+    );
+    query.extend(
+        selectors
+            .label
+            .clone()
+            .map(|label| ("labelSelector", label)),
+    );
+    query.extend(token.map(|token| ("continue", token)));
+    Call {
+        verb: "list",
+        method: Method::GET,
+        path,
+        query,
+        accept: Accept::Object,
+        body: None,
+    }
+}
+
+fn patch_call<'a>(path: &'a str, kind: PatchKind, body: &'a Value) -> Call<'a> {
+    Call {
+        verb: "patch",
+        method: Method::PATCH,
+        path,
+        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
+        accept: Accept::Object,
+        body: Some((kind.content_type(), body)),
+    }
+}
+
+fn create_call<'a>(path: &'a str, body: &'a Value) -> Call<'a> {
+    Call {
+        verb: "create",
+        method: Method::POST,
+        path,
+        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
+        accept: Accept::Object,
+        body: Some(("application/json", body)),
+    }
+}
+
+fn too_large(target: &Arc<Target>, what: &'static str, limit: usize) -> Error {
+    Error::TooLarge {
+        target: Arc::clone(target),
+        what,
+        limit,
+    }
+}

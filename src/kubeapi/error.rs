@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All that can go wrong between us and an API server, told apart by what there is to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tls::TlsReason;
+
+/// What was asked, of whom. Holds no secret: the server has no user information and the path no query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The API server.
+    pub server: String,
+    /// The Kubernetes verb: `get`, `list`, `watch`, `patch`, `create`.
+    pub verb: &'static str,
+    /// The path below the server.
+    pub path: String,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "failed to {} `{}` at {}",
+            self.verb, self.path, self.server
+        )
+    }
+}
+
+/// Why a request or a watch failed. Foreign text in it is escaped and cut; a bearer token is nowhere in it.
+#[derive(Debug, thiserror::Error)]
+#[expect(
+    clippy::error_impl_error,
+    reason = "the one error of this module, read as `kubeapi::Error`"
+)]
+pub enum Error {
+    /// No client can be made from the credential.
+    #[error("the credential for {server} cannot be used")]
+    Credential {
+        /// The API server.
+        server: String,
+        /// What is wrong with it.
+        #[source]
+        problem: CredentialProblem,
+    },
+    /// No connection.
+    #[error("{target}: no connection")]
+    Connect {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The cause.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// Too slow.
+    #[error("{target}: {phase} took longer than {limit:?}")]
+    Timeout {
+        /// What was asked.
+        target: Arc<Target>,
+        /// In which part of it the time ran out.
+        phase: Phase,
+        /// The time that was allowed.
+        limit: Duration,
+    },
+    /// No trust between the two sides.
+    #[error("{target}: {reason}")]
+    Tls {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the handshake failed on.
+        reason: TlsReason,
+    },
+    /// 401: the server does not know who we are.
+    #[error("{target}: the credential was not accepted (401){}", Said(.message))]
+    Unauthorized {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// 403: it knows, and we may not. The target holds the verb and the path that a role has to allow.
+    #[error("{target}: not allowed (403){}", Said(.message))]
+    Forbidden {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// 404.
+    #[error("{target}: not found (404){}", Said(.message))]
+    NotFound {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+        /// Whether a Kubernetes API said so. Without it the answer may be that of a proxy, or of a server that lacks the whole API group,
+        /// and proves nothing about the object.
+        confirmed: bool,
+    },
+    /// 410: the resource version is too old; read again and watch from there.
+    #[error("{target}: the resource version is no longer available (410){}", Said(.message))]
+    Gone {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// 409: the object changed under us, or exists already.
+    #[error("{target}: conflict (409){}", Said(.message))]
+    Conflict {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// 422: the object that would come out is not valid.
+    #[error("{target}: the change is not valid (422){}", Said(.message))]
+    Invalid {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// 429 and 5xx: later.
+    #[error("{target}: the server asks to try again later ({status}){}", Said(.message))]
+    Retry {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The HTTP status.
+        status: u16,
+        /// How long the server asked us to wait, within the bounds of `status.rs`.
+        after: Option<Duration>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// Any other status: the same request will not do better.
+    #[error("{target}: refused with status {status}{}", Said(.message))]
+    Rejected {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The HTTP status.
+        status: u16,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// More than we are willing to read.
+    #[error("{target}: {what} is larger than {limit}")]
+    TooLarge {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What is too large.
+        what: &'static str,
+        /// The cap, in the unit of `what`: bytes, items or pages.
+        limit: usize,
+    },
+    /// 3xx: never followed, since the token would go along.
+    #[error("{target}: redirected ({status}) to `{to}`, which is never followed")]
+    Redirected {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The HTTP status.
+        status: u16,
+        /// Where to, described.
+        to: String,
+    },
+    /// Compressed, though we did not ask for it.
+    #[error("{target}: the answer is encoded as `{encoding}`, which was not asked for")]
+    Compressed {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The encoding, described.
+        encoding: String,
+    },
+    /// Nested deeper than any Kubernetes object.
+    #[error("{target}: the answer nests deeper than {limit} levels")]
+    TooDeep {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The cap.
+        limit: usize,
+    },
+    /// Not what the Kubernetes API speaks.
+    #[error("{target}: {problem}")]
+    Protocol {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What is wrong, described.
+        problem: String,
+    },
+    /// A watch of which nothing has been heard, not even a bookmark.
+    #[error("{target}: nothing was heard for {limit:?}")]
+    Silent {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The time that was allowed.
+        limit: Duration,
+    },
+    /// The connection broke in the middle of an answer or of an event.
+    #[error("{target}: the connection was cut")]
+    Interrupted {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The cause; none when the stream ended in order but within a line.
+        #[source]
+        source: Option<reqwest::Error>,
+    },
+}
+
+impl Error {
+    /// What there is to do about it.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Retry { .. }
+            | Self::Silent { .. }
+            | Self::Interrupted { .. } => Class::Retry,
+            Self::Credential { .. } | Self::Unauthorized { .. } => Class::Credential,
+            Self::Forbidden { .. } => Class::Forbidden,
+            Self::NotFound { .. } => Class::NotFound,
+            Self::Gone { .. } => Class::Gone,
+            Self::Conflict { .. } | Self::Invalid { .. } => Class::Conflict,
+            Self::Tls { .. } => Class::Tls,
+            Self::Rejected { .. }
+            | Self::TooLarge { .. }
+            | Self::Redirected { .. }
+            | Self::Compressed { .. }
+            | Self::TooDeep { .. }
+            | Self::Protocol { .. } => Class::Refused,
+        }
+    }
+
+    /// How long the server asked us to wait before the next try.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Retry { after, .. } => *after,
+            _ => None,
+        }
+    }
+}
+
+/// What there is to do about an [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Try again, later and later.
+    Retry,
+    /// Read the credential's files again.
+    Credential,
+    /// Do without, and tell which role is missing.
+    Forbidden,
+    /// The object is not there; see [`Error::NotFound`] for how sure that is.
+    NotFound,
+    /// Read again, then watch from there.
+    Gone,
+    /// Read again, decide again.
+    Conflict,
+    /// Report it: the other side does not behave like a Kubernetes API.
+    Refused,
+    /// Report it: there is no trust between the two sides.
+    Tls,
+}
+
+impl Class {
+    /// Whether the same request may well succeed a little later, with nobody having changed a credential, a role or a server.
+    #[must_use]
+    pub fn is_passing(self) -> bool {
+        matches!(self, Self::Retry | Self::Gone | Self::Conflict)
+    }
+}
+
+/// The part of a request in which its time ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Waiting for another watch of the same client to be dropped.
+    Turn,
+    /// Name resolution, TCP and TLS.
+    Connect,
+    /// From the connection to the last line of the answer's head.
+    Headers,
+    /// Between two pieces of the body.
+    BodyProgress,
+    /// The whole body.
+    Body,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Turn => "waiting for the watch before it to be given up",
+            Self::Connect => "connecting",
+            Self::Headers => "the answer's head",
+            Self::BodyProgress => "the next piece of the answer",
+            Self::Body => "the answer",
+        })
+    }
+}
+
+/// Why no client can be made from a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialProblem {
+    /// Neither `https` nor `http`.
+    #[error("the server's address is neither https nor http, or has no host")]
+    Server,
+    /// Nothing to verify the server with.
+    #[error("it holds no certificate authority that can be read")]
+    NoAuthority,
+    /// The private key belongs to another certificate.
+    #[error("the client certificate and the client key do not belong together")]
+    KeyMismatch,
+    /// The client certificate or its key cannot be read.
+    #[error("the client certificate or its key cannot be read")]
+    ClientCertificate {
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
+    /// Characters that no HTTP header can carry.
+    #[error("the token is empty or holds characters that no header can carry")]
+    Token,
+    /// Neither a DNS name nor an address.
+    #[error("tls-server-name is neither a DNS name nor an IP address")]
+    TlsServerName,
+    /// The proxy would be asked for the wrong host.
+    #[error("tls-server-name cannot be used through a proxy")]
+    TlsServerNameThroughProxy,
+    /// Only HTTP proxies are spoken to.
+    #[error("the proxy's address is neither https nor http, or has no host")]
+    Proxy,
+    /// The TLS library refused its parameters.
+    #[error("TLS cannot be set up")]
+    Tls {
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
+    /// The HTTP library refused its parameters.
+    #[error("HTTP cannot be set up")]
+    Http {
+        /// The cause.
+        #[source]
+        source: reqwest::Error,
+    },
+}
+
+/// What the server said, if it said something.
+struct Said<'a>(&'a Option<String>);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(message) => write!(formatter, ": {message}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the status of an answer, or of an error event in a watch, to the error that it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{Error, Target};
+
+/// A server may not ask us to wait less than this: zero would make a loop.
+pub const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Nor more than this: a wrong header must not silence the agent for a day.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+
+/// A status of the server, be it of an HTTP answer or of an error event in a watch.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) status: u16,
+    /// What the server said, described. Set only when a `metav1.Status` was read.
+    pub(super) message: Option<String>,
+    pub(super) confirmed: bool,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// The error that a status is.
+pub(super) fn from_status(target: Arc<Target>, answered: Answered) -> Error {
+    let Answered {
+        status,
+        message,
+        confirmed,
+        retry_after,
+    } = answered;
+    match status {
+        401 => Error::Unauthorized { target, message },
+        403 => Error::Forbidden { target, message },
+        404 => Error::NotFound {
+            target,
+            message,
+            confirmed,
+        },
+        409 => Error::Conflict { target, message },
+        410 => Error::Gone { target, message },
+        422 => Error::Invalid { target, message },
+        408 | 425 | 429 | 500..=599 => Error::Retry {
+            target,
+            status,
+            after: retry_after,
+            message,
+        },
+        _ => Error::Rejected {
+            target,
+            status,
+            message,
+        },
+    }
+}
+
+/// The value of a `Retry-After` header. A date is ignored like garbage: it would make our clock a part of the agreement.
+pub(super) fn parse_retry_after(header: &str) -> Option<Duration> {
+    let digits = header.trim();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(clamp_retry_after(digits.parse().unwrap_or(u64::MAX)))
+}
+
+/// A number of seconds that the server asked us to wait, within our own bounds.
+pub(super) fn clamp_retry_after(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).clamp(SHORTEST_RETRY_AFTER, LONGEST_RETRY_AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::Class;
+    use super::*;
+
+    fn class_of(status: u16) -> Class {
+        let target = Arc::new(Target {
+            server: "https://api".into(),
+            verb: "get",
+            path: "/x".into(),
+        });
+        from_status(
+            target,
+            Answered {
+                status,
+                message: None,
+                confirmed: true,
+                retry_after: None,
+            },
+        )
+        .class()
+    }
+
+    #[test]
+    fn retry_after_takes_seconds_only_and_stays_within_its_bounds() {
+        let table = [
+            ("0", Some(1)),
+            ("1", Some(1)),
+            (" 17 ", Some(17)),
+            ("600", Some(600)),
+            ("601", Some(600)),
+            ("1000000000", Some(600)),
+            ("99999999999999999999999999", Some(600)),
+            ("", None),
+            ("-1", None),
+            ("+5", None),
+            ("1.5", None),
+            ("1e9", None),
+            ("soon", None),
+            ("٣", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ];
+        for (header, seconds) in table {
+            assert_eq!(
+                parse_retry_after(header),
+                seconds.map(Duration::from_secs),
+                "{header:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_status_has_its_class() {
+        let table = [
+            (400, Class::Refused),
+            (401, Class::Credential),
+            (403, Class::Forbidden),
+            (404, Class::NotFound),
+            (405, Class::Refused),
+            (406, Class::Refused),
+            (408, Class::Retry),
+            (409, Class::Conflict),
+            (410, Class::Gone),
+            (413, Class::Refused),
+            (415, Class::Refused),
+            (422, Class::Conflict),
+            (429, Class::Retry),
+            (500, Class::Retry),
+            (502, Class::Retry),
+            (503, Class::Retry),
+            (504, Class::Retry),
+        ];
+        for (status, class) in table {
+            assert_eq!(class_of(status), class, "{status}");
+        }
+    }
+}

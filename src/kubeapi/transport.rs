@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The connections to one API server: how they are opened, what each request carries, and how long its answer's head may take.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Method, Proxy, Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+use tokio::time::{Instant, sleep_until};
+
+use super::address::{is_http, public_form, rename, request_url};
+use super::connecting::Connecting;
+use super::error::{CredentialProblem, Error, Phase, Target};
+use super::resolve::ServerHost;
+use super::text::describe;
+use super::tls;
+use crate::credentials::Credential;
+
+/// So long a connection may be quiet before the kernel asks whether the peer lives.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// And so often it then asks, three times.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// Data that stays unacknowledged for so long breaks the connection: as long as keepalive takes for a quiet one.
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Idle connections kept: the one that requests use.
+const IDLE_CONNECTIONS: usize = 1;
+
+const USER_AGENT: &str = concat!("harvester-node-agent/", env!("CARGO_PKG_VERSION"));
+
+/// How long each part of a request may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Name resolution, TCP and TLS. Default 10 s.
+    pub connect: Duration,
+    /// From the standing connection to the last line of the answer's head. Default 10 s.
+    pub headers: Duration,
+    /// From one piece of a body to the next. Default 10 s.
+    pub body_progress: Duration,
+    /// A whole body. Default 30 s.
+    pub body: Duration,
+    /// A watch without any event or bookmark. Default 90 s: API servers send a bookmark each minute.
+    pub watch_silence: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            headers: Duration::from_secs(10),
+            body_progress: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            watch_silence: Duration::from_secs(90),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Accept {
+    Object,
+    MetadataOnly,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    /// The Kubernetes verb, for messages.
+    pub(super) verb: &'static str,
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) query: Vec<(&'static str, String)>,
+    pub(super) accept: Accept,
+    pub(super) body: Option<(&'static str, &'a serde_json::Value)>,
+}
+
+/// A connection pool to one API server, and what each request to it carries.
+pub(super) struct Transport {
+    http: reqwest::Client,
+    /// For messages: no user information, query or fragment.
+    pub(super) server: String,
+    /// Where requests go; its host is `tls-server-name` when that is set.
+    base: Url,
+    /// The host that the kubeconfig names, when the one in `base` is another.
+    host: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
+    /// Kept to be taken out of foreign text.
+    pub(super) token: Option<SecretString>,
+    pub(super) timeouts: Timeouts,
+    connecting: Connecting,
+    /// One request at a time, so that they all use one connection.
+    requesting: Mutex<()>,
+    /// One watch at a time, for the same reason.
+    watching: Arc<Mutex<()>>,
+}
+
+impl Transport {
+    pub(super) fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
+        let server = public_form(&credential.server);
+        Self::build(
+            credential,
+            timeouts,
+            server.to_string().trim_end_matches('/').to_owned(),
+            server,
+        )
+        .map_err(|problem| Error::Credential {
+            server: public_form(&credential.server).to_string(),
+            problem,
+        })
+    }
+
+    fn build(
+        credential: &Credential,
+        timeouts: Timeouts,
+        server: String,
+        mut base: Url,
+    ) -> Result<Self, CredentialProblem> {
+        if !is_http(&base) {
+            return Err(CredentialProblem::Server);
+        }
+        let connecting = Connecting::default();
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::configure(credential)?)
+            .user_agent(USER_AGENT)
+            .redirect(Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .no_proxy()
+            .http1_only()
+            .connect_timeout(timeouts.connect)
+            .connector_layer(connecting.clone())
+            .pool_idle_timeout(None)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .tcp_keepalive(KEEPALIVE_IDLE)
+            .tcp_keepalive_interval(KEEPALIVE_INTERVAL)
+            .tcp_keepalive_retries(KEEPALIVE_RETRIES)
+            .tcp_user_timeout(USER_TIMEOUT);
+        if let Some(proxy) = &credential.proxy {
+            if !is_http(proxy) {
+                return Err(CredentialProblem::Proxy);
+            }
+            if credential.tls_server_name.is_some() {
+                return Err(CredentialProblem::TlsServerNameThroughProxy);
+            }
+            let proxy =
+                Proxy::all(proxy.clone()).map_err(|source| CredentialProblem::Http { source })?;
+            builder = builder.proxy(proxy);
+        }
+        let mut host = None;
+        if let Some(name) = &credential.tls_server_name
+            && let Some((renamed, original)) = rename(&base, name)
+        {
+            builder = builder.dns_resolver(ServerHost::new(base.host_str().unwrap_or_default()));
+            host = Some(original);
+            base = renamed;
+        }
+        let http = builder.build().map_err(|source| CredentialProblem::Http {
+            source: source.without_url(),
+        })?;
+        Ok(Self {
+            http,
+            server,
+            base,
+            host,
+            authorization: credential.token.as_ref().map(authorization).transpose()?,
+            token: credential.token.clone(),
+            timeouts,
+            connecting,
+            requesting: Mutex::new(()),
+            watching: Arc::default(),
+        })
+    }
+
+    /// The turn to use the connection of requests.
+    pub(super) async fn request_turn(&self) -> MutexGuard<'_, ()> {
+        self.requesting.lock().await
+    }
+
+    /// The turn to hold a watch; an error when the watch before it is still held, since waiting for it could be for ever.
+    pub(super) async fn watch_turn(
+        &self,
+        target: &Arc<Target>,
+    ) -> Result<OwnedMutexGuard<()>, Error> {
+        let limit = self.timeouts.connect;
+        tokio::time::timeout(limit, Arc::clone(&self.watching).lock_owned())
+            .await
+            .map_err(|_| Error::Timeout {
+                target: Arc::clone(target),
+                phase: Phase::Turn,
+                limit,
+            })
+    }
+
+    pub(super) fn target(&self, call: &Call<'_>) -> Arc<Target> {
+        Arc::new(Target {
+            server: self.server.clone(),
+            verb: call.verb,
+            path: describe(call.path),
+        })
+    }
+
+    /// Sends the request and reads the head of the answer. What comes back is a success in JSON and not compressed.
+    pub(super) async fn send(
+        &self,
+        call: &Call<'_>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let Some(url) = request_url(&self.base, call.path, &call.query) else {
+            let problem = "the path is not a plain one".to_owned();
+            return Err(Error::Protocol {
+                target: Arc::clone(target),
+                problem,
+            });
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static(match call.accept {
+                Accept::Object => "application/json",
+                Accept::MetadataOnly => {
+                    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+                }
+            }),
+        );
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(host) = &self.host {
+            headers.insert(HOST, host.clone());
+        }
+        let mut request = self.http.request(call.method.clone(), url).headers(headers);
+        if let Some((content_type, body)) = call.body {
+            request = request
+                .header(CONTENT_TYPE, content_type)
+                .body(body.to_string());
+        }
+        let response = self.head(request.send(), target).await?;
+        self.check(response, target).await
+    }
+
+    /// Waits for the head of the answer: so long for connecting, so long from there.
+    async fn head(
+        &self,
+        sending: impl Future<Output = reqwest::Result<Response>>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let Timeouts {
+            connect, headers, ..
+        } = self.timeouts;
+        let start = Instant::now();
+        let mut sending = pin!(sending);
+        loop {
+            let deadline = self.connecting.headers_deadline(start, connect, headers);
+            tokio::select! {
+                biased;
+                sent = &mut sending => return sent.map_err(|source| self.failure(source, target)),
+                () = sleep_until(deadline) => {
+                    if self.connecting.headers_deadline(start, connect, headers) <= deadline {
+                        let target = Arc::clone(target);
+                        return Err(Error::Timeout { target, phase: Phase::Headers, limit: headers });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn authorization(token: &SecretString) -> Result<HeaderValue, CredentialProblem> {
+    let token = token.expose_secret().trim();
+    if token.is_empty() {
+        return Err(CredentialProblem::Token);
+    }
+    let mut value =
+        HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| CredentialProblem::Token)?;
+    // Printed as `Sensitive`.
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few fields that all Kubernetes objects share. Every one may be missing: what has to be there is for the reader of it to say.
+
+use serde::{Deserialize, Serialize};
+
+use super::json::{StringMap, null_is_default};
+
+/// An object of any kind, of which only the metadata was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartialObjectMetadata {
+    /// The metadata.
+    #[serde(deserialize_with = "null_is_default")]
+    pub metadata: ObjectMeta,
+}
+
+/// `metadata` of an object.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Name, unique in its namespace.
+    pub name: Option<String>,
+    /// Namespace, absent for objects of the whole cluster.
+    pub namespace: Option<String>,
+    /// Tells an object from another of the same name at another time.
+    pub uid: Option<String>,
+    /// Version of the object, opaque.
+    pub resource_version: Option<String>,
+    /// Labels.
+    pub labels: StringMap,
+    /// Annotations.
+    pub annotations: StringMap,
+    /// Owners.
+    #[serde(deserialize_with = "null_is_default")]
+    pub owner_references: Vec<OwnerReference>,
+    /// Who set which field.
+    #[serde(deserialize_with = "null_is_default")]
+    pub managed_fields: Vec<ManagedFields>,
+    /// Set once the object is on its way out.
+    pub deletion_timestamp: Option<String>,
+}
+
+/// One owner of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Group and version of the owner's kind.
+    pub api_version: Option<String>,
+    /// The owner's kind.
+    pub kind: Option<String>,
+    /// The owner's name.
+    pub name: Option<String>,
+    /// The owner's uid.
+    pub uid: Option<String>,
+}
+
+/// The fields that one manager has set in one way.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ManagedFields {
+    /// Name of the writer.
+    pub manager: Option<String>,
+    /// `Apply` or `Update`.
+    pub operation: Option<String>,
+    /// Tree of the fields, keys such as `f:metadata`.
+    #[serde(rename = "fieldsV1")]
+    pub fields_v1: Option<serde_json::Value>,
+}
+
+/// A list of objects, all its pages together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct List<T> {
+    /// The version of the collection, from which a watch can go on.
+    pub resource_version: Option<String>,
+    /// The objects.
+    pub items: Vec<T>,
+}
+
+/// One page of a list, as the API sends it.
+#[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+pub(super) struct Page<T> {
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(super) metadata: ListMeta,
+    #[serde(default = "no_items")]
+    pub(super) items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    pub(super) resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    pub(super) continue_token: Option<String>,
+}
+
+fn no_items<T>() -> Option<Vec<T>> {
+    None
+}
+
+/// `metav1.Status`: how the API says that something failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// Always `Status` when a Kubernetes API speaks.
+    pub kind: Option<String>,
+    /// What happened, for people. Foreign text.
+    pub message: Option<String>,
+    /// What happened, one word.
+    pub reason: Option<String>,
+    /// The HTTP status that fits.
+    pub code: Option<u16>,
+    /// More of it.
+    #[serde(deserialize_with = "null_is_default")]
+    pub details: StatusDetails,
+}
+
+/// Details of a [`Status`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// How long to wait before the next try.
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// What to ask about in a `SelfSubjectAccessReview`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceAttributes {
+    /// Absent: all namespaces, or a resource that has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `get`, `list`, `watch`, `patch` and so on.
+    pub verb: String,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural, lower case.
+    pub resource: String,
+    /// `status` and the like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+    /// Absent: every object of the resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The answer of a `SelfSubjectAccessReview`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessReview {
+    /// Whether the request would be let through.
+    pub allowed: bool,
+    /// Whether an authorizer said no, where `allowed` false alone says that none said yes.
+    pub denied: bool,
+    /// Why, described.
+    pub reason: Option<String>,
+    /// What went wrong while it was decided, described.
+    pub evaluation_error: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AccessReviewObject {
+    pub(super) status: AccessReviewStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AccessReviewStatus {
+    pub(super) allowed: bool,
+    #[serde(default)]
+    pub(super) denied: bool,
+    pub(super) reason: Option<String>,
+    pub(super) evaluation_error: Option<String>,
+}
+
+/// The frame of one watch event; the object stays unparsed until its type is known.
+#[derive(Deserialize)]
+pub(super) struct EventFrame<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    #[serde(borrow)]
+    pub(super) object: &'a serde_json::value::RawValue,
+}
+
+/// The part of any object that a watch needs to go on after it.
+#[derive(Deserialize)]
+pub(super) struct Versioned {
+    pub(super) metadata: VersionedMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct VersionedMeta {
+    pub(super) resource_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_nulls_and_an_empty_object_both_parse() {
+        let nulls = r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
+        for text in ["{}", r#"{"metadata":null}"#, nulls] {
+            let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
+            assert_eq!(object, PartialObjectMetadata::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_label_that_comes_twice_makes_the_object_unreadable() {
+        let text = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
+        let error = serde_json::from_str::<PartialObjectMetadata>(text).unwrap_err();
+        assert!(error.to_string().contains("comes twice"), "{error}");
+    }
+
+    #[test]
+    fn metadata_fields_arrive_under_their_json_names() {
+        let text = r#"{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","deletionTimestamp":"t",
+            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"x","controller":true}],
+            "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:metadata":{}}}]},"spec":{"x":1}}"#;
+        let meta = serde_json::from_str::<PartialObjectMetadata>(text)
+            .unwrap()
+            .metadata;
+        assert_eq!(meta.resource_version.as_deref(), Some("7"));
+        assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
+        assert_eq!(meta.owner_references[0].api_version.as_deref(), Some("v1"));
+        assert_eq!(meta.managed_fields[0].manager.as_deref(), Some("m"));
+        assert!(meta.managed_fields[0].fields_v1.as_ref().unwrap()["f:metadata"].is_object());
+    }
+}

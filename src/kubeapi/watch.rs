@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A watch: a long answer, one event per line, that is believed alive only while something is heard of it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use super::error::{Error, Target};
+use super::json::{MAXIMUM_DEPTH, is_deeper_than};
+use super::transport::{Accept, Call, Transport};
+use super::types::{EventFrame, Versioned};
+
+/// Cap of one line of a watch: two objects of the largest size.
+pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
+/// A buffer that grew beyond this for one line is given back when the line is done: the process lives for months.
+const KEPT_BUFFER: usize = 64 * 1024;
+/// However few bookmarks come, a stream that is silent for so long is replaced.
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
+/// How long the server may keep a stream open. API servers choose 30 to 60 minutes themselves, and what stands between us and them is made
+/// for that; an hour costs the fewest new streams, and a stream that went stale unnoticed is replaced within it.
+const STREAM_TIME: Duration = Duration::from_secs(3600);
+/// After the silence is over, what has arrived meanwhile gets this long to be seen: a guest that was paused wakes to its timers and its
+/// sockets at once.
+const LAST_CHANCE: Duration = Duration::from_millis(250);
+
+/// What to watch, and from where on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchRequest {
+    /// The path of the collection.
+    pub path: String,
+    /// The one object that is watched; all when absent.
+    pub name: Option<String>,
+    /// The version to go on from. Without it the stream begins with what there is.
+    pub resource_version: Option<String>,
+    /// Whether the metadata is all that is wanted.
+    pub metadata_only: bool,
+    /// The silence that this stream is allowed until its first bookmark; [`silence_limit`] computes it. Absent: `Timeouts::watch_silence`.
+    pub silence_limit: Option<Duration>,
+    /// How long the server may keep the stream open.
+    pub stream_time: Duration,
+}
+
+impl WatchRequest {
+    /// A watch of a collection from what there is, of whole objects, with the usual times.
+    #[must_use]
+    pub fn new(path: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            name: None,
+            resource_version: None,
+            metadata_only: false,
+            silence_limit: None,
+            stream_time: STREAM_TIME,
+        }
+    }
+}
+
+/// An open watch. Its events are of one stream: when that is over, the caller opens another.
+pub struct Watch<T> {
+    transport: Arc<Transport>,
+    target: Arc<Target>,
+    /// None once the stream is over.
+    live: Option<Live>,
+    lines: Lines,
+    /// The one timer of the stream, re-armed by each event.
+    silence: Pin<Box<Sleep>>,
+    limit: Duration,
+    bookmarks: u64,
+    objects: PhantomData<fn() -> T>,
+}
+
+struct Live {
+    response: Response,
+    /// The turn to hold a watch ends with the stream.
+    _turn: OwnedMutexGuard<()>,
+}
+
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent<T> {
+    /// The object is there, new or changed, or was there when the watch began.
+    Changed {
+        /// The object as it is.
+        object: T,
+        /// From here on another watch can go on.
+        resource_version: String,
+    },
+    /// The object is gone, or no longer chosen by the selector.
+    Deleted {
+        /// The object as it was.
+        object: T,
+        /// From here on another watch can go on.
+        resource_version: String,
+    },
+    /// Nothing happened up to this version.
+    Bookmark {
+        /// From here on another watch can go on.
+        resource_version: String,
+    },
+    /// The server ended the stream in order, or it is long over.
+    Ended,
+}
+
+/// The silence that the next stream is allowed, given how many streams in a row ended silent without ever having had a bookmark.
+///
+/// Some proxies and old servers send no bookmarks: there silence proves nothing, and a dead peer is found by TCP.
+#[must_use]
+pub fn silence_limit(usual: Duration, silent_streams_without_bookmark: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(silent_streams_without_bookmark);
+    usual.saturating_mul(factor).min(LONGEST_SILENCE.max(usual))
+}
+
+pub(super) async fn open<T>(
+    transport: &Arc<Transport>,
+    request: &WatchRequest,
+) -> Result<Watch<T>, Error> {
+    let mut query = vec![
+        ("watch", "true".to_owned()),
+        ("allowWatchBookmarks", "true".to_owned()),
+        ("timeoutSeconds", request.stream_time.as_secs().to_string()),
+    ];
+    query.extend(request.name.as_deref().map(|name| {
+        let name = escape_field_value(name);
+        ("fieldSelector", format!("metadata.name={name}"))
+    }));
+    query.extend(
+        request
+            .resource_version
+            .clone()
+            .map(|version| ("resourceVersion", version)),
+    );
+    let call = Call {
+        verb: "watch",
+        method: Method::GET,
+        path: &request.path,
+        query,
+        accept: if request.metadata_only {
+            Accept::MetadataOnly
+        } else {
+            Accept::Object
+        },
+        body: None,
+    };
+    let target = transport.target(&call);
+    let turn = transport.watch_turn(&target).await?;
+    let response = transport.send(&call, &target).await?;
+    let limit = request
+        .silence_limit
+        .unwrap_or(transport.timeouts.watch_silence);
+    Ok(Watch {
+        transport: Arc::clone(transport),
+        target,
+        live: Some(Live {
+            response,
+            _turn: turn,
+        }),
+        lines: Lines::default(),
+        silence: Box::pin(sleep(limit)),
+        limit,
+        bookmarks: 0,
+        objects: PhantomData,
+    })
+}
+
+impl<T> Watch<T> {
+    /// How many bookmarks this stream has had.
+    #[must_use]
+    pub fn bookmarks_seen(&self) -> u64 {
+        self.bookmarks
+    }
+
+    fn heard(&mut self) {
+        self.silence.as_mut().reset(Instant::now() + self.limit);
+    }
+
+    /// Ends the stream for good. After a fault in it nothing that follows can be believed.
+    fn end(&mut self) {
+        self.live = None;
+        self.lines = Lines::default();
+    }
+}
+
+impl<T: DeserializeOwned> Watch<T> {
+    /// The next event. After an error and after [`WatchEvent::Ended`] the stream is over, and every further call answers `Ended` at once.
+    ///
+    /// May be dropped at any time without losing an event.
+    pub async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
+        let result = self.next_in_stream().await;
+        if matches!(result, Err(_) | Ok(WatchEvent::Ended)) {
+            self.end();
+        }
+        result
+    }
+
+    async fn next_in_stream(&mut self) -> Result<WatchEvent<T>, Error> {
+        loop {
+            if let Some(line) = self.lines.next_line().map_err(|_| self.line_too_long())? {
+                self.heard();
+                let event = self.event(self.lines.line(line));
+                self.lines.release();
+                let event = event?;
+                if matches!(event, WatchEvent::Bookmark { .. }) {
+                    self.bookmarks = self.bookmarks.saturating_add(1);
+                    // This server sends bookmarks, so silence means something again.
+                    self.limit = self.limit.min(self.transport.timeouts.watch_silence);
+                    self.heard();
+                }
+                return Ok(event);
+            }
+            let Some(live) = &mut self.live else {
+                return Ok(WatchEvent::Ended);
+            };
+            // Both branches may be dropped at any point: a piece that was taken is handed on without another wait.
+            let piece = tokio::select! {
+                biased;
+                piece = live.response.chunk() => piece,
+                () = self.silence.as_mut() => {
+                    match timeout(LAST_CHANCE, live.response.chunk()).await {
+                        Ok(piece) => piece,
+                        Err(_) => return Err(Error::Silent { target: Arc::clone(&self.target), limit: self.limit }),
+                    }
+                }
+            };
+            match piece {
+                Ok(Some(piece)) => self.lines.push(&piece),
+                Ok(None) if self.lines.is_empty() => return Ok(WatchEvent::Ended),
+                Ok(None) => {
+                    let target = Arc::clone(&self.target);
+                    return Err(Error::Interrupted {
+                        target,
+                        source: None,
+                    });
+                }
+                Err(source) => return Err(self.transport.failure(source, &self.target)),
+            }
+        }
+    }
+
+    fn event(&self, line: &[u8]) -> Result<WatchEvent<T>, Error> {
+        let unreadable = |error| self.transport.unreadable(&error, &self.target);
+        if is_deeper_than(line, MAXIMUM_DEPTH) {
+            let target = Arc::clone(&self.target);
+            return Err(Error::TooDeep {
+                target,
+                limit: MAXIMUM_DEPTH,
+            });
+        }
+        let frame: EventFrame<'_> = serde_json::from_slice(line).map_err(unreadable)?;
+        let text = frame.object.get();
+        if frame.kind == "ERROR" {
+            return Err(self.transport.event_error(text, &self.target));
+        }
+        let version = || -> Result<String, Error> {
+            let object: Versioned = serde_json::from_str(text).map_err(unreadable)?;
+            Ok(object.metadata.resource_version)
+        };
+        let object = || -> Result<T, Error> { serde_json::from_str(text).map_err(unreadable) };
+        match frame.kind.as_str() {
+            "ADDED" | "MODIFIED" => Ok(WatchEvent::Changed {
+                resource_version: version()?,
+                object: object()?,
+            }),
+            "DELETED" => Ok(WatchEvent::Deleted {
+                resource_version: version()?,
+                object: object()?,
+            }),
+            "BOOKMARK" => Ok(WatchEvent::Bookmark {
+                resource_version: version()?,
+            }),
+            other => {
+                let problem = format!(
+                    "the watch sent an event of the type `{}`",
+                    self.transport.describe(other)
+                );
+                Err(Error::Protocol {
+                    target: Arc::clone(&self.target),
+                    problem,
+                })
+            }
+        }
+    }
+
+    fn line_too_long(&self) -> Error {
+        let target = Arc::clone(&self.target);
+        Error::TooLarge {
+            target,
+            what: "one event of the watch in bytes",
+            limit: MAXIMUM_LINE,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Watch<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Watch")
+            .field("target", &self.target)
+            .field("limit", &self.limit)
+            .field("bookmarks", &self.bookmarks)
+            .field("over", &self.live.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// In a field selector a comma begins another requirement; a name must not be able to.
+fn escape_field_value(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for character in value.chars() {
+        if matches!(character, '\\' | ',' | '=') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+/// A line is longer than [`MAXIMUM_LINE`].
+#[derive(Debug, PartialEq)]
+struct LineTooLong;
+
+/// Bytes of a stream, taken out line by line. What has no end of line yet is not a line.
+#[derive(Debug, Default)]
+struct Lines {
+    buffer: Vec<u8>,
+    /// Where the next line begins.
+    start: usize,
+    /// Up to where no end of line was found.
+    searched: usize,
+}
+
+impl Lines {
+    fn push(&mut self, piece: &[u8]) {
+        self.buffer.drain(..self.start);
+        self.searched -= self.start;
+        self.start = 0;
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The next line that is not blank. It stays in the buffer until the next call.
+    fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
+        loop {
+            let unseen = self.buffer.get(self.searched..).unwrap_or_default();
+            let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
+                self.searched = self.buffer.len();
+                return if self.searched - self.start > MAXIMUM_LINE {
+                    Err(LineTooLong)
+                } else {
+                    Ok(None)
+                };
+            };
+            let line = self.start..self.searched + length;
+            self.start = line.end + 1;
+            self.searched = self.start;
+            if line.len() > MAXIMUM_LINE {
+                return Err(LineTooLong);
+            }
+            if !self.line(line.clone()).trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    fn line(&self, line: Range<usize>) -> &[u8] {
+        self.buffer.get(line).unwrap_or_default()
+    }
+
+    /// Gives back the memory of lines that are done.
+    fn release(&mut self) {
+        if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
+            *self = Self::default();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.line(self.start..self.buffer.len())
+            .trim_ascii()
+            .is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(lines: &mut Lines) -> Option<String> {
+        let line = lines.next_line().unwrap()?;
+        Some(String::from_utf8(lines.line(line).to_vec()).unwrap())
+    }
+
+    #[test]
+    fn lines_come_out_whole_however_they_are_cut() {
+        let text = b"first\n\n \r\nsecond\nthird";
+        for size in 1..text.len() {
+            let mut lines = Lines::default();
+            let mut taken = Vec::new();
+            for piece in text.chunks(size) {
+                lines.push(piece);
+                taken.extend(std::iter::from_fn(|| take(&mut lines)));
+            }
+            assert_eq!(taken, ["first", "second"], "pieces of {size}");
+            assert!(!lines.is_empty(), "the third line is cut, not gone");
+        }
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_the_cap_and_no_longer() {
+        for (length, fits) in [(MAXIMUM_LINE, true), (MAXIMUM_LINE + 1, false)] {
+            let mut lines = Lines::default();
+            lines.push(&vec![b'x'; length]);
+            assert_eq!(
+                lines.next_line(),
+                if fits { Ok(None) } else { Err(LineTooLong) }
+            );
+            let mut lines = Lines::default();
+            lines.push(&[vec![b'x'; length], vec![b'\n']].concat());
+            assert_eq!(lines.next_line().is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_long_line_is_given_back() {
+        let mut lines = Lines::default();
+        lines.push(&[vec![b'x'; 1024 * 1024], vec![b'\n']].concat());
+        assert!(take(&mut lines).is_some());
+        lines.release();
+        assert_eq!(lines.buffer.capacity(), 0);
+        lines.push(b"cut");
+        assert_eq!(take(&mut lines), None);
+        lines.push(b"!\n");
+        assert_eq!(take(&mut lines).as_deref(), Some("cut!"));
+    }
+
+    #[test]
+    fn silence_doubles_for_servers_without_bookmarks_up_to_half_an_hour() {
+        let usual = Duration::from_secs(90);
+        let seconds: Vec<u64> = (0..7).map(|n| silence_limit(usual, n).as_secs()).collect();
+        assert_eq!(seconds, [90, 180, 360, 720, 1440, 1800, 1800]);
+        assert_eq!(silence_limit(usual, u32::MAX), LONGEST_SILENCE);
+        let long = Duration::from_secs(7200);
+        assert_eq!(silence_limit(long, 3), long, "never shorter than asked for");
+    }
+
+    #[test]
+    fn a_name_cannot_add_a_requirement_to_the_selector() {
+        assert_eq!(escape_field_value("vm-1.x"), "vm-1.x");
+        assert_eq!(
+            escape_field_value("a,metadata.namespace=b\\"),
+            "a\\,metadata.namespace\\=b\\\\"
+        );
+    }
+}

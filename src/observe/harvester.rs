@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the VirtualMachineInstances that this machine might be.
+
+use std::collections::BTreeSet;
+
+use crate::config::Settings;
+use crate::facts::machine::Machine;
+use crate::facts::names::{Namespace, VmName, short};
+use crate::facts::vmi::Vmi;
+use crate::facts::who::{Candidates, Coverage, Kubelet};
+use crate::facts::{Seen, WhyKind};
+use crate::kubeapi::{Class, Client, Error, Selectors};
+
+use super::why;
+
+/// The names under which our VM might be found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(BTreeSet<VmName>);
+
+impl Names {
+    /// Whether an instance of this name concerns us even if it is not ours.
+    pub fn contains(&self, name: &VmName) -> bool {
+        self.0.contains(name)
+    }
+
+    /// The configured name, then every name that this machine goes by.
+    pub fn new(settings: &Settings, machine: &Machine, kubelet: Option<&Kubelet>) -> Self {
+        let local = [
+            &machine.kernel_hostname,
+            &machine.static_hostname,
+            &machine.platform_hostname,
+        ];
+        let local = local
+            .into_iter()
+            .filter_map(|name| name.known())
+            .map(|name| short(name));
+        let node = kubelet.map(|kubelet| kubelet.node_name.to_string());
+        let names = local
+            .chain(node)
+            .filter_map(|name| VmName::parse(&name).ok());
+        Self(settings.harvester.vm.iter().cloned().chain(names).collect())
+    }
+}
+
+/// The path of the instances of a namespace.
+pub fn collection(namespace: &Namespace) -> String {
+    format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
+}
+
+/// Reads all candidates: only a full list shows a double.
+pub async fn search(client: &Client, namespace: &Namespace, names: &Names) -> Seen<Candidates> {
+    let collection = collection(namespace);
+    match client.list::<Vmi>(&collection, &Selectors::default()).await {
+        Ok(list) => Seen::Known(Candidates {
+            vmis: list.items,
+            coverage: Coverage::Namespace,
+        }),
+        Err(error) if error.class() == Class::Forbidden => {
+            named(client, &collection, names, &error).await
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Reads the one that was found before, which is all that a migration changes. The others stay as they were read.
+/// `None` when it is gone or is another instance now: then everything is to be searched again.
+pub async fn read_own(client: &Client, own: &Vmi, known: &Candidates) -> Option<Seen<Candidates>> {
+    match get(client, &collection(&own.namespace), &own.name).await {
+        Ok(Some(vmi)) if vmi.uid == own.uid => {
+            let others = known
+                .vmis
+                .iter()
+                .filter(|other| other.name != own.name)
+                .cloned();
+            let vmis = [vmi].into_iter().chain(others).collect();
+            Some(Seen::Known(Candidates {
+                vmis,
+                coverage: known.coverage,
+            }))
+        }
+        Ok(_) => None,
+        Err(error) => Some(failed(&error)),
+    }
+}
+
+/// Without leave to list, asks for each name.
+async fn named(
+    client: &Client,
+    collection: &str,
+    names: &Names,
+    refused: &Error,
+) -> Seen<Candidates> {
+    let mut vmis = Vec::new();
+    let mut readable = false;
+    for name in &names.0 {
+        match get(client, collection, name).await {
+            Ok(vmi) => {
+                readable = true;
+                vmis.extend(vmi);
+            }
+            // With `resourceNames`, every other name is forbidden.
+            Err(error) if error.class() == Class::Forbidden => {}
+            Err(error) => return failed(&error),
+        }
+    }
+    if readable {
+        Seen::Known(Candidates {
+            vmis,
+            coverage: Coverage::Named,
+        })
+    } else {
+        failed(refused)
+    }
+}
+
+async fn get(client: &Client, collection: &str, name: &VmName) -> Result<Option<Vmi>, Error> {
+    match client.get::<Vmi>(&format!("{collection}/{name}")).await {
+        Ok(vmi) => Ok(Some(vmi).filter(|vmi| vmi.name == *name)),
+        Err(error) if error.class() == Class::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(error: &Error) -> Seen<Candidates> {
+    let reason = why(error);
+    if error.class() == Class::NotFound {
+        let text = format!(
+            "{}: it serves no KubeVirt, so it is not Harvester",
+            reason.text
+        );
+        return Seen::failed(WhyKind::Refused, text);
+    }
+    Seen::Failed(reason)
+}

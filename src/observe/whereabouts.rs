@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what the sources say of the host that runs the VM, each only as far as those before it leave it needed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::config::Settings;
+use crate::escape::chain;
+use crate::facts::names::HostName;
+use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::{Class, Client, Error, Selectors};
+
+use super::why;
+
+/// How long a refusal by RBAC is believed. A role that is granted is noticed then, or at once by `systemctl reload`.
+const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Refusals that are still believed, so that no request is sent that is known to be refused.
+#[derive(Debug, Default)]
+pub struct Denied {
+    generation: u64,
+    until: BTreeMap<Source, (Duration, Why)>,
+}
+
+impl Denied {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.until.clear();
+    }
+
+    fn get(&mut self, source: Source, generation: u64, uptime: Duration) -> Option<Why> {
+        if self.generation != generation {
+            self.generation = generation;
+            self.clear();
+        }
+        self.until
+            .get(&source)
+            .filter(|(until, _)| uptime < *until)
+            .map(|(_, why)| why.clone())
+    }
+
+    fn keep(&mut self, source: Source, uptime: Duration, why: &Why) {
+        if why.kind == WhyKind::Forbidden {
+            self.until
+                .insert(source, (uptime + DENIED_FOR, why.clone()));
+        }
+    }
+}
+
+/// Asks the sources in order. Harvester's annotations come with the instance and cost nothing.
+pub async fn read(
+    client: &Client,
+    generation: u64,
+    settings: &Settings,
+    vmi: &Vmi,
+    host: &HostName,
+    denied: &mut Denied,
+    uptime: Duration,
+) -> PlacementReads {
+    let mut reads = PlacementReads::none(host.clone());
+    let allowed = |source| settings.topology.sources.contains(&source);
+    if allowed(Source::HostNode) {
+        let answer = host_node(client, host);
+        reads.host_node = ask(Source::HostNode, answer, denied, generation, uptime).await;
+    }
+    let tells = |seen: &Seen<HostLabels>| seen.known().is_some_and(tells_topology);
+    let annotated = allowed(Source::VmiAnnotations)
+        && vmi.annotations_are_fresh()
+        && tells_topology(&vmi.annotations);
+    if allowed(Source::LauncherPod) && !tells(&reads.host_node) && !annotated {
+        let answer = launcher_pod(client, vmi, host);
+        reads.launcher_pod = ask(Source::LauncherPod, answer, denied, generation, uptime).await;
+    }
+    let extra = !settings.extra_labels.is_empty() && reads.host_node.known().is_none();
+    let told = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
+    if allowed(Source::ConfigMap) && (!told || extra) {
+        let answer = configmap(client, settings, host);
+        reads.configmap = ask(Source::ConfigMap, answer, denied, generation, uptime).await;
+    }
+    reads
+}
+
+async fn ask(
+    source: Source,
+    answer: impl Future<Output = Seen<HostLabels>>,
+    denied: &mut Denied,
+    generation: u64,
+    uptime: Duration,
+) -> Seen<HostLabels> {
+    if let Some(why) = denied.get(source, generation, uptime) {
+        return Seen::Failed(why);
+    }
+    let seen = answer.await;
+    if let Seen::Failed(why) = &seen {
+        denied.keep(source, uptime, why);
+    }
+    seen
+}
+
+async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
+    match client.get_metadata(&format!("/api/v1/nodes/{host}")).await {
+        Ok(node) => Seen::Known(node.metadata.labels.0),
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: PodMetadata,
+    #[serde(default)]
+    spec: PodSpec,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: String,
+}
+
+/// Of the instance's pods the one that is active on the host: during a migration there are two.
+async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostLabels> {
+    let path = format!("/api/v1/namespaces/{}/pods", vmi.namespace);
+    let selectors = Selectors {
+        label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
+        field: None,
+    };
+    match client.list::<Pod>(&path, &selectors).await {
+        Ok(list) => {
+            let mut here = list.items.into_iter().filter(|pod| {
+                pod.spec.node_name == host.as_str()
+                    && vmi.active_pods.contains_key(&pod.metadata.uid)
+            });
+            match (here.next(), here.next()) {
+                (Some(pod), None) => Seen::Known(pod.metadata.labels),
+                _ => Seen::Absent,
+            }
+        }
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+/// The entry of the host: YAML, label to value.
+async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Seen<HostLabels> {
+    let name = &settings.topology.configmap;
+    let path = format!(
+        "/api/v1/namespaces/{}/configmaps/{}",
+        name.namespace, name.name
+    );
+    match client.get::<ConfigMap>(&path).await {
+        Ok(configmap) => match configmap.data.get(host.as_str()) {
+            None => Seen::Absent,
+            Some(text) => match yaml_serde::from_str(text) {
+                Ok(labels) => Seen::Known(labels),
+                Err(error) => {
+                    let text = format!(
+                        "entry `{host}` of ConfigMap {}/{}: {}",
+                        name.namespace,
+                        name.name,
+                        chain(&error)
+                    );
+                    Seen::failed(WhyKind::Malformed, text)
+                }
+            },
+        },
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+fn absent_or_failed(error: &Error) -> Seen<HostLabels> {
+    if error.class() == Class::NotFound {
+        Seen::Absent
+    } else {
+        Seen::Failed(why(error))
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::report::status::{
+    AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus,
+    PlacementStatus, VmStatus,
+};
+
+fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
+    Status {
+        api_version: String::new(),
+        kind: String::new(),
+        updated_at: String::new(),
+        trigger: "vmi".to_owned(),
+        agent: AgentStatus {
+            version: String::new(),
+            pid: 1,
+            started_at: String::new(),
+        },
+        identity: IdentityStatus {
+            verdict: "match".to_owned(),
+            consequence: String::new(),
+            vm: Some(VmStatus {
+                name: "vm-1".to_owned(),
+                namespace: None,
+                uid: None,
+                instance_uid: None,
+            }),
+            reason: None,
+            names: Vec::new(),
+            evidence: Vec::new(),
+        },
+        placement: Some(PlacementStatus {
+            host: host.to_owned(),
+            region: None,
+            zone: Some("rack-a".to_owned()),
+            source: None,
+            sources: Vec::new(),
+        }),
+        labels: LabelsStatus {
+            node: None,
+            state: String::new(),
+            owned: BTreeMap::new(),
+            left: Vec::new(),
+        },
+        last_migration: None,
+        credentials: CredentialsStatus {
+            harvester: CredentialStatus::default(),
+            kubelet: CredentialStatus::default(),
+        },
+        signals: Vec::new(),
+        findings: findings
+            .iter()
+            .map(|(code, severity, seen)| FindingStatus {
+                code: (*code).to_owned(),
+                severity: (*severity).to_owned(),
+                title: "title".to_owned(),
+                seen: (*seen).to_owned(),
+                consequence: "consequence".to_owned(),
+                remedy: "remedy".to_owned(),
+                since: String::new(),
+            })
+            .collect(),
+    }
+}
+
+fn ids(records: &[Record]) -> Vec<&str> {
+    records
+        .iter()
+        .filter_map(|record| record.message_id)
+        .collect()
+}
+
+#[test]
+fn a_state_that_stays_is_told_once() {
+    let mut told = Told::default();
+    let found = status("hv-a", &[("hostname-differs", "warning", "x")]);
+    let first = told.news(&found, Deeds::default());
+    assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
+    assert_eq!(first[1].priority, Priority::Warning);
+    assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
+    assert_eq!(first[1].remedy.as_deref(), Some("remedy"));
+    assert!(told.news(&found, Deeds::default()).is_empty());
+}
+
+#[test]
+fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
+    let mut told = Told::default();
+    told.news(
+        &status("hv-a", &[("hostname-differs", "error", "x")]),
+        Deeds::default(),
+    );
+    let changed = told.news(
+        &status("hv-a", &[("hostname-differs", "error", "y")]),
+        Deeds::default(),
+    );
+    assert_eq!(
+        (ids(&changed), changed[0].priority),
+        (vec![message_id::FINDING], Priority::Error)
+    );
+    let resolved = told.news(&status("hv-a", &[]), Deeds::default());
+    assert_eq!(
+        (ids(&resolved), resolved[0].priority),
+        (vec![message_id::RESOLVED], Priority::Notice)
+    );
+}
+
+#[test]
+fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
+    let mut told = Told::default();
+    told.news(&status("hv-a", &[]), Deeds::default());
+    let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
+    let news = told.news(
+        &status("hv-b", &[]),
+        Deeds {
+            labelled: &labelled,
+            latency_ms: 12,
+        },
+    );
+    assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
+    assert_eq!(
+        (news[0].host_old.as_deref(), news[0].host.as_deref()),
+        (Some("hv-a"), Some("hv-b"))
+    );
+    assert_eq!(news[1].latency_ms, Some(12));
+}
+
+#[test]
+fn a_host_that_is_unknown_for_a_while_is_no_migration() {
+    let mut told = Told::default();
+    told.news(&status("hv-a", &[]), Deeds::default());
+    let mut away = status("hv-a", &[]);
+    away.placement = None;
+    away.identity.vm = None;
+    assert!(told.news(&away, Deeds::default()).is_empty());
+    assert!(told.news(&status("hv-a", &[]), Deeds::default()).is_empty());
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered over a restart. It belongs to one machine: in a cloned image it is found and thrown away.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::decide::Migration;
+use crate::durable::{Lasting, WriteError, own_directory, write};
+use crate::facts::machine::Machine;
+use crate::root::{ReadError, Root};
+
+/// Where we keep what outlives a boot.
+pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
+
+const NAME: &str = "state.json";
+
+/// The version of the shape below; a newer one is not guessed at.
+const VERSION: u32 = 1;
+
+/// The state is a few lines; anything larger is not ours.
+const SIZE_MAX: u64 = 64 << 10;
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    version: u32,
+    /// The machine that it belongs to.
+    pub machine: MachineId,
+    /// The last migration.
+    pub last_migration: Option<Migration>,
+    /// Milliseconds that its labels took, and the trigger, once they were written.
+    pub last_latency: Option<(u64, String)>,
+}
+
+/// What tells one machine from another that has the same disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineId {
+    machine_id: Option<String>,
+    product_uuid: Option<Uuid>,
+}
+
+impl MachineId {
+    /// Of this machine.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            machine_id: machine.machine_id.known().cloned(),
+            product_uuid: machine.product_uuid.known().copied(),
+        }
+    }
+}
+
+impl State {
+    /// The state of a machine that has just been met.
+    pub fn new(machine: MachineId) -> Self {
+        Self {
+            version: VERSION,
+            machine,
+            last_migration: None,
+            last_latency: None,
+        }
+    }
+}
+
+/// Reads the state. The second value says why an earlier one was not used; it was then moved aside or belongs to another
+/// machine.
+pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
+    let path = format!("{STATE_DIRECTORY}/{NAME}");
+    let fresh = || State::new(machine.clone());
+    let bytes = match root.read(&path, SIZE_MAX) {
+        Ok(bytes) => bytes,
+        Err(ReadError::NotFound(_)) => return (fresh(), None),
+        Err(error) => return (fresh(), Some(aside(root, &crate::escape::chain(&error)))),
+    };
+    match serde_json::from_slice::<State>(&bytes) {
+        Ok(state) if state.version != VERSION => (
+            fresh(),
+            Some(aside(
+                root,
+                &format!(
+                    "`{path}` has version {}, this agent knows {VERSION}",
+                    state.version
+                ),
+            )),
+        ),
+        Ok(state) if state.machine != *machine => (
+            fresh(),
+            Some(format!("`{path}` belongs to another machine")),
+        ),
+        Ok(state) => (state, None),
+        Err(error) => (
+            fresh(),
+            Some(aside(root, &format!("`{path}` is damaged: {error}"))),
+        ),
+    }
+}
+
+/// Writes the state if it changed.
+pub fn save(root: &Root, state: &State) -> Result<(), WriteError> {
+    let directory = own_directory(root, STATE_DIRECTORY, 0o700)?;
+    let text = serde_json::to_vec_pretty(state).unwrap_or_default();
+    write(&directory, NAME, &text, 0o600, Lasting::Durable)
+}
+
+/// Moves the file out of the way, so that a person can look at it.
+fn aside(root: &Root, why: &str) -> String {
+    let from = root.join(STATE_DIRECTORY).join(NAME);
+    let to = root.join(STATE_DIRECTORY).join("state.json.unusable");
+    match std::fs::rename(from, to) {
+        Ok(()) => format!("{why}; moved to {STATE_DIRECTORY}/state.json.unusable"),
+        Err(_) => why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(id: &str) -> MachineId {
+        MachineId {
+            machine_id: Some(id.to_owned()),
+            product_uuid: None,
+        }
+    }
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn a_state_comes_back_on_its_own_machine_only() {
+        let (_dir, root) = tree();
+        assert_eq!(load(&root, &machine("a")), (State::new(machine("a")), None));
+        let mut state = State::new(machine("a"));
+        let hosts = ["hv-a", "hv-b", "2026-11-21T00:00:00Z"].map(str::to_owned);
+        let [from, to, at] = hosts;
+        state.last_migration = Some(Migration { from, to, at });
+        save(&root, &state).unwrap();
+        assert_eq!(load(&root, &machine("a")), (state, None));
+        let (other, why) = load(&root, &machine("b"));
+        assert_eq!(other, State::new(machine("b")));
+        assert!(why.unwrap().contains("another machine"));
+    }
+
+    #[test]
+    fn a_damaged_or_newer_state_is_moved_aside_and_said() {
+        for (text, word) in [
+            ("", "damaged"),
+            ("{\"version\":", "damaged"),
+            (
+                r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
+                "version 9",
+            ),
+        ] {
+            let (_dir, root) = tree();
+            own_directory(&root, STATE_DIRECTORY, 0o700).unwrap();
+            std::fs::write(root.join(STATE_DIRECTORY).join(NAME), text).unwrap();
+            let (state, why) = load(&root, &machine("a"));
+            assert_eq!(state, State::new(machine("a")));
+            assert!(why.as_ref().unwrap().contains(word), "{why:?}");
+            assert!(root.exists("/var/lib/harvester-node-agent/state.json.unusable"));
+            assert!(load(&root, &machine("a")).1.is_none());
+        }
+    }
+}

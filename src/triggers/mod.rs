@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reasons to look: one file for each source of events, and the wait for all of them.
+//!
+//! A source carries a reason and no facts. A dead one is said ([`health`]) and begins anew.
+//!
+//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
+
+pub mod files;
+pub mod health;
+pub mod watch;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use crate::agent::{Scope, Trigger, Wait, Wake};
+use crate::decide::schedule::{Pace, Random};
+use crate::facts::vmi::Vmi;
+use crate::root::Root;
+use health::Health;
+use watch::{Target, Watched, keep_watching};
+
+/// Reasons that wait to be taken. More of them say nothing more.
+const QUEUE: usize = 64;
+
+/// What to listen to.
+#[derive(Debug, Default)]
+pub struct Targets {
+    /// Our VirtualMachineInstance.
+    pub vmi: Option<Target>,
+    /// Our Node.
+    pub node: Option<Target>,
+    /// The credential files, and the places where one may appear.
+    pub files: BTreeSet<PathBuf>,
+}
+
+/// Where sources put their reasons.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    queue: mpsc::Sender<(Trigger, Instant)>,
+    dice: fn() -> Random,
+}
+
+impl Sender {
+    /// Gives a reason. A full queue holds reasons enough.
+    pub fn send(&self, trigger: Trigger) {
+        let _ = self.queue.try_send((trigger, Instant::now()));
+    }
+
+    /// Fresh randomness.
+    pub fn random(&self) -> Random {
+        (self.dice)()
+    }
+}
+
+/// Waits for all sources.
+#[derive(Debug)]
+pub struct Listener {
+    root: Root,
+    start: Instant,
+    sender: Sender,
+    reasons: mpsc::Receiver<(Trigger, Instant)>,
+    health: Health,
+    watchdog: Option<Duration>,
+    pace: Pace,
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    vmi: Option<(Target, JoinHandle<()>)>,
+    node: Option<(Target, JoinHandle<()>)>,
+    files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
+}
+
+impl Listener {
+    /// Takes over the process signals. `start` is the moment from which the loop counts.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not let us handle signals.
+    pub fn new(
+        root: Root,
+        start: Instant,
+        watchdog: Option<Duration>,
+        health: Health,
+        dice: fn() -> Random,
+    ) -> std::io::Result<Self> {
+        let (queue, reasons) = mpsc::channel(QUEUE);
+        Ok(Self {
+            root,
+            start,
+            sender: Sender { queue, dice },
+            reasons,
+            health,
+            watchdog,
+            pace: Pace::default(),
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            vmi: None,
+            node: None,
+            files: None,
+        })
+    }
+
+    fn aim_watch<T: Watched>(
+        &self,
+        slot: Option<(Target, JoinHandle<()>)>,
+        target: Option<Target>,
+        trigger: Trigger,
+    ) -> Option<(Target, JoinHandle<()>)> {
+        if let (Some((old, task)), Some(new)) = (&slot, &target)
+            && old.is_same(new)
+            && !task.is_finished()
+        {
+            return slot;
+        }
+        if let Some((_, task)) = slot {
+            task.abort();
+            self.health
+                .set(trigger.as_str(), false, "not known yet what to watch");
+            self.health.remark(trigger.as_str(), None);
+        }
+        let target = target?;
+        let task = keep_watching::<T>(
+            target.clone(),
+            trigger,
+            self.sender.clone(),
+            self.health.clone(),
+        );
+        Some((target, tokio::spawn(task)))
+    }
+
+    fn aim_files(&mut self, files: BTreeSet<PathBuf>) {
+        if self
+            .files
+            .as_ref()
+            .is_some_and(|(old, task)| *old == files && !task.is_finished())
+        {
+            return;
+        }
+        if let Some((_, task)) = self.files.take() {
+            task.abort();
+        }
+        let (sender, health, root, wanted) = (
+            self.sender.clone(),
+            self.health.clone(),
+            self.root.clone(),
+            files.clone(),
+        );
+        let count = files.len();
+        let task = tokio::spawn(async move {
+            health.set("files", true, format!("inotify for {count} paths"));
+            let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
+            let detail = ended.err().map_or_else(
+                || "inotify ended".to_owned(),
+                |error| format!("inotify: {error}"),
+            );
+            health.set("files", false, detail);
+        });
+        self.files = Some((files, task));
+    }
+}
+
+impl Wait for Listener {
+    type Targets = Targets;
+
+    fn aim(&mut self, targets: Targets) {
+        let (vmi, node) = (self.vmi.take(), self.node.take());
+        self.vmi = self.aim_watch::<Vmi>(vmi, targets.vmi, Trigger::Vmi);
+        self.node = self.aim_watch::<NodeMetadata>(node, targets.node, Trigger::Node);
+        self.aim_files(targets.files);
+    }
+
+    async fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> Wake {
+        let timer = sleep_until(Instant::now() + limit);
+        tokio::pin!(timer);
+        let mut pending: Option<(Trigger, Scope, Instant)> = None;
+        let period = self.watchdog.unwrap_or(Duration::from_secs(365 * 86_400));
+        let mut watchdog = interval_at(Instant::now() + period, period);
+        watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Every branch is cancel-safe: signals, channels and timers lose nothing when another one is first.
+            tokio::select! {
+                biased;
+                _ = self.terminate.recv() => return Wake::Stop,
+                _ = self.interrupt.recv() => return Wake::Stop,
+                _ = self.hangup.recv() => return Wake::Reload,
+                Some((trigger, at)) = self.reasons.recv() => {
+                    let now = Instant::now();
+                    pending = Some(match pending {
+                        None => {
+                            let wait = self.pace.take(now.saturating_duration_since(self.start));
+                            let due = timer.deadline().min(now + wait);
+                            timer.as_mut().reset(due);
+                            (trigger, trigger.scope(), at)
+                        }
+                        Some((first, scope, at)) => (first, scope.and(trigger.scope()), at),
+                    });
+                }
+                () = &mut timer => {
+                    let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::Known, Instant::now()));
+                    return Wake::Look { trigger, scope, at: at.saturating_duration_since(self.start) };
+                }
+                _ = watchdog.tick() => alive(),
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let watches = [self.vmi.take(), self.node.take()]
+            .into_iter()
+            .flatten()
+            .map(|(_, task)| task);
+        for task in watches.chain(self.files.take().map(|(_, task)| task)) {
+            task.abort();
+        }
+    }
+}
+
+/// The metadata of a Node; its status changes often and is nothing to us.
+#[derive(Debug, Deserialize)]
+struct NodeMetadata {
+    metadata: Metadata,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+impl Watched for NodeMetadata {
+    type Glimpse = (String, BTreeMap<String, String>, Vec<(String, String)>);
+
+    fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Labels, and of the annotations only ours: others change at each heartbeat of somebody.
+    fn glimpse(self) -> Self::Glimpse {
+        let ours = |(key, _): &(String, String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
+        (
+            self.metadata.uid,
+            self.metadata.labels,
+            self.metadata.annotations.into_iter().filter(ours).collect(),
+        )
+    }
+}
+
+impl Watched for Vmi {
+    type Glimpse = Vmi;
+
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// All that we read of it but the pods and the annotations that only a user interface reads.
+    fn glimpse(mut self) -> Vmi {
+        self.active_pods.clear();
+        self.annotations
+            .retain(|key, _| crate::facts::topology::is_host_key(key));
+        self
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A standing watch of one object. It says that something changed, never what: the loop reads afresh.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::Sender;
+use super::health::Health;
+use crate::agent::Trigger;
+use crate::decide::schedule;
+use crate::escape::chain;
+use crate::facts::who::Remark;
+use crate::kubeapi::{Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit};
+
+/// A stream that ends sooner than this was no success.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Failures in a row after which a watch that cannot be kept open is complained about. Fewer are a restart of the server.
+const COMPLAIN_AFTER: u32 = 4;
+
+/// What is watched.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The client; a new one after each change of the credential.
+    pub client: Client,
+    /// Counts the credential's changes, so that a watch on an old client is replaced.
+    pub generation: u64,
+    /// The path of the collection.
+    pub path: String,
+    /// The name of the object.
+    pub name: String,
+}
+
+impl Target {
+    /// Whether a watch of `other` serves this target as well.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.generation == other.generation && self.path == other.path && self.name == other.name
+    }
+}
+
+/// An object as a watch delivers it.
+pub trait Watched: DeserializeOwned + Send + 'static {
+    /// The part of it whose change is a reason to look.
+    type Glimpse: PartialEq + Send;
+
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// The part of it whose change is a reason to look.
+    fn glimpse(self) -> Self::Glimpse;
+}
+
+/// Watches until dropped.
+pub async fn keep_watching<T: Watched>(
+    target: Target,
+    trigger: Trigger,
+    sender: Sender,
+    health: Health,
+) {
+    let signal = trigger.as_str();
+    let mut last: Option<T::Glimpse> = None;
+    let mut version = String::new();
+    let mut silent: u32 = 0;
+    let mut failures: u32 = 0;
+    loop {
+        let opened = Instant::now();
+        let request = WatchRequest {
+            name: Some(target.name.clone()),
+            // "0": begin with the object as the server's cache has it. It closes the gap to the read before.
+            resource_version: Some(if version.is_empty() {
+                "0".to_owned()
+            } else {
+                version.clone()
+            }),
+            metadata_only: trigger == Trigger::Node,
+            silence_limit: Some(silence_limit(Timeouts::default().watch_silence, silent)),
+            ..WatchRequest::new(target.path.clone())
+        };
+        let ended = match target.client.watch::<T>(&request).await {
+            Ok(mut watch) => {
+                health.set(
+                    signal,
+                    true,
+                    format!("watch of {} at {}", target.name, target.client.server()),
+                );
+                health.remark(signal, None);
+                let ended = loop {
+                    match watch.next().await {
+                        Ok(
+                            WatchEvent::Changed { object, .. } | WatchEvent::Deleted { object, .. },
+                        ) if object.name() != target.name => {
+                            let what = format!(
+                                "{} in the watch of {}",
+                                object.name().escape_debug(),
+                                target.name
+                            );
+                            health.remark(signal, Some(Remark::WrongObject { what }));
+                        }
+                        Ok(WatchEvent::Changed {
+                            object,
+                            resource_version,
+                        }) => {
+                            version = resource_version;
+                            let glimpse = Some(object.glimpse());
+                            if glimpse != last {
+                                last = glimpse;
+                                sender.send(trigger);
+                            }
+                        }
+                        Ok(WatchEvent::Deleted {
+                            resource_version, ..
+                        }) => {
+                            version = resource_version;
+                            last = None;
+                            sender.send(trigger);
+                        }
+                        Ok(WatchEvent::Bookmark { resource_version }) => version = resource_version,
+                        Ok(WatchEvent::Ended) => break None,
+                        Err(error) => break Some(error),
+                    }
+                };
+                silent = match ended {
+                    Some(Error::Silent { .. }) if watch.bookmarks_seen() == 0 => {
+                        silent.saturating_add(1)
+                    }
+                    _ if watch.bookmarks_seen() > 0 => 0,
+                    _ => silent,
+                };
+                ended
+            }
+            Err(error) => Some(error),
+        };
+        if ended.is_none() && opened.elapsed() >= SHORT {
+            failures = 0;
+            continue;
+        }
+        // A stream that lived long enough proves that the ones before it are of the past.
+        failures = if opened.elapsed() > Duration::from_secs(60) {
+            1
+        } else {
+            failures.saturating_add(1)
+        };
+        let mut asked = None;
+        if let Some(error) = &ended {
+            health.set(signal, false, chain(error));
+            asked = error.retry_after();
+            match error.class() {
+                Class::Gone => version.clear(),
+                Class::Forbidden => complain(&health, signal, error),
+                _ if failures >= COMPLAIN_AFTER => complain(&health, signal, error),
+                _ => {}
+            }
+        }
+        // The wait comes first: when a server restarts, its watchers must not all ask at once.
+        tokio::time::sleep(schedule::retry(failures, asked, sender.random())).await;
+        if ended.is_some() && failures == 1 {
+            sender.send(trigger);
+        }
+    }
+}
+
+fn complain(health: &Health, signal: &'static str, error: &Error) {
+    health.remark(
+        signal,
+        Some(Remark::WatchUnavailable { what: chain(error) }),
+    );
+}

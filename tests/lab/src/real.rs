@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A real kube-apiserver on a real etcd, for the same scenarios that run on the lab's own server.
+//!
+//! The program is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane, else in
+//! `target/envtest`, where `tests/lab/kube-apiserver` puts it. Both children hang on a shell that ends them when this
+//! process is gone, however it went, and removes their directory.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::Endpoint;
+use crate::admin::{Admin, ApiError, paths};
+use crate::pki::{Authority, Identity};
+use crate::server::RequestRecord;
+
+mod audit;
+mod guard;
+mod install;
+mod pool;
+
+use audit::{audit_policy, parse_audit};
+use guard::Guard;
+pub use pool::Lease;
+
+/// A start takes two seconds on an idle machine and has been seen to take twenty beside a compiler.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Between two looks at something that is not there yet.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A bearer token that the server accepts from its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticToken {
+    /// The token.
+    pub token: String,
+    /// The user that it stands for, for example `system:serviceaccount:default:gc8`.
+    pub user: String,
+    /// The groups of that user.
+    pub groups: Vec<String>,
+}
+
+impl StaticToken {
+    /// A service account's token.
+    #[must_use]
+    pub fn service_account(token: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            token: token.to_owned(),
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+            ],
+        }
+    }
+}
+
+/// What may differ between two real API servers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RealOptions {
+    /// Tokens beside the administrator's certificate.
+    pub tokens: Vec<StaticToken>,
+    /// More flags of kube-apiserver; the last of two equal ones counts.
+    pub flags: Vec<String>,
+}
+
+/// A real API server with its own etcd. Dropping it ends both.
+#[derive(Debug)]
+pub struct RealApi {
+    name: String,
+    options: RealOptions,
+    /// Length of the audit log when the present user began.
+    audit_start: usize,
+    authority: Authority,
+    admin: Identity,
+    port: u16,
+    arguments: Vec<String>,
+    binary: PathBuf,
+    // Both guards before the directory: they are dropped first.
+    server: Option<Guard>,
+    _etcd: Guard,
+    dir: tempfile::TempDir,
+}
+
+impl RealApi {
+    /// The program, or where it was looked for, for a test that is skipped without it.
+    pub fn binary() -> Result<PathBuf, String> {
+        let candidates = match std::env::var_os("KUBEBUILDER_ASSETS") {
+            Some(dir) => vec![PathBuf::from(dir)],
+            None => {
+                let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+                let target = std::env::var_os("CARGO_TARGET_DIR");
+                target
+                    .map(PathBuf::from)
+                    .into_iter()
+                    .chain([project.join("target")])
+                    .map(|dir| dir.join("envtest"))
+                    .collect()
+            }
+        };
+        let found = candidates
+            .iter()
+            .map(|dir| dir.join("kube-apiserver"))
+            .find(|path| path.is_file());
+        found.ok_or_else(|| {
+            format!("no kube-apiserver in {candidates:?}; `tests/lab/kube-apiserver DIR` makes one")
+        })
+    }
+
+    /// Whether real servers can run here. Says so on standard error when they cannot, for a test that returns then.
+    #[must_use]
+    pub fn available(test: &str) -> bool {
+        match Self::binary() {
+            Ok(_) => true,
+            Err(why) => {
+                eprintln!("SKIP {test}: {why}");
+                false
+            }
+        }
+    }
+
+    /// Starts etcd and kube-apiserver and waits until the latter is ready.
+    ///
+    /// # Panics
+    /// With the end of its log, when it does not become ready.
+    pub async fn start(name: &str, options: RealOptions) -> Self {
+        let mut failures = String::new();
+        // A free port may be taken by somebody else before its server listens.
+        for _ in 0..3 {
+            match Self::try_start(name, &options).await {
+                Ok(api) => return api,
+                Err(failure) => failures.push_str(&failure),
+            }
+        }
+        panic!("the API server `{name}` did not become ready:\n{failures}");
+    }
+
+    async fn try_start(name: &str, options: &RealOptions) -> Result<Self, String> {
+        let binary = Self::binary()?;
+        let dir = directory(name);
+        let path = |file: &str| dir.path().join(file).display().to_string();
+        let write = |file: &str, text: &str| {
+            std::fs::write(dir.path().join(file), text).expect("the directory is writable");
+            path(file)
+        };
+        let authority = Authority::new(&format!("{name}-ca"));
+        let admin = authority.client_identity("lab-admin", &["system:masters"]);
+        let serving = authority.server_identity(&["127.0.0.1", "localhost"]);
+        // A key pair of service accounts is any key pair; the serving one is at hand, its public half as a certificate.
+        let certificate = write("server.crt", &serving.certificate_pem);
+        let key = write("server.key", &serving.key_pem);
+        let tokens: String = options.tokens.iter().map(token_line).collect();
+
+        let etcd_url = format!("http://127.0.0.1:{}", free_port());
+        let port = free_port();
+        let mut etcd = Command::new(sibling(&binary, "etcd"));
+        etcd.args(["--name", "lab", "--data-dir", &path("etcd")])
+            .args(["--listen-client-urls", &etcd_url])
+            .args(["--advertise-client-urls", &etcd_url])
+            .args(["--listen-peer-urls", "http://127.0.0.1:0"])
+            .args(["--unsafe-no-fsync", "--log-level", "error"]);
+        let etcd = Guard::start(&etcd, &dir.path().join("etcd.log"), Some(dir.path()));
+
+        let mut arguments: Vec<String> = [
+            ("etcd-servers", etcd_url.as_str()),
+            ("bind-address", "127.0.0.1"),
+            ("advertise-address", "127.0.0.1"),
+            ("secure-port", &port.to_string()),
+            ("tls-cert-file", certificate.as_str()),
+            ("tls-private-key-file", &key),
+            ("client-ca-file", &write("ca.crt", &authority.pem())),
+            ("token-auth-file", &write("tokens.csv", &tokens)),
+            ("service-account-key-file", &certificate),
+            ("service-account-signing-key-file", &key),
+            (
+                "service-account-issuer",
+                "https://kubernetes.default.svc.cluster.local",
+            ),
+            ("authorization-mode", "Node,RBAC"),
+            ("enable-admission-plugins", "NodeRestriction"),
+            ("disable-admission-plugins", "ServiceAccount"),
+            ("service-cluster-ip-range", "10.0.0.0/24"),
+            (
+                "audit-policy-file",
+                &write("audit.json", &audit_policy().to_string()),
+            ),
+            ("audit-log-path", &path("audit.log")),
+            ("cert-dir", &path("certificates")),
+        ]
+        .iter()
+        .map(|(flag, value)| format!("--{flag}={value}"))
+        .collect();
+        arguments.extend(options.flags.iter().cloned());
+
+        let mut api = Self {
+            name: name.to_owned(),
+            options: options.clone(),
+            audit_start: 0,
+            authority,
+            admin,
+            port,
+            arguments,
+            binary,
+            server: None,
+            _etcd: etcd,
+            dir,
+        };
+        api.start_server().await?;
+        Ok(api)
+    }
+
+    /// Ends the server and leaves etcd running: an API that is away.
+    pub fn stop_server(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts the server again on the same port with the same data.
+    pub async fn start_server(&mut self) -> Result<(), String> {
+        let mut command = Command::new(&self.binary);
+        command.args(&self.arguments);
+        let log = self.dir.path().join("kube-apiserver.log");
+        let mut guard = Guard::start(&command, &log, None);
+        let admin = self.admin();
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            // `/readyz` answers text, which this client takes for a failure of its own; any other word is "not yet".
+            match admin.get("/readyz").await {
+                Err(ApiError::Transport(text)) if text.contains("not JSON") => break,
+                _ => {}
+            }
+            if guard.has_ended() || Instant::now() > deadline {
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
+                return Err(lines[lines.len().saturating_sub(30)..].join("\n"));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.server = Some(guard);
+        Ok(())
+    }
+
+    /// How to reach it.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            url: format!("https://127.0.0.1:{}", self.port),
+            authority_pem: self.authority.pem(),
+            admin: self.admin.clone(),
+        }
+    }
+
+    /// Signs the server's certificate and those of clients.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// A client as its administrator.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(&self.endpoint())
+    }
+
+    /// Every request so far of clients whose User-Agent begins with `user_agent_prefix`, oldest first.
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<RequestRecord> {
+        let log = self.audit_log("lab-marker").await;
+        parse_audit(
+            log.get(self.audit_start..).unwrap_or_default(),
+            user_agent_prefix,
+        )
+    }
+
+    /// The log with everything in it that has been answered so far: it is written after the answer, so a request of our
+    /// own is sent and waited for.
+    async fn audit_log(&self, marker: &str) -> String {
+        let marker = format!("{marker}-{}", uuid::Uuid::new_v4());
+        let marking = Admin::named(&self.endpoint(), &marker);
+        marking
+            .get(&paths::core("default", "configmaps"))
+            .await
+            .expect("the server of which the log is asked runs");
+        let path = self.dir.path().join("audit.log");
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let marked = text
+                .rfind(&marker)
+                .is_some_and(|at| text[at..].contains('\n'));
+            if marked || Instant::now() > deadline {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// A directory in memory where there is one: etcd writes much, and nothing of it is worth a disk.
+fn directory(name: &str) -> tempfile::TempDir {
+    let mut builder = tempfile::Builder::new();
+    let prefix = format!("harvester-lab-{name}-");
+    builder.prefix(&prefix);
+    builder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| builder.tempdir())
+        .expect("a directory for the server's files")
+}
+
+/// `etcd` beside the server, as envtest keeps it, else the one on the path.
+fn sibling(binary: &Path, name: &str) -> PathBuf {
+    let beside = binary.with_file_name(name);
+    if beside.is_file() {
+        beside
+    } else {
+        PathBuf::from(name)
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("there is a free port")
+        .port()
+}
+
+fn token_line(token: &StaticToken) -> String {
+    let groups = token.groups.join(",");
+    format!(
+        "{},{},{},\"{groups}\"\n",
+        token.token, token.user, token.user
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harvester::Harvester;
+    use serde_json::json;
+
+    const TOKEN: &str = "lab-token";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_real_server_serves_kubevirt_and_leaves_nothing_behind() {
+        if !RealApi::available("a_real_server_serves_kubevirt_and_leaves_nothing_behind") {
+            return;
+        }
+        let options = RealOptions {
+            tokens: vec![StaticToken::service_account(TOKEN, "default", "gc8")],
+            ..RealOptions::default()
+        };
+        let mut api = RealApi::start("self", options).await;
+        api.install_kubevirt_crds().await.unwrap();
+        let harvester = Harvester::new(&api.endpoint());
+        harvester.install("v1.6.1").await.unwrap();
+        harvester
+            .bind_cloud_provider("default", "gc8")
+            .await
+            .unwrap();
+        let guest = Admin::with_token(&api.endpoint(), "guest-agent/1", TOKEN);
+        let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
+        assert_eq!(guest.get(setting).await.unwrap()["value"], "v1.6.1");
+        assert!(guest.get(&paths::core("default", "pods")).await.is_ok());
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "hv-a"}});
+        api.admin().create(paths::NODES, &node).await.unwrap();
+        let denied = guest.get(&paths::node("hv-a")).await.unwrap_err();
+        assert_eq!(denied.code(), Some(403));
+        harvester.grant_host_nodes("default", "gc8").await.unwrap();
+        guest.get(&paths::node("hv-a")).await.unwrap();
+
+        let requests = api.requests_of("guest-agent").await;
+        let statuses: Vec<u16> = requests.iter().map(|request| request.status).collect();
+        assert_eq!(statuses, [200, 200, 403, 200]);
+        assert_eq!(requests[0].path, setting);
+        assert_eq!(requests[0].user, "system:serviceaccount:default:gc8");
+        assert!(requests.iter().all(|request| !request.is_write()));
+        let created = api.requests_of("lab-admin").await;
+        let created = created.iter().find(|request| request.path == paths::NODES);
+        assert!(created.unwrap().is_write());
+        assert_eq!(created.unwrap().body["metadata"]["name"], "hv-a");
+
+        api.stop_server();
+        let away = guest.get(&paths::node("hv-a")).await.unwrap_err();
+        assert_eq!(away.code(), None);
+        api.start_server().await.unwrap();
+        guest.get(&paths::node("hv-a")).await.unwrap();
+
+        let dir = api.dir.path().to_owned();
+        drop(api);
+        assert!(!dir.exists());
+        assert!(guest.get(&paths::node("hv-a")).await.is_err());
+    }
+}

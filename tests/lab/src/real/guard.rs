@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Children that never outlive this process.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Runs a command until this process closes the shell's standard input, which the kernel does for a process that is
+/// killed. Not a parent-death signal: that one fires when the *thread* that started the child ends, as each test's does.
+const GUARD: &str = r#"
+exec 3<&0
+dir=$1; shift
+"$@" 3<&- </dev/null &
+child=$!
+(read -r _ <&3; kill -KILL "$child" 2>/dev/null; [ -z "$dir" ] || rm -rf "$dir") &
+wait "$child"
+"#;
+
+/// A child that ends when this value is dropped or this process is gone.
+#[derive(Debug)]
+pub(super) struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    pub(super) fn start(command: &Command, log: &Path, remove: Option<&Path>) -> Self {
+        let output = std::fs::File::create(log).expect("the directory is writable");
+        let error = output.try_clone().expect("a file can be opened twice");
+        let shell = Command::new("/bin/sh")
+            .args(["-c", GUARD, "guard"])
+            .arg(remove.map_or_else(Default::default, Path::as_os_str))
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::piped())
+            .stdout(output)
+            .stderr(error)
+            // Out of the terminal's process group: Ctrl-C must end the tests first, and then, through the pipe, this.
+            .process_group(0)
+            .spawn()
+            .expect("there is a shell");
+        Self { shell }
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.shell.try_wait(), Ok(Some(_)))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.shell.stdin.take() {
+            let _ = pipe.write_all(b"\n");
+        }
+        let _ = self.shell.wait();
+    }
+}

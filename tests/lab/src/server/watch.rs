@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Watches: the changes of the store as lines of JSON, with selectors, bookmarks and 410.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{MissedTickBehavior, interval_at, sleep};
+
+use super::Shared;
+use super::body::{Body, Piece};
+use super::log::WatchWrite;
+use super::negotiate::Form;
+use super::objects::Call;
+use super::resource::Kind;
+use super::selector::Selector;
+use super::status::Failure;
+use super::store::Change;
+use crate::faults::{Fault, Seen};
+
+/// How long a watch lives that asks for no time: kube-apiserver takes a random one between 30 and 60 minutes.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(45 * 60);
+
+/// How a watch from a resource version that was compacted away is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoneForm {
+    /// 200, then an `ERROR` event: what kube-apiserver does.
+    InStream,
+    /// 410 as the status of the answer, as some versions and proxies do.
+    Status,
+}
+
+/// What the lab does to open watches.
+#[derive(Debug, Clone)]
+pub(crate) enum Command {
+    /// End cleanly, as at the end of `timeoutSeconds`.
+    End,
+    /// Cut the connection.
+    Abort,
+    /// Send these bytes as they are.
+    Bytes(Bytes),
+}
+
+/// All open watches of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    commands: BTreeMap<u64, UnboundedSender<Command>>,
+}
+
+impl Watches {
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().expect("no holder of the watches panics")
+    }
+
+    fn add(&self) -> (u64, UnboundedReceiver<Command>) {
+        let mut open = self.lock();
+        let (sender, receiver) = unbounded_channel();
+        open.next += 1;
+        let number = open.next;
+        open.commands.insert(number, sender);
+        (number, receiver)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().commands.len()
+    }
+
+    pub(crate) fn tell_all(&self, command: &Command) {
+        for sender in self.lock().commands.values() {
+            // A watch that has just ended needs no telling.
+            let _ = sender.send(command.clone());
+        }
+    }
+}
+
+/// Starts the watch that a call asks for.
+pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
+    let shared = call.shared;
+    let asked = call.asked_revision()?;
+    let lifetime = call
+        .query
+        .get("timeoutSeconds")
+        .and_then(|text| text.parse().ok())
+        .filter(|seconds| *seconds > 0)
+        .map_or(DEFAULT_LIFETIME, Duration::from_secs);
+    let (pieces, receiver) = unbounded_channel();
+    let mut stream = Stream {
+        shared: shared.clone(),
+        kind: call.kind.clone(),
+        namespace: call.list_namespace().map(str::to_owned),
+        selector: call.selector()?,
+        form,
+        bookmarks: call.query.is_set("allowWatchBookmarks"),
+        path: call.raw_path.to_owned(),
+        query: call.raw_query.to_owned(),
+        user_agent: call.user_agent.to_owned(),
+        seen: asked,
+        pieces,
+    };
+    if asked == 0 {
+        let (revision, objects) = shared.store.list(
+            call.kind.storage_group(),
+            &call.kind.plural,
+            call.list_namespace(),
+        );
+        stream.seen = revision;
+        for (_, object) in objects {
+            if stream.selector.matches(&object) {
+                stream.send_object("ADDED", &object);
+            }
+        }
+    } else if let Err(gone) = shared.store.since(asked) {
+        if shared.gone_form() == GoneForm::Status {
+            return Err(gone);
+        }
+        stream.send_error(&gone);
+        return Ok(Body::stream(receiver, shared.clone()));
+    }
+    let (number, commands) = shared.watches.add();
+    let shared = shared.clone();
+    let watching = shared.clone();
+    tokio::spawn(async move {
+        stream.run(commands, lifetime).await;
+        watching.watches.lock().commands.remove(&number);
+    });
+    Ok(Body::stream(receiver, shared))
+}
+
+struct Stream {
+    shared: Arc<Shared>,
+    kind: Kind,
+    namespace: Option<String>,
+    selector: Selector,
+    form: Form,
+    bookmarks: bool,
+    path: String,
+    query: String,
+    user_agent: String,
+    /// All changes up to this revision were sent or were none of ours.
+    seen: u64,
+    pieces: UnboundedSender<Piece>,
+}
+
+/// Whether the stream goes on.
+#[derive(PartialEq, Eq)]
+enum Go {
+    On,
+    End,
+}
+
+impl Stream {
+    async fn run(&mut self, mut commands: UnboundedReceiver<Command>, lifetime: Duration) {
+        let mut changed = self.shared.store.subscribe();
+        let interval = self.shared.options.bookmark_interval;
+        let mut bookmark = interval_at(tokio::time::Instant::now() + interval, interval);
+        bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let end = sleep(lifetime);
+        tokio::pin!(end);
+        loop {
+            // Marked as seen before the history is read: a change in between wakes the loop once more, and none is lost.
+            changed.borrow_and_update();
+            if self.send_changes() == Go::End {
+                return;
+            }
+            let pieces = self.pieces.clone();
+            tokio::select! {
+                () = pieces.closed() => return,
+                () = &mut end => return,
+                command = commands.recv() => match command {
+                    None | Some(Command::End) => return,
+                    Some(Command::Abort) => {
+                        let _ = self.pieces.send(Piece::Abort);
+                        return;
+                    }
+                    Some(Command::Bytes(bytes)) => {
+                        let _ = self.pieces.send(Piece::Bytes(bytes, None));
+                    }
+                },
+                _ = bookmark.tick(), if self.bookmarks => self.send_bookmark(),
+                result = changed.changed() => if result.is_err() { return },
+            }
+        }
+    }
+
+    fn send_changes(&mut self) -> Go {
+        let changes = match self.shared.store.since(self.seen) {
+            Ok(changes) => changes,
+            Err(gone) => {
+                self.send_error(&gone);
+                return Go::End;
+            }
+        };
+        for change in changes {
+            self.seen = change.revision;
+            let Some((event, object)) = self.translate(&change) else {
+                continue;
+            };
+            if self.send_with_faults(event, &object) == Go::End {
+                return Go::End;
+            }
+        }
+        Go::On
+    }
+
+    /// The event that a change is for this selection, if any.
+    fn translate(&self, change: &Change) -> Option<(&'static str, Value)> {
+        let key = &change.key;
+        let ours = key.group == self.kind.storage_group()
+            && key.plural == self.kind.plural
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|own| *own == key.namespace);
+        if !ours {
+            return None;
+        }
+        let before = change
+            .previous
+            .as_ref()
+            .filter(|old| self.selector.matches(old));
+        let after = !change.deleted && self.selector.matches(&change.object);
+        match (before, after) {
+            (None, false) => None,
+            (None, true) => Some(("ADDED", change.object.as_ref().clone())),
+            (Some(_), true) => Some(("MODIFIED", change.object.as_ref().clone())),
+            // The last state that the watcher knew, under the resource version at which it left.
+            (Some(last), false) => {
+                let mut object = last.as_ref().clone();
+                object["metadata"]["resourceVersion"] = json!(change.revision.to_string());
+                Some(("DELETED", object))
+            }
+        }
+    }
+
+    fn send_with_faults(&self, event: &str, object: &Value) -> Go {
+        let seen = Seen {
+            method: "GET",
+            path: &self.path,
+            query: &self.query,
+            user_agent: &self.user_agent,
+            verb: "watch",
+        };
+        match self.shared.faults.of_watch_event(&seen) {
+            Some(Fault::WatchCutLine) => {
+                let line = self.line(event, object);
+                let _ = self
+                    .pieces
+                    .send(Piece::Bytes(line.slice(..line.len() / 2), None));
+                let _ = self.pieces.send(Piece::Abort);
+                return Go::End;
+            }
+            Some(Fault::WatchAbort) => {
+                let _ = self.pieces.send(Piece::Abort);
+                return Go::End;
+            }
+            Some(Fault::WatchGone) => {
+                self.send_error(&Failure::too_old(self.seen, self.seen + 1));
+                return Go::End;
+            }
+            Some(Fault::WatchGarbage(text)) => {
+                let _ = self
+                    .pieces
+                    .send(Piece::Bytes(Bytes::from(text + "\n"), None));
+            }
+            Some(Fault::WatchWrongObject(wrong)) => {
+                let line = json!({"type": "MODIFIED", "object": wrong}).to_string() + "\n";
+                let _ = self.pieces.send(Piece::Bytes(Bytes::from(line), None));
+            }
+            _ => {}
+        }
+        self.send_object(event, object);
+        Go::On
+    }
+
+    fn send_object(&self, event: &str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let revision = object["metadata"]["resourceVersion"].as_str();
+        let revision = revision.and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.send(self.line(event, object), event, name, revision);
+    }
+
+    fn line(&self, event: &str, object: &Value) -> Bytes {
+        let object = self.form.of_object(self.kind.present(object));
+        Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
+    }
+
+    fn send_bookmark(&self) {
+        // The store may be ahead of what was looked at; a bookmark promises no more than what was sent.
+        let metadata = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
+        let object = self.form.of_object(json!({
+            "kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata,
+        }));
+        let line = format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n");
+        self.send(Bytes::from(line), "BOOKMARK", "", self.seen);
+    }
+
+    fn send_error(&self, failure: &Failure) {
+        let line = format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", failure.body);
+        self.send(Bytes::from(line), "ERROR", "", 0);
+    }
+
+    fn send(&self, line: Bytes, event: &str, name: &str, revision: u64) {
+        let write = WatchWrite {
+            at: Instant::now(),
+            user_agent: self.user_agent.clone(),
+            path: self.path.clone(),
+            event: event.to_owned(),
+            name: name.to_owned(),
+            revision,
+        };
+        // A client that has gone is noticed by the loop.
+        let _ = self.pieces.send(Piece::Bytes(line, Some(write)));
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One world for one scenario: a Harvester side, a guest side, the players, the guest's file tree, and a record of every
+//! version of the guest's Node.
+//!
+//! The standard story: hosts `hv-a`, `hv-b` (region `eu-1`) and `hv-c` (region `eu-2`), each its own rack; one VM on
+//! `hv-a`, which is an RKE2 node that Rancher made and whose Node the cloud controller has initialised. Everything
+//! in it can be changed before the agent starts, by [`WorldOptions`] and by the players.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::admin::{Admin, ApiError, paths};
+use crate::cloud_controller::CloudController;
+use crate::guest::{Distribution, GuestTree, KubeconfigForm};
+use crate::harvester::{Harvester, Migration, Order, Vm, VmSpec};
+use crate::pki::Identity;
+use crate::process::Agent;
+use crate::real::{RealApi, RealOptions, StaticToken};
+use crate::server::{RequestRecord, Server, ServerOptions, User};
+
+mod api;
+mod machine;
+mod recorder;
+mod wait;
+
+pub use api::Api;
+use machine::register_node;
+pub use machine::{Machine, service_account_token};
+pub use recorder::{NodeVersion, Recorder};
+pub use wait::{always, eventually};
+
+/// The VM of the story, and the Node of the same name.
+pub const VM_NAME: &str = "gc8-pool1-q99l7-6ndw9";
+
+/// Its namespace.
+pub const NAMESPACE: &str = "default";
+
+/// The service account of the guest cluster, which has the guest cluster's name.
+pub const ACCOUNT: &str = "gc8";
+
+/// How the User-Agent of the agent begins.
+pub const AGENT: &str = "harvester-node-agent";
+
+/// The hosts of the story with region and zone.
+pub const HOSTS: [(&str, &str, &str); 3] = [
+    ("hv-a", "eu-1", "rack-a"),
+    ("hv-b", "eu-1", "rack-b"),
+    ("hv-c", "eu-2", "rack-c"),
+];
+
+/// Until an authoriser knows of a new binding; it takes milliseconds on an idle machine.
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Between two looks of [`eventually`].
+const POLL: Duration = Duration::from_millis(10);
+
+/// Whether the cloud controller has seen the Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloudState {
+    /// It has, and the Node carries provider id, region and zone under both keys.
+    Initialised,
+    /// There is none: no provider id, no topology, no beta keys.
+    Absent,
+}
+
+/// Which sources of a host's topology the credential may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostAccess {
+    /// Harvester's own role: VMIs and pods, no Nodes.
+    Annotations,
+    /// The hosts' Nodes too.
+    Nodes,
+}
+
+/// What may differ from the standard story.
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// The VM.
+    pub vm: VmSpec,
+    /// The distribution of the guest.
+    pub distribution: Distribution,
+    /// The form of the Harvester kubeconfig.
+    pub form: KubeconfigForm,
+    /// What the credential may read.
+    pub access: HostAccess,
+    /// The cloud controller.
+    pub cloud: CloudState,
+    /// Value of Harvester's setting `server-version`.
+    pub server_version: String,
+    /// The Harvester side, when it is the lab's own server.
+    pub harvester_server: ServerOptions,
+    /// The guest side, when it is the lab's own server.
+    pub guest_server: ServerOptions,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        Self {
+            vm: VmSpec::named(VM_NAME),
+            distribution: Distribution::Rke2,
+            form: KubeconfigForm::HarvesterApi,
+            access: HostAccess::Annotations,
+            cloud: CloudState::Initialised,
+            server_version: "v1.6.1".to_owned(),
+            harvester_server: ServerOptions::harvester(),
+            guest_server: ServerOptions::guest(),
+        }
+    }
+}
+
+/// Which API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Harvester's.
+    Harvester,
+    /// The guest cluster's.
+    Guest,
+}
+
+/// A world.
+#[derive(Debug)]
+pub struct World {
+    /// Every version of the guest's Node since the beginning.
+    pub recorder: Recorder,
+    /// The Harvester.
+    pub harvester: Harvester,
+    /// The cloud controller; it does nothing before [`CloudController::run`].
+    pub cloud: CloudController,
+    /// The guest's files.
+    pub guest: GuestTree,
+    /// The VM that the guest is.
+    pub vm: Vm,
+    /// The Harvester side.
+    pub harvester_api: Api,
+    /// The guest side.
+    pub guest_api: Api,
+    /// An administrator of the guest side.
+    pub guest_admin: Admin,
+    /// The kubelet's credential.
+    pub kubelet: Identity,
+    /// The service account's token.
+    pub token: String,
+    distribution: Distribution,
+    form: KubeconfigForm,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    /// The standard story on two API servers in this process.
+    pub async fn lab(options: WorldOptions) -> Self {
+        let namespace = &options.vm.namespace;
+        let token = service_account_token(namespace, ACCOUNT);
+        let harvester = Server::start(options.harvester_server.clone()).await;
+        harvester.add_token(&token, User::service_account(namespace, ACCOUNT));
+        let guest = Server::start(options.guest_server.clone()).await;
+        let (harvester, guest) = (Box::new(harvester), Box::new(guest));
+        Self::build(Api::Lab(harvester), Api::Lab(guest), token, options).await
+    }
+
+    /// The standard story on two real API servers.
+    ///
+    /// # Panics
+    /// When they cannot be started; see [`RealApi::available`].
+    pub async fn real(options: WorldOptions) -> Self {
+        let namespace = &options.vm.namespace;
+        let token = service_account_token(namespace, ACCOUNT);
+        let harvester_options = RealOptions {
+            tokens: vec![StaticToken::service_account(&token, namespace, ACCOUNT)],
+            ..RealOptions::default()
+        };
+        let (harvester, guest) = tokio::join!(
+            RealApi::borrow("harvester", harvester_options),
+            RealApi::borrow("guest", RealOptions::default())
+        );
+        harvester
+            .install_kubevirt_crds()
+            .await
+            .expect("a new server takes definitions");
+        Self::build(Api::Real(harvester), Api::Real(guest), token, options).await
+    }
+
+    async fn build(harvester: Api, guest: Api, token: String, options: WorldOptions) -> Self {
+        let access = options.access;
+        let world = Self::populate(harvester, guest, token, options)
+            .await
+            .expect("the story can be told on two empty servers");
+        let own = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
+        world.wait_for_access(&own, true).await;
+        match access {
+            HostAccess::Nodes => world.grant_host_nodes().await,
+            HostAccess::Annotations => {
+                let host = paths::node(HOSTS[0].0);
+                world.wait_for_access(&host, false).await;
+            }
+        }
+        world
+    }
+
+    async fn populate(
+        harvester_api: Api,
+        guest_api: Api,
+        token: String,
+        story: WorldOptions,
+    ) -> Result<Self, ApiError> {
+        let node_name = story.vm.guest_name().to_owned();
+        let (host, region, zone) = HOSTS[0];
+        let harvester = Harvester::new(&harvester_api.endpoint());
+        harvester.install(&story.server_version).await?;
+        harvester.create_namespace(&story.vm.namespace).await?;
+        harvester
+            .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
+            .await?;
+        for (name, region, zone) in HOSTS {
+            let labels = [
+                ("topology.kubernetes.io/region", region),
+                ("topology.kubernetes.io/zone", zone),
+            ];
+            harvester.add_host(name, &labels).await?;
+        }
+        let vm = harvester.create_vm(story.vm.clone(), host).await?;
+
+        let machine = Machine::make(&harvester_api, &guest_api, &token, vm, &story).await?;
+        let guest_endpoint = guest_api.endpoint();
+        let cloud = CloudController::new(&guest_endpoint);
+        if story.cloud == CloudState::Initialised {
+            let provider_id = machine.vm.provider_id();
+            cloud
+                .initialise(&node_name, &provider_id, Some(region), Some(zone))
+                .await?;
+        }
+        let recorder = Recorder::start(&guest_endpoint, &node_name).await;
+        Ok(Self {
+            recorder,
+            harvester,
+            cloud,
+            guest: machine.tree,
+            vm: machine.vm,
+            guest_admin: Admin::new(&guest_endpoint),
+            harvester_api,
+            guest_api,
+            kubelet: machine.kubelet,
+            token,
+            distribution: story.distribution,
+            form: story.form,
+            _dir: machine.dir,
+        })
+    }
+
+    /// One more VM with a Node and a file tree of its own, whose Node no cloud controller has seen.
+    pub async fn add_machine(&self, spec: VmSpec, host: &str) -> Machine {
+        let story = WorldOptions {
+            distribution: self.distribution,
+            form: self.form,
+            ..WorldOptions::default()
+        };
+        let vm = self.harvester.create_vm(spec, host).await;
+        let vm = vm.expect("the Harvester side is there");
+        let (harvester, guest) = (&self.harvester_api, &self.guest_api);
+        Machine::make(harvester, guest, &self.token, vm, &story)
+            .await
+            .expect("both sides are there")
+    }
+
+    /// Starts the agent on the guest's file tree.
+    pub fn spawn_agent(&self, binary: impl AsRef<OsStr>, args: &[&str]) -> Agent {
+        Agent::spawn(binary, self.guest.root(), args, &[])
+    }
+
+    /// Live-migrates the VM in the newer order, Harvester's annotations following at once.
+    pub async fn migrate(&self, to: &str) -> Migration {
+        self.harvester
+            .migrate(&self.vm, to, Order::From1_6, Duration::ZERO)
+            .await
+            .expect("the Harvester side is there")
+    }
+
+    /// Lets the credential read the hosts' Nodes, and waits until that is in force.
+    pub async fn grant_host_nodes(&self) {
+        self.harvester
+            .grant_host_nodes(&self.vm.spec.namespace, ACCOUNT)
+            .await
+            .expect("the Harvester side is there");
+        self.wait_for_access(&paths::node(HOSTS[0].0), true).await;
+    }
+
+    /// Takes that away, and waits until it is gone.
+    pub async fn revoke_host_nodes(&self) {
+        self.harvester
+            .revoke_host_nodes(&self.vm.spec.namespace, ACCOUNT)
+            .await
+            .expect("the Harvester side is there");
+        self.wait_for_access(&paths::node(HOSTS[0].0), false).await;
+    }
+
+    /// The authoriser of a real server learns of a binding a moment after it was made.
+    async fn wait_for_access(&self, path: &str, wanted: bool) {
+        let endpoint = self.harvester_api.endpoint();
+        let guest = Admin::with_token(&endpoint, "lab-access", &self.token);
+        let denied = |answer: &Result<Value, ApiError>| {
+            answer
+                .as_ref()
+                .is_err_and(|error| error.code() == Some(403))
+        };
+        eventually(
+            ACCESS_TIMEOUT,
+            "the credential's rights are as wanted",
+            || async { denied(&guest.get(path).await) != wanted },
+        )
+        .await;
+    }
+
+    /// Name of the guest's Node.
+    #[must_use]
+    pub fn node_name(&self) -> &str {
+        self.vm.guest_name()
+    }
+
+    /// The guest's Node.
+    pub async fn node(&self) -> Value {
+        self.guest_admin
+            .get(&paths::node(self.node_name()))
+            .await
+            .expect("the Node exists")
+    }
+
+    /// A label of the guest's Node.
+    pub async fn node_label(&self, key: &str) -> Option<String> {
+        text(&self.node().await["metadata"]["labels"][key])
+    }
+
+    /// An annotation of the guest's Node.
+    pub async fn node_annotation(&self, key: &str) -> Option<String> {
+        text(&self.node().await["metadata"]["annotations"][key])
+    }
+
+    /// A condition of the guest's Node.
+    pub async fn condition(&self, kind: &str) -> Option<Value> {
+        let node = self.node().await;
+        let conditions = node["status"]["conditions"].as_array()?;
+        conditions
+            .iter()
+            .find(|condition| condition["type"] == kind)
+            .cloned()
+    }
+
+    /// The version of the guest's Node, which stands still as long as nobody writes.
+    pub async fn node_resource_version(&self) -> String {
+        text(&self.node().await["metadata"]["resourceVersion"]).unwrap_or_default()
+    }
+
+    /// All Events of the guest cluster.
+    pub async fn events(&self) -> Vec<Value> {
+        self.guest_admin
+            .list("/apis/events.k8s.io/v1/events")
+            .await
+            .expect("the guest side is there")
+    }
+
+    /// Changes labels of the guest's Node as somebody with this User-Agent; `None` removes one.
+    pub async fn relabel_node(&self, manager: &str, labels: &[(&str, Option<&str>)]) {
+        let labels: serde_json::Map<String, Value> = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        let patch = json!({"metadata": {"labels": labels}});
+        Admin::named(&self.guest_api.endpoint(), manager)
+            .merge_patch(&paths::node(self.node_name()), &patch)
+            .await
+            .expect("the Node exists");
+    }
+
+    /// Deletes the guest's Node and registers it again, bare, as a kubelet does.
+    pub async fn recreate_node(&self) {
+        let path = paths::node(self.node_name());
+        self.guest_admin
+            .delete(&path)
+            .await
+            .expect("the Node exists");
+        let endpoint = self.guest_api.endpoint();
+        let as_kubelet = Admin::with_identity(&endpoint, "kubelet", &self.kubelet);
+        register_node(&as_kubelet, self.node_name())
+            .await
+            .expect("a kubelet may register its Node");
+    }
+
+    /// What the agent asked of one side, oldest first.
+    pub async fn agent_requests(&self, side: Side) -> Vec<RequestRecord> {
+        let api = match side {
+            Side::Harvester => &self.harvester_api,
+            Side::Guest => &self.guest_api,
+        };
+        api.requests_of(AGENT).await
+    }
+
+    /// What the agent wrote, or tried to write, on both sides.
+    pub async fn agent_writes(&self) -> Vec<RequestRecord> {
+        let mut requests = self.agent_requests(Side::Harvester).await;
+        requests.extend(self.agent_requests(Side::Guest).await);
+        requests.retain(RequestRecord::is_write);
+        requests.sort_by_key(|request| request.at);
+        requests
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests;

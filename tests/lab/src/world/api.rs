@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The API servers of a world, of either kind.
+
+use crate::Endpoint;
+use crate::pki::Identity;
+use crate::real::Lease;
+use crate::server::{RequestRecord, Server};
+
+/// An API server of either kind.
+#[derive(Debug)]
+pub enum Api {
+    /// In this process.
+    Lab(Box<Server>),
+    /// etcd and kube-apiserver, from the pool.
+    Real(Lease),
+}
+
+impl Api {
+    /// How to reach it.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Lab(server) => server.endpoint(),
+            Self::Real(api) => api.endpoint(),
+        }
+    }
+
+    /// A client certificate that it accepts.
+    #[must_use]
+    pub fn client_identity(&self, user: &str, groups: &[&str]) -> Identity {
+        let authority = match self {
+            Self::Lab(server) => server.authority(),
+            Self::Real(api) => api.authority(),
+        };
+        authority.client_identity(user, groups)
+    }
+
+    /// Requests of clients whose User-Agent begins so, oldest first.
+    pub async fn requests_of(&self, user_agent_prefix: &str) -> Vec<RequestRecord> {
+        match self {
+            Self::Lab(server) => server.requests_of(user_agent_prefix),
+            Self::Real(api) => api.requests_of(user_agent_prefix).await,
+        }
+    }
+
+    /// The server in this process, for faults and for what only it can do.
+    ///
+    /// # Panics
+    /// When it is a real one.
+    #[must_use]
+    pub fn lab(&self) -> &Server {
+        match self {
+            Self::Lab(server) => server,
+            Self::Real(_) => panic!("this needs the lab's own API server"),
+        }
+    }
+}

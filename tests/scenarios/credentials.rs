@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Credentials that come late, change, break, or lead to the wrong place; and that nobody ever sees.
+
+use std::path::Path;
+use std::time::Duration;
+
+use harvester_lab::guest::{Distribution, KubeconfigForm};
+use harvester_lab::world::{CloudState, World, WorldOptions, always};
+
+use crate::{
+    HOST, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, findings_become, label_becomes,
+    on_both, serve,
+};
+
+on_both!(
+    every_distribution_and_every_form_of_kubeconfig_works,
+    credentials_that_come_late_are_picked_up,
+    a_rotated_kubelet_certificate_is_used_at_once,
+    a_half_written_kubeconfig_keeps_the_old_one,
+    the_guests_own_api_is_refused_as_harvester,
+    a_token_is_never_seen,
+);
+
+const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+
+async fn every_distribution_and_every_form_of_kubeconfig_works(on: On) {
+    for (distribution, form) in [
+        (Distribution::Rke2, KubeconfigForm::AddOnScript),
+        (Distribution::K3s, KubeconfigForm::HarvesterApi),
+        (Distribution::Kubeadm, KubeconfigForm::HarvesterApi),
+    ] {
+        let world = on
+            .world(WorldOptions {
+                distribution,
+                form,
+                cloud: CloudState::Absent,
+                ..WorldOptions::default()
+            })
+            .await;
+        let output = agent(&world, &["once"]).await;
+        assert_eq!(
+            output.code,
+            Some(0),
+            "{distribution:?}: {}{}",
+            output.stdout,
+            output.stderr
+        );
+        assert_eq!(
+            world.node_label(ZONE).await.as_deref(),
+            Some("rack-a"),
+            "{distribution:?}"
+        );
+    }
+}
+
+async fn credentials_that_come_late_are_picked_up(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let kubeconfig = Distribution::Rke2.kubeconfig();
+    let texts = [HARVESTER, kubeconfig].map(|path| (path, world.guest.read(path).unwrap()));
+    for (path, _) in &texts {
+        world.guest.remove(path);
+    }
+    let mut agent = serve(&world).await;
+    agent
+        .wait_line(
+            |line| line.text.contains("[kubelet-credential-missing]"),
+            SOON,
+        )
+        .await;
+    for (path, text) in &texts {
+        world.guest.write_secret(path, text);
+    }
+    label_becomes(&world, HOST, "hv-a").await;
+    findings_become(&world, &[]).await;
+}
+
+async fn a_rotated_kubelet_certificate_is_used_at_once(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let user = format!("system:node:{}", world.node_name());
+    let identity = world.guest_api.client_identity(&user, &["system:nodes"]);
+    world
+        .guest
+        .rotate_kubelet_certificate(Distribution::Rke2, &identity);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    findings_become(&world, &[]).await;
+}
+
+async fn a_half_written_kubeconfig_keeps_the_old_one(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let text = world.guest.read(HARVESTER).unwrap();
+    world.guest.write_half(HARVESTER, &text);
+    findings_become(&world, &["credential-kept"]).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    world.guest.write_secret(HARVESTER, &text);
+    findings_become(&world, &[]).await;
+}
+
+async fn the_guests_own_api_is_refused_as_harvester(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let text = world.guest.read(HARVESTER).unwrap();
+    let own = text.replace(
+        &world.harvester_api.endpoint().url,
+        &world.guest_api.endpoint().url,
+    );
+    assert_ne!(own, text);
+    world.guest.write_secret(HARVESTER, own);
+    let output = agent(&world, &["once"]).await;
+    assert!(
+        output.stdout.contains("[harvester-is-own-api]"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        world
+            .agent_writes()
+            .await
+            .iter()
+            .all(|write| write.body["metadata"]["labels"].is_null())
+    );
+}
+
+async fn a_token_is_never_seen(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let text = world.guest.read(HARVESTER).unwrap();
+    world.guest.write_half(HARVESTER, &text);
+    findings_become(&world, &["credential-kept"]).await;
+    let mut outputs = vec![
+        agent.transcript(),
+        std::fs::read_to_string(format!("/proc/{}/cmdline", agent.pid())).unwrap(),
+    ];
+    for args in [
+        ["status", "-ojson"],
+        ["whoami", "-ojson"],
+        ["config", "show"],
+    ] {
+        let output = crate::agent(&world, &args).await;
+        outputs.push(output.stdout + &output.stderr);
+    }
+    outputs.extend(left_behind(&world));
+    let secret = world.token.rsplit('.').next().unwrap();
+    assert!(secret.len() >= 8, "{secret}");
+    for output in outputs {
+        assert!(
+            !output.contains(secret),
+            "the token's signature is in:\n{output}"
+        );
+    }
+    assert!(agent.exited().is_none());
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", agent.pid())).unwrap();
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"))
+        .unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+    let quiet = || async { true };
+    always(Duration::from_millis(10), "alive", quiet).await;
+}
+
+/// Every file that the agent wrote.
+fn left_behind(world: &World) -> Vec<String> {
+    let mut texts = Vec::new();
+    for directory in ["/run/harvester-node-agent", "/var/lib/harvester-node-agent"] {
+        let entries = std::fs::read_dir(world.guest.path(directory)).unwrap();
+        texts.extend(
+            entries
+                .map(|entry| std::fs::read_to_string(Path::new(&entry.unwrap().path())).unwrap()),
+        );
+    }
+    texts
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names and evidence.
+
+use harvester_lab::harvester::{Firmware, VmSpec};
+use harvester_lab::world::{CloudState, VM_NAME, WorldOptions};
+
+use crate::{
+    IDENTITY, On, SOON, agent, condition, condition_becomes, findings_become, label_becomes,
+    on_both, serve,
+};
+
+on_both!(
+    a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record,
+    the_name_of_another_vm_is_an_error,
+    two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named,
+    without_any_source_every_attempt_and_the_rbac_that_would_help_are_named,
+    labels_follow_even_when_the_hostname_is_wrong,
+);
+
+async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    world.guest.kernel_hostname("localhost");
+    world.guest.static_hostname("localhost");
+    let mut agent = serve(&world).await;
+    condition_becomes(&world, IDENTITY, "False", "Mismatch").await;
+    findings_become(&world, &["hostname-differs"]).await;
+    let record = |line: &harvester_lab::process::Line| line.text.contains("[hostname-differs]");
+    agent.wait_line(record, SOON).await;
+    let reason = "HarvesterIdentityVerifiedMismatch";
+    let events = world.events().await;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event["reason"] == reason)
+            .count(),
+        1,
+        "{events:?}"
+    );
+    assert_eq!(
+        agent.lines().iter().filter(|line| record(line)).count(),
+        1,
+        "{}",
+        agent.transcript()
+    );
+    // Put right, it is taken back.
+    world.guest.kernel_hostname(VM_NAME);
+    world.guest.static_hostname(VM_NAME);
+    agent.signal(harvester_lab::process::Signal::SIGHUP);
+    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    agent
+        .wait_line(
+            |line| line.text.contains("no longer: hostname-differs"),
+            SOON,
+        )
+        .await;
+}
+
+async fn the_name_of_another_vm_is_an_error(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let other = VmSpec::named("gc8-pool1-q99l7-other").firmware(Firmware::Random);
+    world.harvester.create_vm(other, "hv-b").await.unwrap();
+    world.guest.kernel_hostname("gc8-pool1-q99l7-other");
+    let output = agent(&world, &["once"]).await;
+    assert_eq!(output.code, Some(1));
+    assert!(
+        output.stdout.contains("[hostname-of-another-vm]"),
+        "{}",
+        output.stdout
+    );
+    assert_eq!(
+        condition(&world, IDENTITY).await,
+        Some(("False".to_owned(), "AnotherVm".to_owned()))
+    );
+}
+
+async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
+    let world = on
+        .world(WorldOptions {
+            cloud: CloudState::Absent,
+            ..WorldOptions::default()
+        })
+        .await;
+    let mut twin = VmSpec::named("gc8-pool1-clone");
+    twin.macs.clone_from(&world.vm.spec.macs);
+    twin.firmware = Firmware::Fixed(world.vm.firmware_uuid.clone());
+    world.harvester.create_vm(twin, "hv-b").await.unwrap();
+    let output = agent(&world, &["once"]).await;
+    assert_eq!(output.code, Some(1));
+    assert!(
+        output.stdout.contains("[identity-ambiguous]"),
+        "{}",
+        output.stdout
+    );
+    let both = ["default/gc8-pool1-clone", "default/gc8-pool1-q99l7-6ndw9"];
+    assert!(
+        both.iter().all(|name| output.stdout.contains(name)),
+        "{}",
+        output.stdout
+    );
+    let labelled = world
+        .agent_writes()
+        .await
+        .into_iter()
+        .filter(|write| !write.body["metadata"]["labels"].is_null());
+    assert_eq!(labelled.count(), 0);
+    assert_eq!(
+        condition(&world, IDENTITY).await,
+        Some(("False".to_owned(), "Ambiguous".to_owned()))
+    );
+    // Named in the configuration, it is no riddle any more.
+    world
+        .guest
+        .agent_config("10-vm.toml", &format!("[harvester]\nvm = \"{VM_NAME}\"\n"));
+    assert_eq!(agent(&world, &["once"]).await.code, Some(0));
+    label_becomes(&world, crate::ZONE, "rack-a").await;
+}
+
+async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named(on: On) {
+    let vm = VmSpec::named(VM_NAME).created_by(None);
+    let world = on
+        .world(WorldOptions {
+            vm,
+            cloud: CloudState::Absent,
+            ..WorldOptions::default()
+        })
+        .await;
+    agent(&world, &["once"]).await;
+    let output = agent(&world, &["whoami"]).await;
+    for text in [
+        "[topology-unknown]",
+        "host-node failed",
+        "vmi-annotations nothing",
+        "launcher-pod nothing",
+        "configmap nothing",
+        "kubectl create clusterrole harvester-node-agent-host-reader --verb=get --resource=nodes",
+        "--serviceaccount=default:gc8",
+    ] {
+        assert!(
+            output.stdout.contains(text),
+            "{text} is missing in\n{}",
+            output.stdout
+        );
+    }
+}
+
+async fn labels_follow_even_when_the_hostname_is_wrong(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    world.guest.kernel_hostname("localhost");
+    let _agent = serve(&world).await;
+    label_becomes(&world, crate::HOST, "hv-a").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, crate::ZONE, "rack-b").await;
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is written, what is left alone, and that nothing is written twice.
+
+use harvester_lab::cloud_controller::fight;
+use harvester_lab::harvester::PodLabels;
+use harvester_lab::world::{CloudState, HostAccess, WorldOptions, eventually};
+
+use crate::{
+    HOST, IDENTITY, On, REGION, REGION_BETA, SOON, TOPOLOGY, ZONE, ZONE_BETA, agent, condition,
+    condition_becomes, findings, findings_become, label_becomes, node_patches, on_both, serve,
+};
+
+on_both!(
+    once_labels_the_node_and_a_second_once_writes_nothing,
+    a_bare_node_gets_no_beta_twins,
+    a_dry_run_says_what_it_would_write_and_writes_nothing,
+    a_cloud_controller_reverts_nothing,
+    a_label_that_a_person_changed_is_put_right,
+    a_rival_is_named_and_left_alone_after_three_reverts,
+    a_node_that_was_made_anew_is_labelled_anew,
+    a_host_relabelled_in_harvester_is_followed,
+    hold_keeps_the_first_zone_and_report_writes_none,
+    extra_labels_come_from_the_host_and_foreign_ones_stay,
+    every_source_is_used_in_its_turn,
+);
+
+async fn once_labels_the_node_and_a_second_once_writes_nothing(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    // As after a migration that nobody followed.
+    world
+        .relabel_node("kubelet", &[(ZONE, Some("old")), (ZONE_BETA, Some("old"))])
+        .await;
+    let first = agent(&world, &["once"]).await;
+    assert_eq!(first.code, Some(0), "{}{}", first.stdout, first.stderr);
+    for (key, value) in [
+        (REGION, "eu-1"),
+        (REGION_BETA, "eu-1"),
+        (ZONE, "rack-a"),
+        (ZONE_BETA, "rack-a"),
+        (HOST, "hv-a"),
+    ] {
+        assert_eq!(world.node_label(key).await.as_deref(), Some(value), "{key}");
+    }
+    assert_eq!(
+        condition(&world, IDENTITY).await,
+        Some(("True".to_owned(), "Match".to_owned()))
+    );
+    assert_eq!(
+        condition(&world, TOPOLOGY).await,
+        Some(("True".to_owned(), "Synced".to_owned()))
+    );
+    let version = world.node_resource_version().await;
+    let second = agent(&world, &["once"]).await;
+    assert_eq!(second.code, Some(0), "{}{}", second.stdout, second.stderr);
+    assert!(
+        second.stdout.contains("nothing to change"),
+        "{}",
+        second.stdout
+    );
+    assert_eq!(world.node_resource_version().await, version);
+    assert_eq!(node_patches(&world).await, 1);
+}
+
+async fn a_bare_node_gets_no_beta_twins(on: On) {
+    let world = on
+        .world(WorldOptions {
+            cloud: CloudState::Absent,
+            ..WorldOptions::default()
+        })
+        .await;
+    assert_eq!(agent(&world, &["once"]).await.code, Some(0));
+    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
+    assert_eq!(world.node_label(ZONE_BETA).await, None);
+}
+
+async fn a_dry_run_says_what_it_would_write_and_writes_nothing(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let version = world.node_resource_version().await;
+    let output = agent(&world, &["once", "--dry-run"]).await;
+    assert!(
+        output
+            .stdout
+            .contains("would change: label topology.harvesterhci.io/host=hv-a"),
+        "{}",
+        output.stdout
+    );
+    assert_eq!(world.node_resource_version().await, version);
+    assert!(world.agent_writes().await.is_empty());
+}
+
+async fn a_cloud_controller_reverts_nothing(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let cloud = world.cloud.run();
+    let _agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    assert_eq!(world.node_label(ZONE_BETA).await.as_deref(), Some("rack-b"));
+    assert_eq!(cloud.reverts(), 0);
+}
+
+async fn a_label_that_a_person_changed_is_put_right(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    world
+        .relabel_node(
+            "kubectl-label",
+            &[(ZONE, None), (HOST, Some("elsewhere")), ("team", Some("a"))],
+        )
+        .await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    label_becomes(&world, HOST, "hv-a").await;
+    assert_eq!(world.node_label("team").await.as_deref(), Some("a"));
+}
+
+async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let before = node_patches(&world).await;
+    let rival = fight(
+        &world.guest_api.endpoint(),
+        "zone-fixer",
+        world.node_name(),
+        HOST,
+        "mine",
+    );
+    condition_becomes(&world, TOPOLOGY, "False", "RivalWriter").await;
+    findings_become(&world, &["label-fight"]).await;
+    let status = world.guest.status().unwrap();
+    assert!(
+        status["findings"][0]["seen"]
+            .as_str()
+            .unwrap()
+            .contains("zone-fixer"),
+        "{status}"
+    );
+    let patches = node_patches(&world).await - before;
+    assert!(patches <= 3, "{patches} patches");
+    drop(rival);
+}
+
+async fn a_node_that_was_made_anew_is_labelled_anew(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    world.recreate_node().await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    condition_becomes(&world, IDENTITY, "True", "Match").await;
+}
+
+async fn a_host_relabelled_in_harvester_is_followed(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    world
+        .harvester
+        .relabel_host("hv-a", &[(ZONE, Some("rack-z"))])
+        .await
+        .unwrap();
+    world.harvester.touch(&world.vm).await.unwrap();
+    label_becomes(&world, ZONE, "rack-z").await;
+    assert_eq!(world.node_label(ZONE_BETA).await.as_deref(), Some("rack-z"));
+}
+
+async fn hold_keeps_the_first_zone_and_report_writes_none(on: On) {
+    for (policy, host) in [("hold", Some("hv-b")), ("report", None)] {
+        let world = on.world(WorldOptions::default()).await;
+        world.guest.agent_config(
+            "10-policy.toml",
+            &format!("[topology]\non_change = \"{policy}\"\n"),
+        );
+        let _agent = serve(&world).await;
+        world.migrate("hv-b").await;
+        findings_become(&world, &["label-held"]).await;
+        condition_becomes(&world, TOPOLOGY, "False", "Held").await;
+        assert_eq!(
+            world.node_label(ZONE).await.as_deref(),
+            Some("rack-a"),
+            "{policy}"
+        );
+        assert_eq!(world.node_label(HOST).await.as_deref(), host, "{policy}");
+    }
+}
+
+async fn extra_labels_come_from_the_host_and_foreign_ones_stay(on: On) {
+    let world = on
+        .world(WorldOptions {
+            access: HostAccess::Nodes,
+            ..WorldOptions::default()
+        })
+        .await;
+    let labels = [
+        ("example.com/power", Some("p1")),
+        ("example.com/disk", Some("nvme")),
+    ];
+    world.harvester.relabel_host("hv-a", &labels).await.unwrap();
+    world
+        .relabel_node("kubectl-label", &[("example.com/disk", Some("by-hand"))])
+        .await;
+    let extra = "[labels.extra]\n\"example.com/power\" = \"example.com/power\"\n\"example.com/disk\" = \"example.com/disk\"\n";
+    world.guest.agent_config("10-extra.toml", extra);
+    let _agent = serve(&world).await;
+    label_becomes(&world, "example.com/power", "p1").await;
+    findings_become(&world, &["label-foreign"]).await;
+    assert_eq!(
+        world.node_label("example.com/disk").await.as_deref(),
+        Some("by-hand")
+    );
+}
+
+async fn every_source_is_used_in_its_turn(on: On) {
+    let mut world = on
+        .world(WorldOptions {
+            cloud: CloudState::Absent,
+            ..WorldOptions::default()
+        })
+        .await;
+    let source = |text: &str| {
+        text.lines()
+            .find(|line| line.starts_with("told by"))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let whoami = agent(&world, &["whoami"]).await;
+    assert!(
+        source(&whoami.stdout).ends_with("vmi-annotations"),
+        "{}",
+        whoami.stdout
+    );
+    world.grant_host_nodes().await;
+    let whoami = agent(&world, &["whoami"]).await;
+    assert!(
+        source(&whoami.stdout).ends_with("host-node"),
+        "{}",
+        whoami.stdout
+    );
+    assert!(
+        whoami.stdout.contains("vmi-annotations not-needed"),
+        "{}",
+        whoami.stdout
+    );
+    world.revoke_host_nodes().await;
+    // Another VM's shape: nothing annotates it, Kubernetes labels its pod.
+    world.harvester.stop_annotating();
+    world.harvester = world
+        .harvester
+        .clone()
+        .with_pod_labels(PodLabels::WithTopology);
+    world.harvester.restart_vm(&world.vm, "hv-b").await.unwrap();
+    let whoami = agent(&world, &["whoami"]).await;
+    assert!(
+        source(&whoami.stdout).ends_with("launcher-pod"),
+        "{}",
+        whoami.stdout
+    );
+    assert!(
+        whoami.stdout.contains("zone             rack-b"),
+        "{}",
+        whoami.stdout
+    );
+    world.harvester = world.harvester.clone().with_pod_labels(PodLabels::VmiOnly);
+    world.harvester.restart_vm(&world.vm, "hv-c").await.unwrap();
+    world.harvester.publish_topology("topology").await.unwrap();
+    let whoami = agent(&world, &["whoami"]).await;
+    assert!(
+        source(&whoami.stdout).ends_with("configmap"),
+        "{}",
+        whoami.stdout
+    );
+    assert!(
+        whoami.stdout.contains("region           eu-2"),
+        "{}",
+        whoami.stdout
+    );
+    assert!(
+        findings(&world).is_empty(),
+        "whoami leaves no status behind"
+    );
+    eventually(SOON, "no write", || async {
+        world.agent_writes().await.is_empty()
+    })
+    .await;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The service: systemd's protocol, reload, stop, exit codes, what it leaves behind.
+
+use std::time::Duration;
+
+use harvester_lab::process::{Signal, run_once};
+use harvester_lab::world::{WorldOptions, always};
+
+use crate::{
+    BINARY, HOST, IDENTITY, On, SOON, TOPOLOGY, agent, condition_becomes, label_becomes, on_both,
+    serve,
+};
+
+on_both!(
+    it_is_ready_before_any_api_answers_and_stops_at_once,
+    a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise,
+    a_second_agent_says_who_is_first,
+    the_watchdog_is_fed_while_nothing_happens,
+    nothing_happens_while_nothing_changes,
+);
+
+async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    for path in [
+        "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+        "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config",
+    ] {
+        world.guest.remove(path);
+    }
+    let mut agent = serve(&world).await;
+    let missing =
+        |text: &'static str| move |line: &harvester_lab::process::Line| line.text.contains(text);
+    agent
+        .wait_line(missing("[harvester-credential-missing]"), SOON)
+        .await;
+    agent
+        .wait_line(missing("[kubelet-credential-missing]"), SOON)
+        .await;
+    agent.signal(Signal::SIGTERM);
+    let status = agent.wait_exit(Duration::from_secs(2)).await;
+    assert_eq!(status.code(), Some(0), "{}", agent.transcript());
+    assert!(
+        agent
+            .notifications()
+            .iter()
+            .any(|notification| notification.has("STOPPING"))
+    );
+    let shown = crate::agent(&world, &["status"]).await;
+    assert_eq!(shown.code, Some(75));
+    assert!(
+        shown.stderr.contains("no agent runs here now"),
+        "{}",
+        shown.stderr
+    );
+}
+
+async fn a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    world.guest.agent_config(
+        "10-host.toml",
+        "[topology]\nhost_lable = \"example.com/host\"\n",
+    );
+    agent.signal(Signal::SIGHUP);
+    let line = agent
+        .wait_line(|line| line.text.contains("[configuration-kept]"), SOON)
+        .await;
+    assert!(line.text.contains("did you mean"), "{}", line.text);
+    assert_eq!(
+        crate::agent(&world, &["config", "check"]).await.code,
+        Some(78)
+    );
+    world.guest.agent_config(
+        "10-host.toml",
+        "[topology]\nhost_label = \"example.com/host\"\n",
+    );
+    agent.signal(Signal::SIGHUP);
+    label_becomes(&world, "example.com/host", "hv-a").await;
+    assert_eq!(
+        world.node_label(HOST).await,
+        None,
+        "the label of the old configuration was ours and goes"
+    );
+    let reloads = agent
+        .notifications()
+        .iter()
+        .filter(|notification| notification.has("RELOADING"))
+        .count();
+    assert_eq!(reloads, 2);
+}
+
+async fn a_second_agent_says_who_is_first(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let first = serve(&world).await;
+    for command in ["run", "once"] {
+        let second = agent(&world, &[command]).await;
+        assert_eq!(second.code, Some(75), "{command}");
+        assert!(
+            second.stderr.contains(&format!("pid {}", first.pid())),
+            "{}",
+            second.stderr
+        );
+    }
+    let output = agent(&world, &["once", "--dry-run"]).await;
+    assert_ne!(output.code, Some(75), "{}", output.stderr);
+}
+
+async fn the_watchdog_is_fed_while_nothing_happens(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let env = [("WATCHDOG_USEC", "400000")];
+    let mut agent =
+        harvester_lab::process::Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    agent.wait_ready(SOON).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let fed = |agent: &harvester_lab::process::Agent| {
+        agent
+            .notifications()
+            .iter()
+            .filter(|notification| notification.has("WATCHDOG"))
+            .count()
+    };
+    let before = fed(&agent);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let times = fed(&agent) - before;
+    assert!((8..=12).contains(&times), "{times} times in 2 s at 0.2 s");
+}
+
+async fn nothing_happens_while_nothing_changes(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let requests = || async {
+        use harvester_lab::world::Side;
+        let mut all = world.agent_requests(Side::Harvester).await;
+        all.extend(world.agent_requests(Side::Guest).await);
+        all.len()
+    };
+    let (before, lines) = (requests().await, agent.lines().len());
+    // The kubelet's heartbeat is no reason to look.
+    let heartbeat = serde_json::json!({"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}});
+    let path = format!("/api/v1/nodes/{}", world.node_name());
+    world
+        .guest_admin
+        .strategic_patch_status(&path, &heartbeat)
+        .await
+        .unwrap();
+    let quiet = || async { requests().await == before && agent.lines().len() == lines };
+    always(Duration::from_secs(2), "no request and no line", quiet).await;
+    assert!(agent.exited().is_none());
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_kubevirts_is_told_so_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let guest = harvester_lab::guest::GuestTree::new(dir.path());
+    guest.foreign_dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
+    for command in ["run", "once", "whoami"] {
+        let output = run_once(BINARY, dir.path(), &[command], SOON).await;
+        assert_eq!(output.code, Some(4), "{command}: {}", output.stderr);
+        assert!(
+            output.stderr.contains("assume_kubevirt"),
+            "{}",
+            output.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn with_no_credential_at_all_the_firmware_uuid_proves_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let guest = harvester_lab::guest::GuestTree::new(dir.path());
+    guest.kernel_hostname("pool1-abcde");
+    guest.dmi("e933dfba-2423-5f1e-a6ec-2e465bb621cf", None);
+    let output = run_once(BINARY, dir.path(), &["whoami"], SOON).await;
+    assert!(
+        output
+            .stdout
+            .starts_with("vm               pool1-abcde (proof: uuid-of-name)"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        output
+            .stdout
+            .contains("hostname         pool1-abcde (match)"),
+        "{}",
+        output.stdout
+    );
+}
+
+#[tokio::test]
+async fn exit_codes_and_streams_are_as_promised() {
+    let dir = tempfile::tempdir().unwrap();
+    let code =
+        |args: &'static [&'static str]| async { run_once(BINARY, dir.path(), args, SOON).await };
+    assert_eq!(code(&["nonsense"]).await.code, Some(2));
+    assert_eq!(code(&["explain", "hostname-differs"]).await.code, Some(0));
+    assert_eq!(code(&["explain", "nonsense"]).await.code, Some(2));
+    assert_eq!(code(&["config", "show"]).await.code, Some(0));
+    assert_eq!(code(&["status"]).await.code, Some(75));
+    assert_eq!(code(&["completions", "bash"]).await.code, Some(0));
+    std::fs::create_dir_all(dir.path().join("etc/harvester-node-agent")).unwrap();
+    std::fs::write(
+        dir.path().join("etc/harvester-node-agent/config.toml"),
+        "mode = 3\nnonsense = 1\n",
+    )
+    .unwrap();
+    let output = code(&["run"]).await;
+    assert_eq!(
+        (
+            output.code,
+            output.stderr.lines().count(),
+            output.stdout.as_str()
+        ),
+        (Some(78), 2, "")
+    );
+}
