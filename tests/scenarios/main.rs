@@ -111,13 +111,15 @@ pub async fn condition(world: &World, kind: &str) -> Option<(String, String)> {
     Some((text("status"), text("reason")))
 }
 
-/// The codes of the findings in the status file.
+/// The codes of the findings in the status file. Both servers of a world are on the loopback, which the agent rightly finds
+/// odd; that one is left out.
 pub fn findings(world: &World) -> Vec<String> {
     let status = world.guest.status().unwrap_or(Value::Null);
     let findings = status["findings"].as_array().cloned().unwrap_or_default();
     findings
         .iter()
         .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
+        .filter(|code| code != "harvester-on-loopback")
         .collect()
 }
 
