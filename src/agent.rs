@@ -50,35 +50,73 @@ impl Trigger {
     /// What must be read afresh because of it.
     pub fn scope(self) -> Scope {
         match self {
-            Self::Vmi => Scope::Vm,
-            Self::Node => Scope::Node,
-            Self::Timer => Scope::Known,
-            Self::Startup | Self::Files | Self::Reload => Scope::All,
+            Self::Vmi => Scope::VM,
+            Self::Node => Scope::NODE,
+            Self::Timer => Scope::KNOWN,
+            Self::Files => Scope::FILES,
+            Self::Startup | Self::Reload => Scope::ALL,
         }
     }
 }
 
 /// What an observation reads afresh; the rest is what was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Everything, as if for the first time.
-    All,
-    /// The VM that was found, its host, and our Node.
-    Known,
-    /// The VM and its host.
-    Vm,
+pub struct Scope {
+    /// The files that lead to the two APIs. Where they changed, all that was read through them is read again.
+    pub files: bool,
+    /// Our VM and its host.
+    pub vm: bool,
     /// Our Node.
-    Node,
+    pub node: bool,
+    /// Which VM is ours, as if it had never been found.
+    pub search: bool,
 }
 
 impl Scope {
+    /// Everything, as if for the first time.
+    pub const ALL: Self = Self {
+        files: true,
+        vm: true,
+        node: true,
+        search: true,
+    };
+    /// The VM that was found, its host, and our Node.
+    pub const KNOWN: Self = Self {
+        files: false,
+        vm: true,
+        node: true,
+        search: false,
+    };
+    /// The VM and its host.
+    pub const VM: Self = Self {
+        files: false,
+        vm: true,
+        node: false,
+        search: false,
+    };
+    /// Our Node.
+    pub const NODE: Self = Self {
+        files: false,
+        vm: false,
+        node: true,
+        search: false,
+    };
+    /// The files, and nothing more while they hold what they held.
+    pub const FILES: Self = Self {
+        files: true,
+        vm: false,
+        node: false,
+        search: false,
+    };
+
     /// Both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::All, _) | (_, Self::All) => Self::All,
-            (one, same) if one == same => one,
-            _ => Self::Known,
+        Self {
+            files: self.files || other.files,
+            vm: self.vm || other.vm,
+            node: self.node || other.node,
+            search: self.search || other.search,
         }
     }
 }
@@ -234,7 +272,7 @@ pub async fn run<W, P, T, R, C>(
     let mut memory = memory;
     let mut wake = Wake::Look {
         trigger: Trigger::Startup,
-        scope: Scope::All,
+        scope: Scope::ALL,
         at: clock.now().uptime,
     };
     loop {
@@ -249,7 +287,7 @@ pub async fn run<W, P, T, R, C>(
                 }
                 wake = Wake::Look {
                     trigger: Trigger::Reload,
-                    scope: Scope::All,
+                    scope: Scope::ALL,
                     at,
                 };
             }
@@ -290,7 +328,7 @@ where
         let at = clock.now().uptime;
         let look = Look {
             trigger: Trigger::Startup,
-            scope: Scope::All,
+            scope: Scope::ALL,
             at,
             patience: Patience::Once,
         };

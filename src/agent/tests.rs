@@ -27,7 +27,7 @@ impl Observe for FakeWorld {
     fn targets(&self, _: &Settings, _: &Identity) {}
 
     async fn who(&mut self, _: &Settings, scope: Scope, _: Duration) -> Who {
-        self.log.borrow_mut().push(format!("who {scope:?}"));
+        self.log.borrow_mut().push(format!("who {}", named(scope)));
         self.facts.who.clone()
     }
 
@@ -131,6 +131,15 @@ fn look(trigger: Trigger) -> Wake {
         trigger,
         scope: trigger.scope(),
         at: Duration::from_secs(1),
+    }
+}
+
+fn named(scope: Scope) -> &'static str {
+    match scope {
+        Scope::ALL => "All",
+        Scope::KNOWN => "Known",
+        Scope::NODE => "Node",
+        _ => "something else",
     }
 }
 

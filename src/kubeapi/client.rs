@@ -25,6 +25,8 @@ pub const MAXIMUM_ITEMS: usize = 10_000;
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
 /// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
 const MAXIMUM_PAGES: usize = 200;
+/// What the cap of [`MAXIMUM_LIST`] is about, in messages.
+const LIST_IN_BYTES: &str = "the list in bytes";
 /// Who we are in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -93,8 +95,16 @@ impl Client {
             let response = self.transport.send(&call, &target).await?;
             let body = self
                 .transport
-                .body(response, &target, "the list in bytes", left)
-                .await?;
+                .body(response, &target, LIST_IN_BYTES, left)
+                .await
+                .map_err(|error| match error {
+                    // The cap is that of all pages, not what the pages before have left of it.
+                    Error::TooLarge {
+                        what: LIST_IN_BYTES,
+                        ..
+                    } => too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST),
+                    error => error,
+                })?;
             left = left.saturating_sub(body.len());
             let page: Page<T> = self.transport.parse(&body, &target)?;
             list.items.extend(page.items.unwrap_or_default());

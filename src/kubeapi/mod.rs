@@ -12,6 +12,7 @@ mod client;
 mod connecting;
 mod error;
 mod json;
+mod lines;
 mod resolve;
 mod status;
 mod text;
@@ -24,6 +25,7 @@ pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Class, CredentialProblem, Error, Phase, Target};
 pub use json::{MAXIMUM_DEPTH, StringMap};
+pub use lines::MAXIMUM_LINE;
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
 pub use text::describe;
 pub use tls::TlsReason;
@@ -32,7 +34,7 @@ pub use types::{
     AccessReview, List, ManagedFields, ObjectMeta, OwnerReference, PartialObjectMetadata,
     ResourceAttributes, Status, StatusDetails,
 };
-pub use watch::{LONGEST_SILENCE, MAXIMUM_LINE, Watch, WatchEvent, WatchRequest, silence_limit};
+pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 
 #[cfg(test)]
 mod tests;

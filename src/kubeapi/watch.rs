@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +10,14 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
 use super::error::{Error, Target};
 use super::json::{MAXIMUM_DEPTH, is_deeper_than};
+use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
 use super::types::{EventFrame, Versioned};
 
-/// Cap of one line of a watch: two objects of the largest size.
-pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
-/// A buffer that grew beyond this for one line is given back when the line is done: the process lives for months.
-const KEPT_BUFFER: usize = 64 * 1024;
 /// However few bookmarks come, a stream that is silent for so long is replaced.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
 /// How long the server may keep a stream open. API servers choose 30 to 60 minutes themselves, and what stands between us and them is made
@@ -72,6 +68,8 @@ pub struct Watch<T> {
     lines: Lines,
     /// The one timer of the stream, re-armed by each event.
     silence: Pin<Box<Sleep>>,
+    /// Set when the silence is over, until an event shows that the stream lives after all.
+    last_chance: Option<Instant>,
     limit: Duration,
     bookmarks: u64,
     objects: PhantomData<fn() -> T>,
@@ -164,6 +162,7 @@ pub(super) async fn open<T>(
         }),
         lines: Lines::default(),
         silence: Box::pin(sleep(limit)),
+        last_chance: None,
         limit,
         bookmarks: 0,
         objects: PhantomData,
@@ -178,6 +177,7 @@ impl<T> Watch<T> {
     }
 
     fn heard(&mut self) {
+        self.last_chance = None;
         self.silence.as_mut().reset(Instant::now() + self.limit);
     }
 
@@ -218,16 +218,25 @@ impl<T: DeserializeOwned> Watch<T> {
             let Some(live) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
-            // Both branches may be dropped at any point: a piece that was taken is handed on without another wait.
-            let piece = tokio::select! {
-                biased;
-                piece = live.response.chunk() => piece,
-                () = self.silence.as_mut() => {
-                    match timeout(LAST_CHANCE, live.response.chunk()).await {
-                        Ok(piece) => piece,
-                        Err(_) => return Err(Error::Silent { target: Arc::clone(&self.target), limit: self.limit }),
+            // Each branch may be dropped at any point: a piece that was taken is handed on without another wait.
+            let piece = match self.last_chance {
+                None => tokio::select! {
+                    biased;
+                    piece = live.response.chunk() => piece,
+                    () = self.silence.as_mut() => {
+                        self.last_chance = Some(Instant::now() + LAST_CHANCE);
+                        continue;
                     }
-                }
+                },
+                Some(until) => timeout_at(until, live.response.chunk())
+                    .await
+                    .map_err(|_| {
+                        let target = Arc::clone(&self.target);
+                        Error::Silent {
+                            target,
+                            limit: self.limit,
+                        }
+                    })?,
             };
             match piece {
                 Ok(Some(piece)) => self.lines.push(&piece),
@@ -322,121 +331,9 @@ fn escape_field_value(value: &str) -> String {
     escaped
 }
 
-/// A line is longer than [`MAXIMUM_LINE`].
-#[derive(Debug, PartialEq)]
-struct LineTooLong;
-
-/// Bytes of a stream, taken out line by line. What has no end of line yet is not a line.
-#[derive(Debug, Default)]
-struct Lines {
-    buffer: Vec<u8>,
-    /// Where the next line begins.
-    start: usize,
-    /// Up to where no end of line was found.
-    searched: usize,
-}
-
-impl Lines {
-    fn push(&mut self, piece: &[u8]) {
-        self.buffer.drain(..self.start);
-        self.searched -= self.start;
-        self.start = 0;
-        self.buffer.extend_from_slice(piece);
-    }
-
-    /// The next line that is not blank. It stays in the buffer until the next call.
-    fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
-        loop {
-            let unseen = self.buffer.get(self.searched..).unwrap_or_default();
-            let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
-                self.searched = self.buffer.len();
-                return if self.searched - self.start > MAXIMUM_LINE {
-                    Err(LineTooLong)
-                } else {
-                    Ok(None)
-                };
-            };
-            let line = self.start..self.searched + length;
-            self.start = line.end + 1;
-            self.searched = self.start;
-            if line.len() > MAXIMUM_LINE {
-                return Err(LineTooLong);
-            }
-            if !self.line(line.clone()).trim_ascii().is_empty() {
-                return Ok(Some(line));
-            }
-        }
-    }
-
-    fn line(&self, line: Range<usize>) -> &[u8] {
-        self.buffer.get(line).unwrap_or_default()
-    }
-
-    /// Gives back the memory of lines that are done.
-    fn release(&mut self) {
-        if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
-            *self = Self::default();
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.line(self.start..self.buffer.len())
-            .trim_ascii()
-            .is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn take(lines: &mut Lines) -> Option<String> {
-        let line = lines.next_line().unwrap()?;
-        Some(String::from_utf8(lines.line(line).to_vec()).unwrap())
-    }
-
-    #[test]
-    fn lines_come_out_whole_however_they_are_cut() {
-        let text = b"first\n\n \r\nsecond\nthird";
-        for size in 1..text.len() {
-            let mut lines = Lines::default();
-            let mut taken = Vec::new();
-            for piece in text.chunks(size) {
-                lines.push(piece);
-                taken.extend(std::iter::from_fn(|| take(&mut lines)));
-            }
-            assert_eq!(taken, ["first", "second"], "pieces of {size}");
-            assert!(!lines.is_empty(), "the third line is cut, not gone");
-        }
-    }
-
-    #[test]
-    fn a_line_may_be_as_long_as_the_cap_and_no_longer() {
-        for (length, fits) in [(MAXIMUM_LINE, true), (MAXIMUM_LINE + 1, false)] {
-            let mut lines = Lines::default();
-            lines.push(&vec![b'x'; length]);
-            assert_eq!(
-                lines.next_line(),
-                if fits { Ok(None) } else { Err(LineTooLong) }
-            );
-            let mut lines = Lines::default();
-            lines.push(&[vec![b'x'; length], vec![b'\n']].concat());
-            assert_eq!(lines.next_line().is_ok(), fits);
-        }
-    }
-
-    #[test]
-    fn the_memory_of_a_long_line_is_given_back() {
-        let mut lines = Lines::default();
-        lines.push(&[vec![b'x'; 1024 * 1024], vec![b'\n']].concat());
-        assert!(take(&mut lines).is_some());
-        lines.release();
-        assert_eq!(lines.buffer.capacity(), 0);
-        lines.push(b"cut");
-        assert_eq!(take(&mut lines), None);
-        lines.push(b"!\n");
-        assert_eq!(take(&mut lines).as_deref(), Some("cut!"));
-    }
 
     #[test]
     fn silence_doubles_for_servers_without_bookmarks_up_to_half_an_hour() {

@@ -108,6 +108,12 @@ impl World {
             .into();
     }
 
+    /// Which credential of each side is in force: Harvester's, the guest cluster's.
+    fn generations(&self) -> [Option<u64>; 2] {
+        [&self.connections.harvester, &self.connections.guest]
+            .map(|side| side.link().ok().map(|link| link.generation))
+    }
+
     /// Keeps what the search found, and of the other instances those that have one of our names.
     fn found(&mut self, vmi: &Vmi) {
         let (Ok(link), Some(candidates)) =
@@ -130,28 +136,24 @@ impl World {
 
     async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {
         let machine = machine::read_machine(&self.root);
-        let first =
-            self.connections.guest.link().is_err() && self.connections.harvester.link().is_err();
-        if scope == Scope::All || first {
+        let before = self.generations();
+        if scope.files || before == [None, None] {
             self.read_credentials(settings);
         }
-        let stale_node = scope != Scope::Vm || self.node.known().is_none();
-        let stale_vm = scope != Scope::Node || self.candidates.known().is_none();
+        let [old_harvester, old_guest] = before;
+        let [new_harvester, new_guest] = self.generations();
         let names = harvester::Names::new(settings, &machine, self.kubelet.known());
-        if let Some(found) = &self.own {
-            let generation = self
-                .connections
-                .harvester
-                .link()
-                .map(|link| link.generation)
-                .ok();
-            if scope == Scope::All
-                || found.names != names
-                || generation.is_some_and(|now| now != found.generation)
-            {
-                self.own = None;
-            }
+        let renamed = self.own.as_ref().is_some_and(|found| found.names != names);
+        let lost =
+            |found: &Found| scope.search || renamed || Some(found.generation) != new_harvester;
+        if self.own.as_ref().is_some_and(lost) {
+            self.own = None;
         }
+        let stale_node = scope.node || old_guest != new_guest || self.node.known().is_none();
+        let stale_vm = scope.vm
+            || renamed
+            || old_harvester != new_harvester
+            || self.candidates.known().is_none();
         let read_node = async {
             match (self.connections.guest.link(), self.kubelet.known()) {
                 (Ok(link), Some(kubelet)) if stale_node => {

@@ -25,7 +25,8 @@ const BUFFER_BYTES: usize = 4096;
 /// Directories to watch, each with the names in it that matter.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
-/// Calls `changed` for each change of one of `files`, until dropped. Ends when the kernel refuses; the next aim begins anew.
+/// Calls `changed` once the watch stands, for what changed before it did, and then for each change of one of `files`, until
+/// dropped. Ends when the kernel refuses; the next aim begins anew.
 pub async fn watch(
     root: Root,
     files: BTreeSet<PathBuf>,
@@ -49,9 +50,9 @@ pub async fn watch(
                 names.insert(descriptor, wanted);
             }
         }
-        // What changed between the look at the tree and the watch of it is not lost.
+        // What changed before the watch stood is not lost: a look at files that hold what they held costs nothing.
+        changed();
         if self::interest(&root, &files) != interest {
-            changed();
             continue;
         }
         let mut events = inotify.into_event_stream(vec![0; BUFFER_BYTES])?;
@@ -72,10 +73,9 @@ pub async fn watch(
                 break;
             }
         }
-        // Dropping the stream drops what the rest of this change would say; the fresh look sees it.
+        // Dropping the stream drops what the rest of this change would say; the next turn begins with a fresh look.
         drop(events);
         tokio::time::sleep(SETTLE).await;
-        changed();
     }
 }
 
@@ -129,13 +129,13 @@ mod tests {
             let task = tokio::spawn(watch(root.clone(), files, move || {
                 let _ = sender.send(());
             }));
-            let watched = Self {
+            let mut watched = Self {
                 _dir: dir,
                 root,
                 changes,
                 task,
             };
-            tokio::time::sleep(SETTLE).await;
+            assert!(watched.changed().await, "once the watch stands");
             watched
         }
 

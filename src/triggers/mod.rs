@@ -205,7 +205,7 @@ impl Wait for Listener {
                     });
                 }
                 () = &mut timer => {
-                    let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::Known, Instant::now()));
+                    let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::KNOWN, Instant::now()));
                     return Wake::Look { trigger, scope, at: at.saturating_duration_since(self.start) };
                 }
                 _ = watchdog.tick() => alive(),

@@ -81,11 +81,12 @@ async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
         })
         .await;
     let mut twin = VmSpec::named("gc8-pool1-clone");
+    twin.serial.clone_from(&world.vm.spec.serial);
     twin.macs.clone_from(&world.vm.spec.macs);
     twin.firmware = Firmware::Fixed(world.vm.firmware_uuid.clone());
     world.harvester.create_vm(twin, "hv-b").await.unwrap();
     let output = agent(&world, &["once"]).await;
-    assert_eq!(output.code, Some(1));
+    assert_eq!(output.code, Some(1), "{}", output.stdout);
     assert!(
         output.stdout.contains("[identity-ambiguous]"),
         "{}",

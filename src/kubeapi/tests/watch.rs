@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Streams, good and bad.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::super::{
+    Class, Client, Error, PartialObjectMetadata, Phase, Watch, WatchEvent, WatchRequest,
+};
+use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
+use super::{client, impatient};
+
+const PATH: &str = "/api/v1/nodes";
+
+fn event(kind: &str, version: &str) -> String {
+    let object =
+        format!(r#"{{"kind":"Node","metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
+}
+
+async fn open(client: &Client) -> Watch<PartialObjectMetadata> {
+    client.watch(&WatchRequest::new(PATH)).await.unwrap()
+}
+
+/// A server with one stream, and a watch of it.
+async fn watching(steps: Vec<Step>) -> (Server, Watch<PartialObjectMetadata>) {
+    let server = Server::saying([vec![stream_head()], steps].concat()).await;
+    let watch = open(&client(&server.url())).await;
+    (server, watch)
+}
+
+/// What comes first of a stream, which must be an error, and that the stream is over then.
+async fn fault(steps: Vec<Step>) -> Error {
+    let (_server, mut watch) = watching(steps).await;
+    let error = watch.next().await.unwrap_err();
+    assert_eq!(
+        watch.next().await.unwrap(),
+        WatchEvent::Ended,
+        "a stream went on after {error:?}"
+    );
+    error
+}
+
+fn version(event: WatchEvent<PartialObjectMetadata>) -> String {
+    match event {
+        WatchEvent::Changed {
+            resource_version, ..
+        }
+        | WatchEvent::Deleted {
+            resource_version, ..
+        }
+        | WatchEvent::Bookmark { resource_version } => resource_version,
+        WatchEvent::Ended => "ended".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_watch_says_what_it_wants() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let client = client(&server.url());
+    let request = WatchRequest {
+        name: Some("n,x=y".into()),
+        resource_version: Some("12".into()),
+        metadata_only: true,
+        ..WatchRequest::new(PATH)
+    };
+    let watch = client
+        .watch::<PartialObjectMetadata>(&request)
+        .await
+        .unwrap();
+    drop(watch);
+    let sent = server.request();
+    let selector = "fieldSelector=metadata.name%3Dn%5C%2Cx%5C%3Dy";
+    let query = format!(
+        "watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&{selector}&resourceVersion=12"
+    );
+    assert_eq!(sent.line, format!("GET {PATH}?{query} HTTP/1.1"));
+    assert!(
+        sent.header("accept")
+            .unwrap()
+            .contains("as=PartialObjectMetadata")
+    );
+}
+
+#[tokio::test]
+async fn each_kind_of_event_arrives_as_what_it_is() {
+    let events = [
+        event("ADDED", "1"),
+        event("MODIFIED", "2"),
+        event("DELETED", "3"),
+        event("BOOKMARK", "4"),
+    ]
+    .concat();
+    let (_server, mut watch) = watching(vec![piece(events), stream_end()]).await;
+    for expected in ["1", "2"] {
+        let event = watch.next().await.unwrap();
+        assert!(
+            matches!(&event, WatchEvent::Changed { object, resource_version }
+            if object.metadata.name.as_deref() == Some("n") && resource_version == expected)
+        );
+    }
+    assert!(
+        matches!(watch.next().await.unwrap(), WatchEvent::Deleted { resource_version, .. } if resource_version == "3")
+    );
+    assert_eq!(watch.bookmarks_seen(), 0);
+    assert_eq!(
+        watch.next().await.unwrap(),
+        WatchEvent::Bookmark {
+            resource_version: "4".into()
+        }
+    );
+    assert_eq!(watch.bookmarks_seen(), 1);
+    assert_eq!(watch.next().await.unwrap(), WatchEvent::Ended);
+    assert_eq!(watch.next().await.unwrap(), WatchEvent::Ended);
+}
+
+#[tokio::test]
+async fn a_bookmark_need_not_be_a_whole_object() {
+    let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Node","metadata":{"resourceVersion":"7","creationTimestamp":null},"spec":{}}}"#;
+    let server = Server::saying(vec![
+        stream_head(),
+        piece(format!("{bookmark}\n")),
+        Step::Stay,
+    ])
+    .await;
+    #[derive(Debug, serde::Deserialize)]
+    struct Strict {
+        #[serde(rename = "required")]
+        _required: String,
+    }
+    let mut watch = client(&server.url())
+        .watch::<Strict>(&WatchRequest::new(PATH))
+        .await
+        .unwrap();
+    assert!(matches!(
+        watch.next().await.unwrap(),
+        WatchEvent::Bookmark { .. }
+    ));
+}
+
+#[tokio::test]
+async fn events_are_found_however_the_network_cuts_them() {
+    let text = [
+        event("ADDED", "1"),
+        event("MODIFIED", "2"),
+        event("BOOKMARK", "3"),
+    ]
+    .concat();
+    let mut steps: Vec<Step> = text.as_bytes().chunks(7).map(piece).collect();
+    steps.push(stream_end());
+    let (_server, mut watch) = watching(steps).await;
+    for expected in ["1", "2", "3", "ended"] {
+        assert_eq!(version(watch.next().await.unwrap()), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_dropped_again_and_again_loses_no_event() {
+    let text: String = (1..=20)
+        .map(|number| event("MODIFIED", &number.to_string()))
+        .collect();
+    let mut steps = Vec::new();
+    for part in text.as_bytes().chunks(97) {
+        steps.extend([piece(part), Step::Pause(Duration::from_millis(3))]);
+    }
+    steps.push(stream_end());
+    let (_server, mut watch) = watching(steps).await;
+    let mut seen = Vec::new();
+    let mut dropped = 0;
+    loop {
+        tokio::select! {
+            biased;
+            event = watch.next() => match event.unwrap() {
+                WatchEvent::Ended => break,
+                event => seen.push(version(event)),
+            },
+            () = tokio::time::sleep(Duration::from_millis(1)) => dropped += 1,
+        }
+    }
+    let expected: Vec<String> = (1..=20).map(|number| number.to_string()).collect();
+    assert_eq!(seen, expected);
+    assert!(dropped > 5, "the wait was dropped only {dropped} times");
+}
+
+#[tokio::test]
+async fn an_event_that_is_cut_is_never_parsed() {
+    let whole = event("MODIFIED", "2");
+    // Also without its end of line alone, when it would parse.
+    for length in [1, whole.len() / 2, whole.len() - 1] {
+        let cut = whole.as_bytes()[..length].to_vec();
+        for end in [stream_end(), Step::Close] {
+            let (_server, mut watch) =
+                watching(vec![piece(event("ADDED", "1")), piece(&cut), end]).await;
+            assert_eq!(version(watch.next().await.unwrap()), "1");
+            let error = watch.next().await.unwrap_err();
+            assert!(
+                matches!(error, Error::Interrupted { .. }),
+                "{length}: {error:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old_is_gone_in_both_forms() {
+    let server = Server::saying(status(410, "too old resource version: 1 (2)")).await;
+    let result = client(&server.url())
+        .watch::<Value>(&WatchRequest::new(PATH))
+        .await;
+    assert!(matches!(
+        result.unwrap_err(),
+        Error::Gone {
+            message: Some(_),
+            ..
+        }
+    ));
+    for rest in [
+        r#""code":410"#,
+        r#""reason":"Expired""#,
+        r#""reason":"Gone""#,
+    ] {
+        let line = format!(
+            "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"message\":\"old\",{rest}}}}}\n"
+        );
+        let error = fault(vec![piece(line), piece(event("ADDED", "9")), Step::Stay]).await;
+        assert!(
+            matches!(&error, Error::Gone { message: Some(message), .. } if message == "old"),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn other_errors_in_a_stream_are_what_the_same_status_would_be() {
+    let table = [
+        (
+            r#"{"kind":"Status","code":500,"message":"tunnel disconnect"}"#,
+            Class::Retry,
+        ),
+        (r#"{"kind":"Status","code":401}"#, Class::Credential),
+        (r#"{"kind":"Status","code":403}"#, Class::Forbidden),
+        (r#"{"kind":"Status","message":"no code"}"#, Class::Retry),
+        (
+            r#"{"kind":"Status","code":504,"details":{"retryAfterSeconds":3}}"#,
+            Class::Retry,
+        ),
+        (r#"{"kind":"Pod"}"#, Class::Refused),
+    ];
+    for (object, class) in table {
+        let line = format!("{{\"type\":\"ERROR\",\"object\":{object}}}\n");
+        let error = fault(vec![piece(line), Step::Stay]).await;
+        assert_eq!(error.class(), class, "{object}");
+        let asked = object
+            .contains("retryAfterSeconds")
+            .then(|| Duration::from_secs(3));
+        assert_eq!(error.retry_after(), asked);
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_event_ends_the_stream() {
+    let deep = format!(
+        "{{\"type\":\"ADDED\",\"object\":{}{}}}",
+        "[".repeat(64),
+        "]".repeat(64)
+    );
+    for line in [
+        "garbage",
+        "{}",
+        r#"{"type":"ADDED"}"#,
+        r#"{"type":"NEWS","object":{"metadata":{"resourceVersion":"1"}}}"#,
+        r#"{"type":"ADDED","object":{"metadata":{"name":"no version"}}}"#,
+        r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"1","labels":{"a":"1","a":"2"}}}}"#,
+        r#"{"type":"BOOKMARK","object":{}}"#,
+        &deep,
+    ] {
+        let error = fault(vec![
+            piece(format!("{line}\n")),
+            piece(event("ADDED", "9")),
+            Step::Stay,
+        ])
+        .await;
+        assert_eq!(error.class(), Class::Refused, "{line}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_end_is_given_up_at_its_cap() {
+    let filler = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    let error = fault(vec![Step::Endless(filler.into_bytes(), Duration::ZERO)]).await;
+    assert!(
+        matches!(
+            error,
+            Error::TooLarge {
+                limit: 4_194_304,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn bookmarks_keep_a_stream_alive() {
+    let mut steps = vec![stream_head()];
+    for number in 0..8 {
+        steps.extend([
+            piece(event("BOOKMARK", &number.to_string())),
+            Step::Pause(Duration::from_millis(200)),
+        ]);
+    }
+    steps.push(stream_end());
+    let server = Server::saying(steps).await;
+    let client = impatient(&server.url(), |timeouts| {
+        timeouts.watch_silence = Duration::from_millis(800);
+    });
+    let mut watch = open(&client).await;
+    for number in 0..8 {
+        assert_eq!(version(watch.next().await.unwrap()), number.to_string());
+    }
+    assert_eq!(watch.next().await.unwrap(), WatchEvent::Ended);
+}
+
+#[tokio::test]
+async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
+    let trickle = Step::Endless(b"1\r\nx\r\n".to_vec(), Duration::from_millis(20));
+    for end in [Step::Stay, trickle] {
+        let server = Server::saying(vec![stream_head(), piece(event("ADDED", "1")), end]).await;
+        let limit = Duration::from_millis(300);
+        let client = impatient(&server.url(), |timeouts| timeouts.watch_silence = limit);
+        let mut watch = open(&client).await;
+        assert_eq!(version(watch.next().await.unwrap()), "1");
+        let begin = Instant::now();
+        let error = tokio::time::timeout(Duration::from_secs(20), watch.next())
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::Silent { limit: found, .. } if found == limit),
+            "{error:?}"
+        );
+        assert!(
+            begin.elapsed() >= limit - Duration::from_millis(50),
+            "{:?}",
+            begin.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
+    let usual = Duration::from_millis(150);
+    let pause = Duration::from_millis(800);
+    let server = Server::saying(vec![
+        stream_head(),
+        Step::Pause(pause),
+        piece(event("BOOKMARK", "1")),
+        Step::Stay,
+    ])
+    .await;
+    let client = impatient(&server.url(), |timeouts| timeouts.watch_silence = usual);
+    let mut request = WatchRequest::new(PATH);
+    request.silence_limit = Some(Duration::from_secs(30));
+    let mut watch = client.watch::<Value>(&request).await.unwrap();
+    assert!(matches!(
+        watch.next().await.unwrap(),
+        WatchEvent::Bookmark { .. }
+    ));
+    let error = tokio::time::timeout(Duration::from_secs(20), watch.next())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::Silent { limit, .. } if limit == usual),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_arrived_while_nobody_looked_is_not_silence() {
+    let server = Server::saying(vec![
+        stream_head(),
+        Step::Pause(Duration::from_millis(100)),
+        piece(event("ADDED", "1")),
+        Step::Stay,
+    ])
+    .await;
+    let client = impatient(&server.url(), |timeouts| {
+        timeouts.watch_silence = Duration::from_millis(200);
+    });
+    let mut watch = open(&client).await;
+    // The whole process stood still beyond the limit: timer and data come at once.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(500) {
+        std::hint::spin_loop();
+    }
+    assert_eq!(version(watch.next().await.unwrap()), "1");
+}
+
+#[tokio::test]
+async fn a_request_and_a_watch_take_two_connections() {
+    let server = Server::start(|_, request| match request.line.contains("watch=true") {
+        true => vec![stream_head(), Step::Stay],
+        false => json(200, "{}"),
+    })
+    .await;
+    let client = client(&server.url());
+    client.get::<Value>("/version").await.unwrap();
+    let watch = open(&client).await;
+    for _ in 0..3 {
+        client.get::<Value>("/version").await.unwrap();
+    }
+    assert_eq!(server.connections(), 2);
+    drop(watch);
+    let _watch = open(&client).await;
+    client.get::<Value>("/version").await.unwrap();
+    assert!(server.connections() <= 4, "{}", server.connections());
+}
+
+#[tokio::test]
+async fn a_second_watch_is_refused_while_the_first_is_held() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let client = impatient(&server.url(), |timeouts| {
+        timeouts.connect = Duration::from_millis(300);
+    });
+    let first = open(&client).await;
+    let error = client
+        .watch::<Value>(&WatchRequest::new(PATH))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Turn,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    drop(first);
+    open(&client).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_over_frees_the_way_for_the_next_even_while_it_is_held() {
+    let server = Server::saying(vec![stream_head(), stream_end()]).await;
+    let client = client(&server.url());
+    let mut first = open(&client).await;
+    assert_eq!(first.next().await.unwrap(), WatchEvent::Ended);
+    let mut second = open(&client).await;
+    assert_eq!(second.next().await.unwrap(), WatchEvent::Ended);
+    assert_eq!(server.connections(), 1);
+    drop(first);
+}
