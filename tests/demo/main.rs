@@ -1,1 +1,402 @@
-fn main() {}
+// SPDX-License-Identifier: Apache-2.0
+//! `cargo demo`: the agent's story, told by the real binary on a directory tree against the lab. Each step is checked; the
+//! first one that fails ends the demo with exit code 1.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use harvester_lab::cloud_controller::Running;
+use harvester_lab::guest::Distribution;
+use harvester_lab::harvester::Order;
+use harvester_lab::process::{Agent, Signal, run_once};
+use harvester_lab::world::{NodeVersion, VM_NAME, World, WorldOptions};
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
+const REGION: &str = "topology.kubernetes.io/region";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
+const HOST: &str = "topology.harvesterhci.io/host";
+
+/// No step takes a tenth of this on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+type Step = Result<String, String>;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> ExitCode {
+    let began = Instant::now();
+    println!(
+        "harvester-node-agent: a VM on Harvester host hv-a (eu-1/rack-a) that is a node of an RKE2 cluster."
+    );
+    println!(
+        "The lab plays Harvester and the guest cluster, over TLS; the agent is the real binary.\n"
+    );
+    match story().await {
+        Ok(()) => {
+            println!("all steps passed in {:.1} s", began.elapsed().as_secs_f64());
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            println!("\nFAILED: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn story() -> Result<(), String> {
+    let mut demo = Demo::new().await;
+    let mut number = 0;
+    macro_rules! step {
+        ($title:literal, $step:ident) => {
+            number += 1;
+            println!("{number}. {}", $title);
+            let outcome = demo.$step().await;
+            for line in demo.new_lines() {
+                println!("   | {line}");
+            }
+            println!(
+                "   ok: {}\n",
+                outcome.map_err(|reason| format!("{}: {reason}", $title))?
+            );
+        };
+    }
+    step!("the agent starts and labels its Node", labels_appear);
+    step!(
+        "live migration to hv-c; Harvester's annotations lag by 300 ms",
+        migration_with_lag
+    );
+    step!(
+        "an administrator moves host hv-c to another rack",
+        host_relabelled
+    );
+    step!("somebody changes the hostname", hostname_changed);
+    step!("a person overwrites the zone label", label_overwritten);
+    step!(
+        "Harvester's API goes away, the VM migrates, the API comes back",
+        api_away_and_back
+    );
+    step!(
+        "the kubelet's certificate is rotated, then the VM migrates",
+        credential_rotated
+    );
+    step!("the agent is told to stop", stop);
+    Ok(())
+}
+
+struct Demo {
+    world: World,
+    agent: Agent,
+    /// The cloud controller of the guest cluster, which would revert a half-written label pair.
+    cloud: Running,
+    printed: usize,
+}
+
+impl Demo {
+    async fn new() -> Self {
+        let world = World::lab(WorldOptions::default()).await;
+        world
+            .relabel_node(
+                "kubelet",
+                &[(ZONE, Some("stale")), (ZONE_BETA, Some("stale"))],
+            )
+            .await;
+        let cloud = world.cloud.run();
+        let agent = world.spawn_agent(BINARY, &["run"]);
+        Self {
+            world,
+            agent,
+            cloud,
+            printed: 0,
+        }
+    }
+
+    /// What the agent wrote to its journal since the last step.
+    fn new_lines(&mut self) -> Vec<String> {
+        let lines = self.agent.lines();
+        let new = lines
+            .iter()
+            .skip(self.printed)
+            .map(|line| line.text.clone())
+            .collect();
+        self.printed = lines.len();
+        new
+    }
+
+    async fn labels_appear(&mut self) -> Step {
+        let ready = self.agent.wait_ready(PATIENCE).await;
+        let ready = ready.at.duration_since(self.agent.started());
+        let at = self.visible(HOST, "hv-a").await?;
+        for (key, value) in [(REGION, "eu-1"), (ZONE, "rack-a"), (ZONE_BETA, "rack-a")] {
+            self.expect(key, value).await?;
+        }
+        self.condition("HarvesterTopologySynced", "True").await?;
+        self.condition("HarvesterIdentityVerified", "True").await?;
+        let labelled = at.duration_since(self.agent.started());
+        Ok(format!(
+            "ready after {} ms, labels after {} ms, both conditions True",
+            ms(ready),
+            ms(labelled)
+        ))
+    }
+
+    async fn migration_with_lag(&mut self) -> Step {
+        self.world.recorder.clear();
+        let (world, lag) = (&self.world, Duration::from_millis(300));
+        world
+            .harvester
+            .migrate(&world.vm, "hv-c", Order::From1_6, lag)
+            .await
+            .map_err(text)?;
+        let annotated = Instant::now();
+        let at = self.visible(ZONE, "rack-c").await?;
+        self.expect(ZONE_BETA, "rack-c").await?;
+        self.no_mixture(&[("eu-1", "rack-a", "hv-a"), ("eu-2", "rack-c", "hv-c")])?;
+        let versions = self.world.recorder.versions();
+        let count = versions
+            .iter()
+            .filter(|version| version.label(HOST).as_deref() == Some("hv-c"))
+            .count();
+        check(count > 0, "the host label moved")?;
+        check(
+            self.cloud.reverts() == 0,
+            "the cloud controller reverted nothing",
+        )?;
+        let ahead = annotated.saturating_duration_since(at);
+        let wait = at.saturating_duration_since(annotated);
+        Ok(format!(
+            "never a mixture of two hosts; labels visible {}",
+            if wait.is_zero() {
+                format!("{} ms before the migration was over", ms(ahead))
+            } else {
+                format!("{} ms after it was over", ms(wait))
+            }
+        ))
+    }
+
+    async fn host_relabelled(&mut self) -> Step {
+        let zone = [(ZONE, Some("rack-z"))];
+        self.world
+            .harvester
+            .relabel_host("hv-c", &zone)
+            .await
+            .map_err(text)?;
+        self.world
+            .harvester
+            .touch(&self.world.vm)
+            .await
+            .map_err(text)?;
+        let began = Instant::now();
+        let at = self.visible(ZONE, "rack-z").await?;
+        Ok(format!(
+            "the Node follows, {} ms after Harvester's annotation",
+            ms(at.saturating_duration_since(began))
+        ))
+    }
+
+    async fn hostname_changed(&mut self) -> Step {
+        self.world.guest.kernel_hostname("localhost");
+        self.world.guest.static_hostname("localhost");
+        self.agent.signal(Signal::SIGHUP);
+        self.condition("HarvesterIdentityVerified", "False").await?;
+        let told = self
+            .agent
+            .wait_line(|line| line.text.contains("[hostname-differs]"), PATIENCE)
+            .await;
+        check(
+            told.text.contains("localhost"),
+            "the record names the hostname",
+        )?;
+        let events = self.world.events().await;
+        let told = events
+            .iter()
+            .filter(|event| event["reason"] == "HarvesterIdentityVerifiedMismatch")
+            .count();
+        check(told == 1, "one Event")?;
+        self.world.guest.kernel_hostname(VM_NAME);
+        self.world.guest.static_hostname(VM_NAME);
+        self.agent.signal(Signal::SIGHUP);
+        self.condition("HarvesterIdentityVerified", "True").await?;
+        Ok("condition False with the verdict as reason, one Event, one record; True again when put right".to_owned())
+    }
+
+    async fn label_overwritten(&mut self) -> Step {
+        self.world
+            .relabel_node("kubectl-label", &[(ZONE, Some("by-hand"))])
+            .await;
+        let began = Instant::now();
+        let at = self.visible_after(ZONE, "rack-z", began).await?;
+        Ok(format!(
+            "put right after {} ms",
+            ms(at.saturating_duration_since(began))
+        ))
+    }
+
+    async fn api_away_and_back(&mut self) -> Step {
+        let server = self.world.harvester_api.lab();
+        let matcher = harvester_lab::faults::Matcher::any().user_agent("harvester-node-agent");
+        server
+            .faults()
+            .inject(matcher, harvester_lab::faults::Fault::html(503));
+        server.drop_watches();
+        self.agent
+            .wait_line(
+                |line| line.text.contains("[harvester-unreachable]"),
+                PATIENCE,
+            )
+            .await;
+        self.world.migrate("hv-b").await;
+        self.expect(HOST, "hv-c")
+            .await
+            .map_err(|_| "labels stay while the API is away".to_owned())?;
+        server.faults().clear();
+        let back = Instant::now();
+        let at = self.visible(HOST, "hv-b").await?;
+        self.expect(ZONE, "rack-b").await?;
+        Ok(format!(
+            "labels stayed, and moved {} ms after the API was back",
+            ms(at.saturating_duration_since(back))
+        ))
+    }
+
+    async fn credential_rotated(&mut self) -> Step {
+        let user = format!("system:node:{}", self.world.node_name());
+        let identity = self
+            .world
+            .guest_api
+            .client_identity(&user, &["system:nodes"]);
+        self.world
+            .guest
+            .rotate_kubelet_certificate(Distribution::Rke2, &identity);
+        self.world.migrate("hv-a").await;
+        let began = Instant::now();
+        let at = self.visible(HOST, "hv-a").await?;
+        let status = self.world.guest.status().unwrap_or(Value::Null);
+        let kept = status["findings"].to_string().contains("credential-kept");
+        check(!kept, "the new certificate is in use")?;
+        let shown = run_once(BINARY, self.world.guest.root(), &["status"], PATIENCE).await;
+        check(
+            shown.stdout.contains("host             hv-a"),
+            "`status` shows the host",
+        )?;
+        Ok(format!(
+            "labels written with the new certificate, {} ms after the move",
+            ms(at.saturating_duration_since(began))
+        ))
+    }
+
+    async fn stop(&mut self) -> Step {
+        let began = Instant::now();
+        self.agent.signal(Signal::SIGTERM);
+        let status = self.agent.wait_exit(PATIENCE).await;
+        check(status.success(), "exit code 0")?;
+        self.expect(HOST, "hv-a").await?;
+        Ok(format!(
+            "ended after {} ms; the labels stay",
+            ms(began.elapsed())
+        ))
+    }
+
+    /// When a label was first seen with a value by somebody who watches the Node.
+    async fn visible(&self, key: &str, value: &str) -> Result<Instant, String> {
+        self.version(key, |version| version.label(key).as_deref() == Some(value))
+            .await
+    }
+
+    async fn visible_after(
+        &self,
+        key: &str,
+        value: &str,
+        since: Instant,
+    ) -> Result<Instant, String> {
+        self.version(key, |version| {
+            version.at > since && version.label(key).as_deref() == Some(value)
+        })
+        .await
+    }
+
+    async fn version(
+        &self,
+        key: &str,
+        wanted: impl Fn(&NodeVersion) -> bool,
+    ) -> Result<Instant, String> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(version) = self
+                .world
+                .recorder
+                .versions()
+                .iter()
+                .find(|version| wanted(version))
+            {
+                return Ok(version.at);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Err(format!(
+            "label {key} is {:?} after {PATIENCE:?}",
+            self.world.node_label(key).await
+        ))
+    }
+
+    async fn expect(&self, key: &str, value: &str) -> Result<(), String> {
+        let present = self.world.node_label(key).await;
+        check(
+            present.as_deref() == Some(value),
+            &format!("label {key} is {value} (it is {present:?})"),
+        )
+    }
+
+    async fn condition(&self, kind: &str, status: &str) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if self
+                .world
+                .condition(kind)
+                .await
+                .is_some_and(|condition| condition["status"] == status)
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(format!(
+            "condition {kind} is {:?}, not {status}",
+            self.world.condition(kind).await
+        ))
+    }
+
+    /// No version of the Node ever showed labels of two hosts.
+    fn no_mixture(&self, hosts: &[(&str, &str, &str)]) -> Result<(), String> {
+        for labels in self
+            .world
+            .recorder
+            .combinations(&[REGION, ZONE, ZONE_BETA, HOST])
+        {
+            let of = |(region, zone, host): &(&str, &str, &str)| {
+                labels == [*region, *zone, *zone, *host].map(|text| Some(text.to_owned()))
+            };
+            check(
+                hosts.iter().any(of),
+                &format!("labels of one host only, but there were {labels:?}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn check(holds: bool, what: &str) -> Result<(), String> {
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("not so: {what}"))
+    }
+}
+
+fn text(error: impl std::fmt::Debug) -> String {
+    format!("{error:?}")
+}
+
+fn ms(duration: Duration) -> u128 {
+    duration.as_millis()
+}
