@@ -1,171 +1,376 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are either the old or the new, never a part: written beside their place and renamed into it.
+//! Files that are replaced as a whole or not at all.
+//!
+//! A reader never sees half a file, a write that would change nothing is not made, and nothing that somebody planted in the
+//! way (a symbolic or hard link, a FIFO, another user's file) is ever followed, opened for writing or replaced.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::root::Root;
 
-/// A file that could not be written. What stood there before still does.
+/// Our directory for what a reboot may take: status and lock. World-readable, so no secret may ever be written there.
+pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
+
+/// Our directory for what must outlive a reboot. For us alone.
+pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
+
+/// Directories on the way to ours, where they do not exist yet (only below `--root`).
+const ANCESTOR_MODE: u32 = 0o755;
+
+/// Whether a write was needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The file now has the new content.
+    Written,
+    /// The file had this content and mode already; nothing was touched.
+    Unchanged,
+}
+
+/// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Something that we did not make stands in the way: a link, a directory of somebody else.
-    #[error("`{0}` is a link, no directory, or belongs to another user; it is left alone")]
-    Planted(PathBuf),
-    /// The kernel refused.
-    #[error("failed to write `{path}`")]
+    /// Something stands in the way that we must not touch.
+    #[error("refused to write `{path}`: `{obstacle}` {reason}")]
+    Refused {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What stands in the way.
+        obstacle: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The system refused one step.
+    #[error("failed to {action} `{path}`")]
     Io {
-        /// The file or directory.
+        /// The step, such as "rename".
+        action: &'static str,
+        /// The file or directory of that step.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },
 }
 
-/// Whether a file must outlive a crash of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lasting {
-    /// It must: written through to the disk.
-    Durable,
-    /// It lives in memory or can be made again.
-    Volatile,
-}
-
-/// Makes a directory of ours if it is missing; its parents must exist on a running system and are made in a tree.
-pub fn own_directory(root: &Root, path: &str, mode: u32) -> Result<PathBuf, WriteError> {
-    let directory = root.join(path);
-    let io_error = |source| WriteError::Io {
-        path: directory.clone(),
-        source,
-    };
-    if let Some(parent) = directory.parent() {
-        fs::create_dir_all(parent).map_err(io_error)?;
-    }
-    match DirBuilder::new().mode(mode).create(&directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io_error(error)),
-    }
-    let found = fs::symlink_metadata(&directory).map_err(io_error)?;
-    if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(WriteError::Planted(directory));
-    }
-    Ok(directory)
-}
-
-/// Puts `bytes` at `directory/name`. Nothing is written when the same bytes are there already. A link at the place is
-/// replaced, never followed.
-pub fn write(
-    directory: &Path,
-    name: &str,
+/// Replaces the file at `path` by `bytes` with exactly the permissions `mode`, unless it has both already.
+///
+/// Our own two directories are created when missing; any other directory has to exist.
+pub fn write_atomic(
+    root: &Root,
+    path: impl AsRef<Path>,
     bytes: &[u8],
     mode: u32,
-    lasting: Lasting,
-) -> Result<(), WriteError> {
-    let path = directory.join(name);
-    let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-    if is_file && fs::read(&path).is_ok_and(|present| present == bytes) {
-        return Ok(());
+) -> Result<Outcome, WriteError> {
+    let place = Place::open(root, path.as_ref())?;
+    if let Some(present) = place.stat()?
+        && present.st_mode & 0o7777 == mode
+        && place.holds(bytes)
+    {
+        return Ok(Outcome::Unchanged);
     }
-    let temporary = directory.join(format!(".{name}.new"));
-    let io_error = |source| WriteError::Io {
-        path: path.clone(),
-        source,
-    };
-    let written =
-        write_new(&temporary, bytes, mode, lasting).and_then(|()| fs::rename(&temporary, &path));
-    if let Err(error) = written {
-        let _ = fs::remove_file(&temporary);
-        return Err(io_error(error));
+    let result = place.write_new(bytes, mode).and_then(|()| place.publish());
+    if result.is_err() {
+        // Best effort: the first error is the one worth telling, and the next write removes what is left.
+        let _ = unlinkat(
+            &place.directory,
+            place.new_name().as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        );
     }
-    match lasting {
-        Lasting::Durable => File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(io_error),
-        Lasting::Volatile => Ok(()),
+    result.map(|()| Outcome::Written)
+}
+
+/// Renames the file at `path` by appending `.suffix`, over an earlier one of that name: one specimen is kept, not a collection.
+pub fn move_aside(
+    root: &Root,
+    path: impl AsRef<Path>,
+    suffix: &str,
+) -> Result<PathBuf, WriteError> {
+    let place = Place::open(root, path.as_ref())?;
+    let aside = format!("{}.{suffix}", place.name);
+    renameat(
+        &place.directory,
+        place.name.as_str(),
+        &place.directory,
+        aside.as_str(),
+    )
+    .map_err(place.io_error("move aside"))?;
+    Ok(place.path.with_file_name(aside))
+}
+
+/// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: OwnedFd,
+    keeping: Keeping,
+    path: PathBuf,
+    name: String,
+}
+
+/// What a directory is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeping {
+    Runtime,
+    State,
+    /// Somebody else's, such as the metrics directory of the node exporter.
+    Foreign,
+}
+
+impl Keeping {
+    fn of(directory: &Path) -> Self {
+        if directory == Path::new(RUNTIME_DIRECTORY) {
+            Self::Runtime
+        } else if directory == Path::new(STATE_DIRECTORY) {
+            Self::State
+        } else {
+            Self::Foreign
+        }
     }
 }
 
-fn write_new(path: &Path, bytes: &[u8], mode: u32, lasting: Lasting) -> io::Result<()> {
-    // What an earlier run left half-written, or somebody put there.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+impl Place {
+    /// Opens the directory of `path`, creating it if it is one of our own.
+    pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, WriteError> {
+        let invalid = || WriteError::Io {
+            action: "find the directory of",
+            path: path.to_owned(),
+            source: Errno::EINVAL.into(),
+        };
+        let parent = path.parent().ok_or_else(invalid)?;
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(invalid)?;
+        let keeping = Keeping::of(parent);
+        let directory = match keeping {
+            Keeping::Runtime => own_directory(root, path, parent, 0o755)?,
+            Keeping::State => own_directory(root, path, parent, 0o700)?,
+            Keeping::Foreign => open_below(root, parent).map_err(io_error("open", parent))?,
+        };
+        Ok(Self {
+            directory,
+            keeping,
+            path: path.to_owned(),
+            name: name.to_owned(),
+        })
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)?;
-    file.write_all(bytes)?;
-    match lasting {
-        Lasting::Durable => file.sync_all(),
-        Lasting::Volatile => Ok(()),
+
+    /// What stands at the name, if anything does; an error unless it is a regular file of ours.
+    pub(crate) fn stat(&self) -> Result<Option<FileStat>, WriteError> {
+        let found = fstatat(
+            &self.directory,
+            self.name.as_str(),
+            AtFlags::AT_SYMLINK_NOFOLLOW,
+        );
+        match found {
+            Ok(found) => match objection(&found) {
+                None => Ok(Some(found)),
+                Some(reason) => Err(self.refused(reason)),
+            },
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.io_error("examine")(errno)),
+        }
+    }
+
+    /// Opens the name for reading and writing in place, creating an empty file if there is none.
+    pub(crate) fn open_in_place(&self, mode: u32) -> Result<File, WriteError> {
+        // Before the opening: opening a FIFO or a device may already do something.
+        self.stat()?;
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NONBLOCK;
+        let file = self
+            .open_name(&self.name, flags, mode)
+            .map_err(self.io_error("open"))?;
+        let found = fstat(&file).map_err(self.io_error("examine"))?;
+        match objection(&found) {
+            None => Ok(file),
+            Some(reason) => Err(self.refused(reason)),
+        }
+    }
+
+    /// An error of one step at this place, as a function of what the kernel said.
+    pub(crate) fn io_error<E: Into<io::Error>>(
+        &self,
+        action: &'static str,
+    ) -> impl FnOnce(E) -> WriteError {
+        io_error(action, &self.path)
+    }
+
+    /// Whether the file has exactly this content. A file that cannot be read is one to be replaced.
+    fn holds(&self, bytes: &[u8]) -> bool {
+        let Ok(file) = self.open_name(&self.name, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0) else {
+            return false;
+        };
+        let mut present = Vec::new();
+        let limit = (bytes.len() as u64).saturating_add(1);
+        file.take(limit).read_to_end(&mut present).is_ok() && present == bytes
+    }
+
+    fn write_new(&self, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
+        let mut file = self.create_new(mode).map_err(self.io_error("create"))?;
+        // The mode given to open(2) is cut by the umask, which the unit sets to 0077.
+        fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
+        file.write_all(bytes).map_err(self.io_error("write"))?;
+        if self.keeping == Keeping::State {
+            file.sync_all().map_err(self.io_error("sync"))?;
+        }
+        Ok(())
+    }
+
+    fn create_new(&self, mode: u32) -> nix::Result<File> {
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
+        let name = self.new_name();
+        match self.open_name(&name, flags, mode) {
+            // Left by a process that was killed before its rename.
+            Err(Errno::EEXIST) => {
+                unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
+                self.open_name(&name, flags, mode)
+            }
+            other => other,
+        }
+    }
+
+    fn publish(&self) -> Result<(), WriteError> {
+        renameat(
+            &self.directory,
+            self.new_name().as_str(),
+            &self.directory,
+            self.name.as_str(),
+        )
+        .map_err(self.io_error("replace"))?;
+        // Elsewhere a power loss may take the file: /run is lost with it anyway, and metrics are written anew.
+        if self.keeping == Keeping::State {
+            fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
+        }
+        Ok(())
+    }
+
+    fn open_name(&self, name: &str, flags: OFlag, mode: u32) -> nix::Result<File> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(&self.directory, name, flags, Mode::from_bits_truncate(mode)).map(File::from)
+    }
+
+    /// One fixed name for each file, so that killed processes leave one of them at most. It does not end in `.prom` or
+    /// `.json`: nobody else may pick it up.
+    fn new_name(&self) -> String {
+        format!(".{}.new", self.name)
+    }
+
+    fn refused(&self, reason: &'static str) -> WriteError {
+        WriteError::Refused {
+            path: self.path.clone(),
+            obstacle: self.path.clone(),
+            reason,
+        }
+    }
+}
+
+/// What is wrong with a file that stands where we want to write.
+fn objection(found: &FileStat) -> Option<&'static str> {
+    let kind = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits());
+    if kind == SFlag::S_IFLNK {
+        Some("is a symbolic link")
+    } else if kind != SFlag::S_IFREG {
+        Some("is not a regular file")
+    } else if found.st_uid != Uid::effective().as_raw() {
+        Some("belongs to another user")
+    } else if found.st_nlink > 1 {
+        Some("has a second name (hard link)")
+    } else {
+        None
+    }
+}
+
+/// Opens one of our own directories, which must be real, ours, and writable by nobody else.
+fn own_directory(
+    root: &Root,
+    path: &Path,
+    directory: &Path,
+    mode: u32,
+) -> Result<OwnedFd, WriteError> {
+    let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return open_below(root, directory).map_err(io_error("open", directory));
+    };
+    let refused = |reason| WriteError::Refused {
+        path: path.to_owned(),
+        obstacle: directory.to_owned(),
+        reason,
+    };
+    let parent = ancestor(root, parent).map_err(io_error("open", parent))?;
+    let created = match mkdirat(&parent, name, Mode::from_bits_truncate(mode)) {
+        Ok(()) => true,
+        Err(Errno::EEXIST) => false,
+        // A read-only file system says so even where the directory exists.
+        Err(Errno::EROFS) => false,
+        Err(errno) => return Err(io_error("create", directory)(errno)),
+    };
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let opened = match openat(&parent, name, flags, Mode::empty()) {
+        Ok(opened) => opened,
+        Err(Errno::ELOOP | Errno::ENOTDIR) => return Err(refused("is not a real directory")),
+        Err(errno) => return Err(io_error("open", directory)(errno)),
+    };
+    if created {
+        // As for files: the umask must not decide.
+        fchmod(&opened, Mode::from_bits_truncate(mode))
+            .map_err(io_error("set the mode of", directory))?;
+    }
+    let found = fstat(&opened).map_err(io_error("examine", directory))?;
+    if found.st_uid != Uid::effective().as_raw() {
+        return Err(refused("belongs to another user"));
+    }
+    if found.st_mode & 0o022 != 0 {
+        return Err(refused("is writable by other users"));
+    }
+    Ok(opened)
+}
+
+/// Opens `/run` or `/var/lib`, creating what is missing of it, as in an empty tree below `--root`.
+fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
+    match (
+        open_below(root, directory),
+        directory.parent(),
+        directory.file_name(),
+    ) {
+        (Err(Errno::ENOENT), Some(parent), Some(name)) => {
+            let parent = ancestor(root, parent)?;
+            match mkdirat(&parent, name, Mode::from_bits_truncate(ANCESTOR_MODE)) {
+                Ok(()) | Err(Errno::EEXIST) => open_below(root, directory),
+                Err(errno) => Err(errno),
+            }
+        }
+        (opened, ..) => opened,
+    }
+}
+
+/// Opens a directory, with every symbolic link on the way resolved inside the root.
+pub(crate) fn open_below(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let top = nix::fcntl::open(&root.join("/"), flags, Mode::empty())?;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    match openat2(&top, directory, how) {
+        // Kernels before 5.6 and some sandboxes have no openat2; the running system needs no confinement.
+        Err(Errno::ENOSYS) if root.is_live() => nix::fcntl::open(directory, flags, Mode::empty()),
+        other => other,
+    }
+}
+
+fn io_error<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> WriteError {
+    let path = path.to_owned();
+    move |source| WriteError::Io {
+        action,
+        path,
+        source: source.into(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    fn tree() -> (tempfile::TempDir, Root, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        let own = own_directory(&root, "/run/agent", 0o755).unwrap();
-        (dir, root, own)
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_with_its_mode_and_left_when_it_is_the_same() {
-        let (_dir, _root, own) = tree();
-        write(&own, "a", b"one", 0o600, Lasting::Durable).unwrap();
-        write(&own, "a", b"two", 0o644, Lasting::Volatile).unwrap();
-        let found = fs::metadata(own.join("a")).unwrap();
-        assert_eq!(
-            (
-                fs::read(own.join("a")).unwrap(),
-                found.permissions().mode() & 0o777
-            ),
-            (b"two".to_vec(), 0o644)
-        );
-        write(&own, "a", b"two", 0o644, Lasting::Volatile).unwrap();
-        assert_eq!(fs::metadata(own.join("a")).unwrap().ino(), found.ino());
-        assert_eq!(
-            fs::read_dir(&own).unwrap().count(),
-            1,
-            "nothing is left behind"
-        );
-    }
-
-    #[test]
-    fn a_planted_link_is_replaced_and_not_followed() {
-        let (dir, root, own) = tree();
-        let victim = dir.path().join("victim");
-        fs::write(&victim, "untouched").unwrap();
-        symlink(&victim, own.join("a")).unwrap();
-        symlink(&victim, own.join(".a.new")).unwrap();
-        write(&own, "a", b"new", 0o600, Lasting::Volatile).unwrap();
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
-        assert!(fs::symlink_metadata(own.join("a")).unwrap().is_file());
-        symlink(dir.path(), root.join("/run/planted")).unwrap();
-        assert!(matches!(
-            own_directory(&root, "/run/planted", 0o755),
-            Err(WriteError::Planted(_))
-        ));
-    }
-
-    #[test]
-    fn what_cannot_be_written_leaves_the_old_file_and_no_rest() {
-        let (_dir, _root, own) = tree();
-        write(&own, "a", b"old", 0o600, Lasting::Volatile).unwrap();
-        fs::create_dir(own.join(".a.new")).unwrap();
-        assert!(matches!(
-            write(&own, "a", b"new", 0o600, Lasting::Volatile),
-            Err(WriteError::Io { .. })
-        ));
-        assert_eq!(fs::read(own.join("a")).unwrap(), b"old");
-    }
-}
+mod tests;

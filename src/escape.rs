@@ -1,35 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Foreign text for people: on one line, without control over the terminal, of a bounded length.
+//! Foreign text made safe to show to people.
+//!
+//! Names and messages from the network, from other processes and from files may hold terminal escapes, line breaks or
+//! characters that reverse the reading direction. Everything that reaches a terminal, the journal or a status line goes
+//! through [`one_line`]. It is idempotent: text that went through it once is not changed by a second pass with the same limit.
 
 use std::borrow::Cow;
 use std::error::Error;
 
-/// The longest foreign text shown, in characters.
-pub const SHOWN_MAX: usize = 300;
+/// Stands for the part of a text that was cut off.
+const ELLIPSIS: char = '…';
 
-/// `text` on one line: control characters and those that turn the direction of writing are escaped, and what is longer than
-/// `most` characters is cut with an ellipsis.
-pub fn one_line(text: &str, most: usize) -> Cow<'_, str> {
-    let is_plain = |character: char| !character.is_control() && !is_invisible(character);
-    if text.chars().all(is_plain) && text.chars().nth(most).is_none() {
+/// `text` as one harmless line of at most `max` characters; plain text is returned unchanged.
+pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
+    if max == 0 {
+        return Cow::Borrowed("");
+    }
+    // One more than `max`: enough to tell whether the text fits, and no endless text is walked to its end.
+    let plain = !text.chars().take(max.saturating_add(1)).any(is_unsafe);
+    if plain && text.chars().nth(max).is_none() {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::new();
-    for (index, character) in text.chars().enumerate() {
-        if index == most {
-            shown.push('…');
-            break;
-        }
-        if is_plain(character) {
-            shown.push(character);
-        } else {
-            shown.extend(character.escape_default());
-        }
-    }
-    Cow::Owned(shown)
+    Cow::Owned(escape_and_cap(text, max))
 }
 
-/// An error with its causes, on one line. No error prints its own source, so nothing is said twice.
+fn escape_and_cap(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    let mut length = 0;
+    // Where to cut so that the ellipsis still fits and no escape is cut in two.
+    let mut cut = 0;
+    for character in text.chars() {
+        let before = line.len();
+        push_escaped(&mut line, character);
+        // An escape is ASCII; anything else is one character.
+        length += if is_unsafe(character) {
+            line.len() - before
+        } else {
+            1
+        };
+        if length < max {
+            cut = line.len();
+        } else if length > max {
+            line.truncate(cut);
+            line.push(ELLIPSIS);
+            return line;
+        }
+    }
+    line
+}
+
+fn push_escaped(line: &mut String, character: char) {
+    match character {
+        '\n' => line.push_str("\\n"),
+        '\r' => line.push_str("\\r"),
+        '\t' => line.push_str("\\t"),
+        _ if character.is_ascii_control() => {
+            line.push_str(&format!("\\x{:02x}", u32::from(character)));
+        }
+        _ if is_unsafe(character) => line.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
+        _ => line.push(character),
+    }
+}
+
+/// Whether a character can move the cursor, break the line, be invisible or change the reading direction.
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{feff}' // soft hyphen, Arabic letter mark, byte order mark
+            | '\u{200b}'..='\u{200f}'         // zero width, left-to-right and right-to-left marks
+            | '\u{2028}'..='\u{202e}'         // line and paragraph separators, bidi embeddings and overrides
+            | '\u{2060}'..='\u{206f}'         // invisible operators, bidi isolates
+            | '\u{fff9}'..='\u{fffb}'         // interlinear annotation
+            | '\u{e0000}'..='\u{e007f}') // tags
+}
+
+/// The longest chain of causes shown, in characters.
+const CHAIN_LIMIT: usize = 600;
+
+/// An error with its causes, as one harmless line. No error prints its own source, so nothing is said twice.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -38,12 +86,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         text.push_str(&cause.to_string());
         source = cause.source();
     }
-    one_line(&text, SHOWN_MAX * 2).into_owned()
-}
-
-/// Characters that show nothing or rearrange what is shown (Unicode bidirectional controls, zero width, line separators).
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    one_line(&text, CHAIN_LIMIT).into_owned()
 }
 
 #[cfg(test)]
@@ -51,26 +94,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_is_left_and_control_is_shown() {
+    fn each_dangerous_character_is_shown_and_no_other_is_changed() {
         for (text, shown) in [
-            ("plain täxt", "plain täxt"),
-            ("a\nb\tc", "a\\nb\\tc"),
-            ("\u{1b}[31mred", "\\u{1b}[31mred"),
-            ("a\u{202e}b\u{200b}", "a\\u{202e}b\\u{200b}"),
-            ("\u{9b}31m", "\\u{9b}31m"),
+            ("rke2-worker-1.example", "rke2-worker-1.example"),
+            ("", ""),
+            ("back\\slash \"quotes\"", "back\\slash \"quotes\""),
+            ("Zürich 東京 🚀", "Zürich 東京 🚀"),
+            ("a\nb\r\nc\td", "a\\nb\\r\\nc\\td"),
+            ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+            ("nul\0del\x7f", "nul\\x00del\\x7f"),
+            ("c1\u{9b}31m", "c1\\u{9b}31m"),
+            (
+                "a\u{202e}b\u{2066}c\u{200f}",
+                "a\\u{202e}b\\u{2066}c\\u{200f}",
+            ),
+            ("zero\u{200b}width\u{feff}", "zero\\u{200b}width\\u{feff}"),
+            (
+                "line\u{2028}paragraph\u{2029}",
+                "line\\u{2028}paragraph\\u{2029}",
+            ),
+            ("tag\u{e0041}", "tag\\u{e0041}"),
         ] {
-            assert_eq!(one_line(text, 100), shown);
+            let once = one_line(text, 100);
+            assert_eq!(once, shown);
+            assert_eq!(one_line(&once, 100), shown, "a second pass changed {shown}");
         }
-        assert!(matches!(one_line("plain", 5), Cow::Borrowed(_)));
-        assert_eq!(one_line("abcdef", 3), "abc…");
     }
 
     #[test]
-    fn an_error_is_printed_with_its_causes_once() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("outer")]
-        struct Outer(#[source] std::io::Error);
-        let error = Outer(std::io::Error::other("inner\nline"));
-        assert_eq!(chain(&error), "outer: inner\\nline");
+    fn plain_text_is_borrowed() {
+        assert!(matches!(one_line("zone-a", 6), Cow::Borrowed("zone-a")));
+        assert!(matches!(one_line("zone-a\n", 60), Cow::Owned(_)));
+    }
+
+    #[test]
+    fn long_text_is_capped_in_characters_and_no_escape_is_cut_in_two() {
+        for (text, max, shown) in [
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abcde…"),
+            ("äöüäöüä", 6, "äöüäö…"),
+            ("abc\x1b", 7, "abc\\x1b"),
+            ("abc\x1bd", 7, "abc…"),
+            ("abc\x1bd", 8, "abc\\x1bd"),
+            ("\u{202e}\u{202e}", 9, "\\u{202e}…"),
+            ("ab", 1, "…"),
+            ("\n", 1, "…"),
+            ("anything", 0, ""),
+        ] {
+            let line = one_line(text, max);
+            assert_eq!(line, shown);
+            assert!(line.chars().count() <= max);
+        }
     }
 }

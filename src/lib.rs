@@ -19,4 +19,6 @@ pub mod observe;
 pub mod report;
 pub mod root;
 pub mod state;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod triggers;

@@ -1,50 +1,150 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process's own plumbing: debug messages of the modules, panics, core dumps.
+//! What developers see on stderr, and what a crash leaves behind.
 //!
-//! What people are meant to read goes through `report::journal`, not through here.
+//! Reports for people go through `report::journal`. Here are the debug events of our own modules, which nobody sees unless
+//! they asked for them, and the last words of a panic.
 
-use crate::config::{Log, LogLevel};
-use nix::sys::prctl;
+use std::any::Any;
+use std::io::{self, Write};
+use std::panic::{self, PanicHookInfo};
+use std::thread;
+
+use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Sends what the modules say at the configured level and above to standard error.
-pub fn init(log: &Log) {
-    let level = match log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-    };
-    let layer = fmt::layer()
-        .with_writer(std::io::stderr)
+use crate::escape::one_line;
+use crate::report::sink::StderrStyle;
+
+/// Only our own events: those of HTTP and TLS libraries can hold headers, and headers hold tokens.
+const OWN_TARGET: &str = "harvester_node_agent";
+
+/// A file name, a line and one of our own texts.
+const PANIC_LIMIT: usize = 512;
+
+/// Sends our own events up to `level` to stderr. Later calls change nothing.
+pub fn init(level: LevelFilter) {
+    if level == LevelFilter::OFF {
+        return;
+    }
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
         .with_ansi(false)
         .without_time();
-    // A second subscriber in one process (a test) changes nothing.
-    let _ = Registry::default().with(level).with(layer).try_init();
+    let filter = Targets::new().with_target(OWN_TARGET, level);
+    // Fails only if there is a subscriber already.
+    let _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(layer)
+        .try_init();
 }
 
-/// A panic is one line that says where. What it says is ours, never text from outside.
-pub fn report_panics() {
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic
-            .location()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        eprintln!("this is a fault of the agent itself: panic at {place}; systemd starts it again");
+/// Makes a panic one line on stderr, which systemd passes on to the journal.
+pub fn install_panic_hook(style: StderrStyle) {
+    let prefix = match style {
+        // Critical: the process is about to end.
+        StderrStyle::Prefixed => "<2>",
+        StderrStyle::Plain | StderrStyle::Coloured => "",
+    };
+    panic::set_hook(Box::new(move |info| {
+        let line = format!("{prefix}{}\n", describe_panic(info));
+        let _ = io::stderr().lock().write_all(line.as_bytes());
     }));
 }
 
-/// Keeps keys and tokens out of core dumps, and this process's memory from other processes of the same user.
-pub fn deny_core_dumps() {
-    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
-        tracing::debug!(%error, "failed to set the limit of core dumps");
+/// Sees to it that no crash writes our memory, with tokens and keys in it, to a disk.
+pub fn deny_core_dumps() -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // A core pattern that pipes to a program ignores the limit, but not this. It also keeps debuggers of other users away.
+    set_dumpable(false)?;
+    Ok(())
+}
+
+fn describe_panic(info: &PanicHookInfo<'_>) -> String {
+    let place = info
+        .location()
+        .map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let current = thread::current();
+    let thread = current.name().unwrap_or("without a name");
+    let text = literal_message(info.payload());
+    let line = format!("harvester-node-agent panicked at {place} in thread {thread}: {text}");
+    one_line(&line, PANIC_LIMIT).into_owned()
+}
+
+/// The message if it is a literal of the source code. One that was put together at run time can hold anything, also a
+/// secret, and is never shown.
+fn literal_message(payload: &(dyn Any + Send)) -> &'static str {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .unwrap_or("message withheld")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Role, own_process};
+
+    #[test]
+    fn a_panic_is_one_line_without_what_was_put_into_the_message() {
+        let test = "logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
+        let Role::Parent(output) = own_process(test) else {
+            install_panic_hook(StderrStyle::Prefixed);
+            let secret = "hunter".to_owned() + "2";
+            let worker = thread::Builder::new().name("worker\n1".into());
+            let panicking = worker.spawn(move || panic!("token {secret}")).unwrap();
+            panicking.join().unwrap_err();
+            panic!("a literal\nof ours");
+        };
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("panicked"))
+            .collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        let start = "<2>harvester-node-agent panicked at src/logging.rs:";
+        assert!(lines[0].starts_with(start), "{text}");
+        assert!(
+            lines[0].ends_with(" in thread worker\\n1: message withheld"),
+            "{text}"
+        );
+        assert!(lines[1].ends_with(": a literal\\nof ours"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
-    if let Err(error) = prctl::set_dumpable(false) {
-        tracing::debug!(%error, "failed to forbid core dumps");
+
+    #[test]
+    fn only_our_own_events_up_to_the_level_are_shown_without_colours() {
+        let test = "logging::tests::only_our_own_events_up_to_the_level_are_shown_without_colours";
+        let Role::Parent(output) = own_process(test) else {
+            init(LevelFilter::DEBUG);
+            init(LevelFilter::TRACE);
+            tracing::debug!(text = "\x1b[31m", "shown");
+            tracing::trace!("too detailed");
+            tracing::error!(target: "hyper::proto", "authorization: secret");
+            return;
+        };
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        let shown = "DEBUG harvester_node_agent::logging::tests: shown";
+        assert!(text.contains(shown), "{text}");
+        for hidden in ["\x1b", "secret", "too detailed"] {
+            assert!(!text.contains(hidden), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_core_is_dumped() {
+        if !own_process("logging::tests::no_core_is_dumped").is_child() {
+            return;
+        }
+        assert!(nix::sys::prctl::get_dumpable().unwrap());
+        deny_core_dumps().unwrap();
+        assert!(!nix::sys::prctl::get_dumpable().unwrap());
+        let limits = nix::sys::resource::getrlimit(Resource::RLIMIT_CORE).unwrap();
+        assert_eq!(limits, (0, 0));
     }
 }

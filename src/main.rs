@@ -9,10 +9,11 @@ use harvester_node_agent::agent::Mode;
 use harvester_node_agent::cli::run::{Process, Task, run};
 use harvester_node_agent::cli::{self, Answer, Arguments, Command};
 use harvester_node_agent::logging;
+use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::root::Root;
 
 fn main() -> ExitCode {
-    logging::report_panics();
+    logging::install_panic_hook(StderrStyle::Plain);
     let arguments = Arguments::parse();
     let answer = dispatch(arguments);
     // A reader that went away (`| head`) is no failure of ours.
@@ -39,7 +40,10 @@ fn dispatch(arguments: Arguments) -> Answer {
         output: arguments.output,
         style,
         journal_stream: std::env::var("JOURNAL_STREAM").ok(),
-        notify_socket: std::env::var_os("NOTIFY_SOCKET").is_some(),
+        no_color,
+        notify_socket: std::env::var_os("NOTIFY_SOCKET"),
+        watchdog_usec: std::env::var("WATCHDOG_USEC").ok(),
+        watchdog_pid: std::env::var("WATCHDOG_PID").ok(),
     };
     match arguments.command {
         Command::Run => run(&process, Task::Serve),

@@ -5,14 +5,17 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::decide::Migration;
-use crate::durable::{Lasting, WriteError, own_directory, write};
+use std::path::Path;
+
+use crate::durable::{self, WriteError};
 use crate::facts::machine::Machine;
 use crate::root::{ReadError, Root};
 
-/// Where we keep what outlives a boot.
-pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
+/// The state, for us alone.
+const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
 
-const NAME: &str = "state.json";
+/// It names no secret, but is nobody else's business.
+const STATE_MODE: u32 = 0o600;
 
 /// The version of the shape below; a newer one is not guessed at.
 const VERSION: u32 = 1;
@@ -66,9 +69,9 @@ impl State {
 /// Reads the state. The second value says why an earlier one was not used; it was then moved aside or belongs to another
 /// machine.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
-    let path = format!("{STATE_DIRECTORY}/{NAME}");
+    let path = STATE_FILE;
     let fresh = || State::new(machine.clone());
-    let bytes = match root.read(&path, SIZE_MAX) {
+    let bytes = match root.read(path, SIZE_MAX) {
         Ok(bytes) => bytes,
         Err(ReadError::NotFound(_)) => return (fresh(), None),
         Err(error) => return (fresh(), Some(aside(root, &crate::escape::chain(&error)))),
@@ -98,17 +101,14 @@ pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
 
 /// Writes the state if it changed.
 pub fn save(root: &Root, state: &State) -> Result<(), WriteError> {
-    let directory = own_directory(root, STATE_DIRECTORY, 0o700)?;
     let text = serde_json::to_vec_pretty(state).unwrap_or_default();
-    write(&directory, NAME, &text, 0o600, Lasting::Durable)
+    durable::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
 }
 
 /// Moves the file out of the way, so that a person can look at it.
 fn aside(root: &Root, why: &str) -> String {
-    let from = root.join(STATE_DIRECTORY).join(NAME);
-    let to = root.join(STATE_DIRECTORY).join("state.json.unusable");
-    match std::fs::rename(from, to) {
-        Ok(()) => format!("{why}; moved to {STATE_DIRECTORY}/state.json.unusable"),
+    match durable::move_aside(root, Path::new(STATE_FILE), "unusable") {
+        Ok(moved) => format!("{why}; moved to {}", moved.display()),
         Err(_) => why.to_owned(),
     }
 }
@@ -156,8 +156,8 @@ mod tests {
             ),
         ] {
             let (_dir, root) = tree();
-            own_directory(&root, STATE_DIRECTORY, 0o700).unwrap();
-            std::fs::write(root.join(STATE_DIRECTORY).join(NAME), text).unwrap();
+            std::fs::create_dir_all(root.join(STATE_FILE).parent().unwrap()).unwrap();
+            std::fs::write(root.join(STATE_FILE), text).unwrap();
             let (state, why) = load(&root, &machine("a"));
             assert_eq!(state, State::new(machine("a")));
             assert!(why.as_ref().unwrap().contains(word), "{why:?}");

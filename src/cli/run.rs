@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The commands that look at the world: `run`, `once`, `whoami`. Here the real parts are put together.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use time::UtcDateTime;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 use super::{Answer, Exit, Output, once, whoami};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
-use crate::config::{self, Settings};
+use crate::config::{self, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::escape::chain;
@@ -20,10 +22,11 @@ use crate::logging;
 use crate::observe::World;
 use crate::observe::machine::read_machine;
 use crate::report::Reporter;
-use crate::report::journal::{Journal, Priority, Sink};
+use crate::report::journal::{Journal, Priority};
 use crate::report::news::message_id;
+use crate::report::sink::{SinkFacts, choose_sink};
 use crate::report::status::{AgentStatus, Context, Status};
-use crate::report::systemd::Notifier;
+use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
 use crate::state::{self, MachineId};
@@ -43,8 +46,14 @@ pub struct Process {
     pub style: Style,
     /// `JOURNAL_STREAM`.
     pub journal_stream: Option<String>,
-    /// Whether `NOTIFY_SOCKET` is set.
-    pub notify_socket: bool,
+    /// `NO_COLOR`.
+    pub no_color: Option<String>,
+    /// `NOTIFY_SOCKET`.
+    pub notify_socket: Option<OsString>,
+    /// `WATCHDOG_USEC`.
+    pub watchdog_usec: Option<String>,
+    /// `WATCHDOG_PID`.
+    pub watchdog_pid: Option<String>,
 }
 
 /// Which of the commands.
@@ -65,8 +74,10 @@ pub fn run(process: &Process, task: Task) -> Answer {
         Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
     };
     let settings = loaded.settings;
-    logging::init(&settings.log);
-    logging::deny_core_dumps();
+    logging::init(level(settings.log.level));
+    if let Err(error) = logging::deny_core_dumps() {
+        tracing::debug!(%error, "failed to forbid core dumps");
+    }
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
         let entry = Code::NotKubevirt.entry();
@@ -91,13 +102,32 @@ pub fn run(process: &Process, task: Task) -> Answer {
             let _lock = match (mode, lock::acquire(&process.root)) {
                 (Mode::DryRun, _) => None,
                 (Mode::Write, Ok(lock)) => Some(lock),
-                (Mode::Write, Err(error)) => {
-                    return Answer::complaint(format!("{}\n", chain(&error)), Exit::TryAgain);
-                }
+                (Mode::Write, Err(error)) => return locked(&error),
             };
             runtime.block_on(look(process, &settings, mode, task))
         }
         Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
+    }
+}
+
+/// One agent at a time writes.
+fn locked(error: &lock::LockError) -> Answer {
+    let hint = match error {
+        lock::LockError::Held { .. } => {
+            "; that agent runs already: ask it with `harvester-node-agent status`, let it look again with \
+             `systemctl reload harvester-node-agent`"
+        }
+        lock::LockError::Unusable(_) => "",
+    };
+    Answer::complaint(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
+}
+
+fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
     }
 }
 
@@ -118,25 +148,24 @@ async fn serve(
 ) -> Answer {
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
-        Err(error @ lock::LockError::Held(_)) => {
-            return Answer::complaint(format!("{}\n", chain(&error)), Exit::TryAgain);
-        }
+        Err(error @ lock::LockError::Held { .. }) => return locked(&error),
         // A read-only or full /run must not keep the agent from its work.
         Err(_) => None,
     };
     let clock = SystemClock::new();
     let health = Health::default();
-    let notifier = Notifier::new(process.notify_socket);
-    let sink = Sink::choose(process.root.is_live(), process.journal_stream.as_deref());
-    let journal = match Journal::start(sink) {
-        Ok(journal) => journal,
-        Err(error) => {
-            return Answer::complaint(
-                format!("the kernel gives no thread: {error}\n"),
-                Exit::TryAgain,
-            );
-        }
+    let environment = NotifyEnvironment {
+        notify_socket: process.notify_socket.as_deref(),
+        watchdog_usec: process.watchdog_usec.as_deref(),
+        watchdog_pid: process.watchdog_pid.as_deref(),
     };
+    let notifier = Notifier::new(&environment, std::process::id());
+    let facts = SinkFacts::observe(
+        &process.root,
+        process.journal_stream.clone(),
+        process.no_color.as_deref(),
+    );
+    let (journal, trouble) = Journal::start(choose_sink(&facts));
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let memory = Memory {
         last_migration: state.last_migration.clone(),
@@ -158,6 +187,13 @@ async fn serve(
     );
     for warning in warnings {
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
+    }
+    if let Some(trouble) = trouble {
+        reporter.say(
+            Priority::Warning,
+            None,
+            format!("{trouble}; going on without it"),
+        );
     }
     if let Some(why) = discarded {
         let entry = Code::StateDiscarded.entry();

@@ -15,7 +15,7 @@ pub fn run(root: &Root, output: Output, style: Style) -> Answer {
         Ok(value) => value,
         Err(error) => {
             let hint = match running {
-                Some(pid) => format!("the agent (pid {pid}) runs and has not looked yet"),
+                Some(holder) => format!("{holder} runs and has not looked yet"),
                 None => "no agent runs here: systemctl status harvester-node-agent".to_owned(),
             };
             return Answer::complaint(

@@ -1,251 +1,290 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records for the journal, or for standard error where there is none.
+//! One record in the journal for each change of state.
 //!
-//! journald's socket blocks its senders while journald stands still, and so does a pipe that nobody reads. One thread
-//! does nothing but write records and is the only one that such a stall can hold; the loop hands records over a bounded
-//! queue and never waits. What does not fit is counted and said later.
+//! `tracing-journald` sends on a blocking socket, and a pipe behind stderr can block as well: a stalled journal would stall
+//! whoever writes to it. So one thread does the writing and nothing else, behind a bounded queue that never makes the
+//! sender wait; what does not fit is counted, and the count is written down as soon as something fits again. The thread
+//! sleeps in the queue while nothing happens.
 
-use std::io::Write;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tracing::Level;
+use tracing_journald::PriorityMappings;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::Registry;
 
-/// Records that may wait while the journal stands still.
-const QUEUE: usize = 64;
+use super::sink::{Sink, StderrStyle};
+use super::trouble::Trouble;
+use crate::escape::one_line;
 
-/// `SYSLOG_IDENTIFIER` of our records.
-const IDENTIFIER: &str = "harvester-node-agent";
+/// What journald calls us.
+const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
 
-/// How loud a record is; the names and meanings of syslog(3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Records that wait for a journal that is slow: more than one change of everything that we report on.
+const QUEUE_LENGTH: usize = 64;
+
+/// Longest text of one field in characters. All our own texts are shorter; foreign ones have no right to more.
+const FIELD_LIMIT: usize = 1024;
+
+/// `MESSAGE_ID` of the record that says how many records were lost.
+pub const RECORDS_LOST: &str = "e8d7a7fe0b8748ff93d3f26f38cc20de";
+
+/// How much a record matters, as syslog names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// The main job is not done.
+    /// Something does not work and needs a person.
     Error,
-    /// It works less well than it could, or will stop.
+    /// Something will not work for long.
     Warning,
-    /// A change that a person wants to find.
+    /// A change that is worth knowing, and normal.
+    #[default]
     Notice,
-    /// Good to know.
+    /// Everyday.
     Info,
+    /// For developers.
+    Debug,
 }
 
 impl Priority {
-    fn as_str(self) -> &'static str {
+    /// The number of the priority in syslog.
+    fn number(self) -> u8 {
+        match self {
+            Self::Error => 3,
+            Self::Warning => 4,
+            Self::Notice => 5,
+            Self::Info => 6,
+            Self::Debug => 7,
+        }
+    }
+
+    fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
             Self::Notice => "notice",
             Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+
+    /// Bold red, yellow, nothing, nothing, dim.
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Error => "\x1b[1;31m",
+            Self::Warning => "\x1b[33m",
+            Self::Notice | Self::Info => "",
+            Self::Debug => "\x1b[2m",
         }
     }
 }
 
-/// One record. What is `None` is no field of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One record. What is `None` or empty does not appear in it. Texts may be foreign: they are escaped here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// `PRIORITY`.
+    /// How much it matters.
     pub priority: Priority,
-    /// `MESSAGE`: one line for people.
+    /// What a person reads.
     pub message: String,
-    /// `MESSAGE_ID`, for the catalogue of `journalctl -x`.
+    /// The entry in the message catalog, 32 hexadecimal digits.
     pub message_id: Option<&'static str>,
-    /// `HNA_FINDING`: code of a finding.
+    /// Code of the finding, `HNA_FINDING`.
     pub finding: Option<String>,
-    /// `HNA_VM`: name of the VM.
+    /// `namespace/name` of the Harvester VM, `HNA_VM`.
     pub vm: Option<String>,
-    /// `HNA_HOST`: the Harvester host.
+    /// The Harvester host, `HNA_HOST`.
     pub host: Option<String>,
-    /// `HNA_HOST_OLD`: the host before.
+    /// The host before a migration, `HNA_HOST_OLD`.
     pub host_old: Option<String>,
-    /// `HNA_ZONE`: zone of the host.
+    /// The zone, `HNA_ZONE`.
     pub zone: Option<String>,
-    /// `HNA_TRIGGER`: why the agent looked.
+    /// What woke us, `HNA_TRIGGER`.
     pub trigger: Option<String>,
-    /// `HNA_LATENCY_MS`: milliseconds from the trigger to the written labels.
+    /// From the trigger to the result, `HNA_LATENCY_MS`.
     pub latency_ms: Option<u64>,
-    /// `HNA_REMEDY`: what to type.
+    /// What to do about it, `HNA_REMEDY`.
     pub remedy: Option<String>,
 }
 
 impl Record {
-    /// A record with a message and no fields.
+    /// A record without fields.
     pub fn new(priority: Priority, message: impl Into<String>) -> Self {
         Self {
             priority,
             message: message.into(),
-            message_id: None,
-            finding: None,
-            vm: None,
-            host: None,
-            host_old: None,
-            zone: None,
-            trigger: None,
-            latency_ms: None,
-            remedy: None,
+            ..Self::default()
         }
     }
 
-    /// The record as lines of text.
-    pub fn text(&self) -> String {
-        let finding = self
-            .finding
-            .as_ref()
-            .map(|code| format!(" [{code}]"))
-            .unwrap_or_default();
-        let remedy = self
-            .remedy
-            .as_ref()
-            .map(|remedy| format!("\n    fix: {remedy}"))
-            .unwrap_or_default();
-        format!(
-            "{}: {}{finding}{remedy}\n",
-            self.priority.as_str(),
-            self.message
+    fn lost(count: u64) -> Self {
+        Self {
+            message_id: Some(RECORDS_LOST),
+            ..Self::new(
+                Priority::Warning,
+                format!("{count} records were lost here, the journal did not take them in time"),
+            )
+        }
+    }
+}
+
+/// The sending end. Sending never blocks and never fails.
+#[derive(Debug)]
+pub struct Journal {
+    queue: Option<SyncSender<Queued>>,
+    /// Lost since the last record that fitted.
+    lost: Arc<AtomicU64>,
+    lost_in_total: AtomicU64,
+    /// Disconnected when the thread has ended. In a mutex for `Sync` only.
+    ended: Mutex<Receiver<Infallible>>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    record: Record,
+    /// Records that did not fit just before this one.
+    lost_before: u64,
+}
+
+impl Journal {
+    /// Starts the thread. Where that is impossible the journal is mute, counts what it loses, and the trouble says why.
+    pub fn start(sink: Sink) -> (Self, Option<Trouble>) {
+        let (queue, records) = sync_channel(QUEUE_LENGTH);
+        let (alive, ended) = sync_channel(0);
+        let lost = Arc::new(AtomicU64::new(0));
+        let lost_at_end = Arc::clone(&lost);
+        let started = thread::Builder::new()
+            .name("journal-writer".to_owned())
+            .spawn(move || {
+                write_to(sink, &records, &lost_at_end);
+                drop::<SyncSender<Infallible>>(alive);
+            });
+        let journal = Self {
+            queue: started.is_ok().then_some(queue),
+            lost,
+            lost_in_total: AtomicU64::new(0),
+            ended: Mutex::new(ended),
+        };
+        let trouble = started
+            .err()
+            .map(|error| Trouble::new("journal-writer", &error));
+        (journal, trouble)
+    }
+
+    /// Queues a record, or counts it as lost.
+    pub fn send(&self, record: Record) {
+        let lost_before = self.lost.swap(0, Ordering::Relaxed);
+        let queued = Queued {
+            record,
+            lost_before,
+        };
+        let queue = self.queue.as_ref();
+        if queue.is_none_or(|queue| queue.try_send(queued).is_err()) {
+            self.lost.fetch_add(lost_before + 1, Ordering::Relaxed);
+            self.lost_in_total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many records were lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost_in_total.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all records are written, but no longer than `timeout`. Returns whether they were.
+    pub fn close(self, timeout: Duration) -> bool {
+        drop(self.queue);
+        let ended = self
+            .ended
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        matches!(
+            ended.recv_timeout(timeout),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
         )
     }
 }
 
-/// Where records go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sink {
-    /// journald's own socket, with fields.
-    Journal,
-    /// Standard error, as text.
-    Stderr,
+/// The thread.
+fn write_to(sink: Sink, records: &Receiver<Queued>, lost: &AtomicU64) {
+    let style = match sink {
+        Sink::Stderr(style) => style,
+        Sink::Journal => match tracing_journald::layer() {
+            Ok(layer) => {
+                let layer = layer
+                    .with_field_prefix(None)
+                    .with_priority_mappings(priority_mappings())
+                    .with_syslog_identifier(SYSLOG_IDENTIFIER.to_owned());
+                let subscriber = tracing_subscriber::registry().with(filter()).with(layer);
+                // For this thread only: nothing that other threads log may get into this path, or wait for it.
+                tracing::subscriber::with_default(subscriber, || {
+                    drain(records, lost, write_to_journal);
+                });
+                return;
+            }
+            Err(error) => {
+                let text =
+                    format!("failed to reach the journal, writing to stderr instead: {error}");
+                write_to_stderr(StderrStyle::Prefixed, &Record::new(Priority::Warning, text));
+                StderrStyle::Prefixed
+            }
+        },
+    };
+    drain(records, lost, |record| write_to_stderr(style, record));
 }
 
-impl Sink {
-    /// The journal when systemd connected standard error to it and this is the running system; text otherwise, so that
-    /// a person who starts the agent by hand sees it talk.
-    pub fn choose(live_root: bool, journal_stream: Option<&str>) -> Self {
-        if live_root && journal_stream.is_some_and(|stream| !stream.is_empty()) {
-            Self::Journal
-        } else {
-            Self::Stderr
+fn drain(records: &Receiver<Queued>, lost: &AtomicU64, write: impl Fn(&Record)) {
+    for queued in records {
+        write(&queued.record);
+        if queued.lost_before > 0 {
+            write(&Record::lost(queued.lost_before));
         }
     }
-}
-
-/// Takes records and writes them in a thread of its own.
-#[derive(Debug)]
-pub struct Journal {
-    queue: Option<SyncSender<Record>>,
-    done: Receiver<()>,
-    lost: Arc<AtomicU64>,
-    _writer: JoinHandle<()>,
-}
-
-impl Journal {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel gives us no thread.
-    pub fn start(sink: Sink) -> std::io::Result<Self> {
-        let (queue, records) = sync_channel(QUEUE);
-        let (finished, done) = sync_channel(1);
-        let lost = Arc::new(AtomicU64::new(0));
-        let counter = lost.clone();
-        let writer = Builder::new()
-            .name("journal-writer".to_owned())
-            .stack_size(256 << 10)
-            .spawn(move || {
-                match sink {
-                    Sink::Journal => write_to_journal(&records, &counter),
-                    Sink::Stderr => write_to(&records, &counter, &mut std::io::stderr()),
-                }
-                let _ = finished.send(());
-            })?;
-        Ok(Self {
-            queue: Some(queue),
-            done,
-            lost,
-            _writer: writer,
-        })
-    }
-
-    /// Hands a record over. Never waits.
-    pub fn send(&self, record: Record) {
-        if let Some(Err(TrySendError::Full(_))) =
-            self.queue.as_ref().map(|queue| queue.try_send(record))
-        {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits for what was handed over to be written, but not for long.
-    pub fn close(mut self, patience: Duration) {
-        self.queue = None;
-        match self.done.recv_timeout(patience) {
-            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-        }
+    // The queue is closed: nobody else will tell of what was lost last.
+    let lost_last = lost.swap(0, Ordering::Relaxed);
+    if lost_last > 0 {
+        write(&Record::lost(lost_last));
     }
 }
 
-/// The record that tells of lost ones, if there are any.
-fn losses(lost: &AtomicU64) -> Option<Record> {
-    match lost.swap(0, Ordering::Relaxed) {
-        0 => None,
-        count => Some(Record::new(
-            Priority::Warning,
-            format!("{count} records were lost while the journal stood still"),
-        )),
+/// Only this module's events. Without it the mere existence of this subscriber would switch on the evaluation of every
+/// trace event of every library in all threads.
+fn filter() -> Targets {
+    Targets::new().with_target(module_path!(), Level::TRACE)
+}
+
+/// The five levels of `tracing` carry our five priorities; their own names mean nothing here.
+fn priority_mappings() -> PriorityMappings {
+    use tracing_journald::Priority::{Debug, Error, Informational, Notice, Warning};
+    PriorityMappings {
+        error: Error,
+        warn: Warning,
+        info: Notice,
+        debug: Informational,
+        trace: Debug,
     }
 }
 
-fn write_to(records: &Receiver<Record>, lost: &AtomicU64, output: &mut impl Write) {
-    for record in records {
-        // Nobody is left to tell when this fails.
-        let _ = output.write_all(record.text().as_bytes());
-        if let Some(losses) = losses(lost) {
-            let _ = output.write_all(losses.text().as_bytes());
-        }
-        let _ = output.flush();
-    }
-}
-
-fn write_to_journal(records: &Receiver<Record>, lost: &AtomicU64) {
-    match tracing_journald::Layer::new() {
-        Err(_) => write_to(records, lost, &mut std::io::stderr()),
-        Ok(layer) => {
-            let layer = layer
-                .with_field_prefix(None)
-                .with_syslog_identifier(IDENTIFIER.to_owned());
-            tracing::subscriber::with_default(Registry::default().with(layer), || {
-                for record in records {
-                    emit(&record);
-                    if let Some(losses) = losses(lost) {
-                        emit(&losses);
-                    }
-                }
-            });
-        }
-    }
-}
-
-/// One event with a field for each part that the record has. `tracing-journald` maps the levels to priorities 3, 4, 5, 6.
-fn emit(record: &Record) {
+fn write_to_journal(record: &Record) {
+    // A level is part of an event's static description, so each needs an event of its own. A field that is `None` is not
+    // recorded. Field names become upper case; they must never be those that journald itself sets.
     macro_rules! event {
         ($level:expr) => {
             tracing::event!(
                 $level,
+                message = one_line(&record.message, FIELD_LIMIT).as_ref(),
                 message_id = record.message_id,
-                hna_finding = record.finding.as_deref(),
-                hna_vm = record.vm.as_deref(),
-                hna_host = record.host.as_deref(),
-                hna_host_old = record.host_old.as_deref(),
-                hna_zone = record.zone.as_deref(),
-                hna_trigger = record.trigger.as_deref(),
+                hna_finding = shown(&record.finding).as_deref(),
+                hna_vm = shown(&record.vm).as_deref(),
+                hna_host = shown(&record.host).as_deref(),
+                hna_host_old = shown(&record.host_old).as_deref(),
+                hna_zone = shown(&record.zone).as_deref(),
+                hna_trigger = shown(&record.trigger).as_deref(),
                 hna_latency_ms = record.latency_ms,
-                hna_remedy = record.remedy.as_deref(),
-                "{}",
-                record.message
+                hna_remedy = shown(&record.remedy).as_deref(),
             )
         };
     }
@@ -254,69 +293,47 @@ fn emit(record: &Record) {
         Priority::Warning => event!(Level::WARN),
         Priority::Notice => event!(Level::INFO),
         Priority::Info => event!(Level::DEBUG),
+        Priority::Debug => event!(Level::TRACE),
     }
+}
+
+fn write_to_stderr(style: StderrStyle, record: &Record) {
+    // One write, so that lines of other writers do not get in between. Nobody can be told that stderr is gone.
+    let _ = io::stderr()
+        .lock()
+        .write_all(render(style, record).as_bytes());
+}
+
+/// `level: message (finding)`, and the remedy on a line of its own.
+fn render(style: StderrStyle, record: &Record) -> String {
+    let priority = record.priority;
+    let (before, after) = match style {
+        StderrStyle::Coloured if !priority.colour().is_empty() => (priority.colour(), "\x1b[0m"),
+        _ => ("", ""),
+    };
+    let message = one_line(&record.message, FIELD_LIMIT);
+    let mut line = format!("{before}{}{after}: {message}", priority.name());
+    if let Some(finding) = shown(&record.finding) {
+        line.push_str(&format!(" ({finding})"));
+    }
+    let remedy = shown(&record.remedy).map(|remedy| format!("  {remedy}"));
+    // The journal takes the number off each line again.
+    let prefix = match style {
+        StderrStyle::Prefixed => format!("<{}>", priority.number()),
+        StderrStyle::Plain | StderrStyle::Coloured => String::new(),
+    };
+    [Some(line), remedy]
+        .into_iter()
+        .flatten()
+        .map(|line| format!("{prefix}{line}\n"))
+        .collect()
+}
+
+/// The text of a field, if it has any.
+fn shown(field: &Option<String>) -> Option<std::borrow::Cow<'_, str>> {
+    let text = field.as_deref().filter(|text| !text.is_empty())?;
+    Some(one_line(text, FIELD_LIMIT))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_is_a_line_with_its_code_and_the_remedy_below() {
-        let mut record = Record::new(Priority::Warning, "the hostname differs");
-        record.finding = Some("hostname-differs".to_owned());
-        record.remedy = Some("hostnamectl set-hostname vm-1".to_owned());
-        let expected = "warning: the hostname differs [hostname-differs]\n    fix: hostnamectl set-hostname vm-1\n";
-        assert_eq!(record.text(), expected);
-    }
-
-    #[test]
-    fn the_journal_is_used_only_where_systemd_connected_us_to_it() {
-        assert_eq!(Sink::choose(true, Some("8:1234")), Sink::Journal);
-        for (live, stream) in [(true, None), (true, Some("")), (false, Some("8:1234"))] {
-            assert_eq!(Sink::choose(live, stream), Sink::Stderr);
-        }
-    }
-
-    #[test]
-    fn a_sink_that_stands_still_never_holds_the_sender_and_losses_are_told() {
-        struct Stuck(Receiver<()>, Arc<std::sync::Mutex<Vec<u8>>>);
-        impl Write for Stuck {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                let _ = self.0.recv();
-                self.1.lock().unwrap().extend(bytes);
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-        let (queue, records) = sync_channel(QUEUE);
-        let (release, held) = sync_channel(0);
-        let (finished, done) = sync_channel(1);
-        let lost = Arc::new(AtomicU64::new(0));
-        let written = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let (counter, output) = (lost.clone(), written.clone());
-        let writer = std::thread::spawn(move || {
-            write_to(&records, &counter, &mut Stuck(held, output));
-            let _ = finished.send(());
-        });
-        let journal = Journal {
-            queue: Some(queue),
-            done,
-            lost,
-            _writer: writer,
-        };
-        for number in 0..QUEUE * 3 {
-            journal.send(Record::new(Priority::Info, format!("record {number}")));
-        }
-        drop(release);
-        journal.close(Duration::from_secs(5));
-        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert!(
-            text.contains("records were lost while the journal stood still"),
-            "{text}"
-        );
-        assert!(text.starts_with("info: record 0\n"));
-    }
-}
+mod tests;

@@ -5,21 +5,24 @@
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
 pub mod journal;
+pub mod metrics;
 pub mod news;
+pub mod sink;
 pub mod status;
 pub mod status_file;
 pub mod systemd;
 pub mod text;
 pub mod textfile;
+pub mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::agent::{Publish, Report};
 use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
-use crate::escape::chain;
+use crate::durable;
 use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
@@ -27,6 +30,7 @@ use journal::{Journal, Priority, Record};
 use news::{Deeds, Told, message_id};
 use status::{AgentStatus, Context, MigrationStatus, SignalStatus, Status};
 use systemd::Notifier;
+use trouble::Trouble;
 
 /// How long the end of the process waits for the journal.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
@@ -43,6 +47,7 @@ pub struct Reporter {
     context: Context,
     migrations: u64,
     ready: bool,
+    line: String,
     troubles: BTreeSet<String>,
 }
 
@@ -83,6 +88,7 @@ impl Reporter {
             context,
             migrations: 0,
             ready: false,
+            line: String::new(),
             troubles: BTreeSet::new(),
         }
     }
@@ -97,7 +103,7 @@ impl Reporter {
 
     /// How often systemd wants to hear that the loop works.
     pub fn watchdog_period(&self) -> Option<Duration> {
-        self.systemd.watchdog_period()
+        self.systemd.watchdog_interval()
     }
 
     /// The end: what was said is written.
@@ -106,16 +112,15 @@ impl Reporter {
     }
 
     /// A report that could not be made is said once for each kind of failure.
-    fn attempt(&mut self, outcome: Result<(), crate::durable::WriteError>) {
-        if let Err(error) = outcome {
-            let text = chain(&error);
-            if self.troubles.insert(text.clone()) {
-                self.say(
-                    Priority::Warning,
-                    None,
-                    format!("{text}; going on without it"),
-                );
-            }
+    fn mention(&mut self, trouble: Option<Trouble>) {
+        if let Some(trouble) = trouble
+            && self.troubles.insert(trouble.what.clone())
+        {
+            self.say(
+                Priority::Warning,
+                None,
+                format!("{trouble}; going on without it"),
+            );
         }
     }
 
@@ -143,8 +148,8 @@ impl Reporter {
             self.state
                 .last_migration
                 .clone_from(&report.plan.memory.last_migration);
-            let outcome = state::save(&self.root, &self.state);
-            self.attempt(outcome);
+            let failure = state::save(&self.root, &self.state).err();
+            self.mention(failure.map(|error| Trouble::new(durable::STATE_DIRECTORY, &error)));
         }
     }
 
@@ -152,12 +157,7 @@ impl Reporter {
         match &settings.report.textfile {
             TextFile::Off => None,
             TextFile::Path(path) => Some(path.clone()),
-            TextFile::Auto => {
-                let path = PathBuf::from(TextFile::DEFAULT_PATH);
-                path.parent()
-                    .is_some_and(|directory| self.root.exists(directory))
-                    .then_some(path)
-            }
+            TextFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),
         }
     }
 }
@@ -196,13 +196,15 @@ impl Publish for Reporter {
         for record in self.told.news(&status, deeds) {
             self.journal.send(record);
         }
-        let outcome = status_file::publish(&self.root, &status);
-        self.attempt(outcome);
+        let trouble = status_file::publish(&self.root, &status);
+        self.mention(trouble);
         if let Some(path) = self.textfile(report.settings) {
-            let outcome = textfile::publish(&self.root, &path, &status, self.migrations);
-            self.attempt(outcome);
+            let trouble =
+                textfile::publish(&self.root, &path, &metrics::of(&status, self.migrations));
+            self.mention(trouble);
         }
-        self.systemd.status(&text::line(&status));
+        self.line = text::line(&status);
+        self.systemd.status(&self.line);
     }
 
     fn alive(&mut self) {
@@ -210,9 +212,11 @@ impl Publish for Reporter {
         // the boot.
         if !self.ready {
             self.ready = true;
-            self.systemd.ready();
+            self.systemd.ready("looking for the VM and its host");
         }
-        self.systemd.alive();
+        if self.systemd.watchdog_interval().is_some() {
+            self.systemd.watchdog();
+        }
     }
 
     fn reloaded(&mut self, outcome: Result<(), &str>) {
@@ -242,7 +246,8 @@ impl Publish for Reporter {
                 }
             }
         }
-        self.systemd.ready();
+        let line = self.line.clone();
+        self.systemd.ready(&line);
     }
 
     fn stopping(&mut self) {

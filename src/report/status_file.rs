@@ -1,39 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/run/harvester-node-agent/status.json`: for the `status` command and for other programs. It holds no secret.
+//! `/run/harvester-node-agent/status.json`: what the running daemon last said, for `status` and for everybody else.
+//!
+//! The file is world-readable: no secret may ever be in it.
 
-use super::status::Status;
-use crate::durable::{Lasting, WriteError, own_directory, write};
-use crate::lock::RUN_DIRECTORY;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::trouble::Trouble;
+use crate::durable;
 use crate::root::{ReadError, Root};
 
-const NAME: &str = "status.json";
+/// Where the status is.
+pub const STATUS_FILE: &str = "/run/harvester-node-agent/status.json";
 
-/// A status with every finding there is has some 50 kB.
-const SIZE_MAX: u64 = 1 << 20;
+/// Everybody may read it, we alone write it.
+const STATUS_MODE: u32 = 0o644;
 
-/// Why there is no status.
+/// A status takes a few KiB.
+const STATUS_LIMIT: u64 = 1024 * 1024;
+
+/// Why there is no status to show.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// It cannot be read.
-    #[error("no status")]
-    Read(#[source] ReadError),
-    /// It is not JSON.
-    #[error("`{RUN_DIRECTORY}/{NAME}` is not JSON")]
+    /// The file cannot be read; absent means that no daemon has run since boot.
+    #[error("failed to get the status")]
+    Unreadable(#[source] ReadError),
+    /// The file is not JSON.
+    #[error("`{STATUS_FILE}` is not JSON")]
     Malformed(#[source] serde_json::Error),
 }
 
-/// Writes the status.
-pub fn publish(root: &Root, status: &Status) -> Result<(), WriteError> {
-    let directory = own_directory(root, RUN_DIRECTORY, 0o755)?;
-    let mut text = serde_json::to_vec_pretty(status).unwrap_or_default();
-    text.push(b'\n');
-    write(&directory, NAME, &text, 0o644, Lasting::Volatile)
+/// Writes the status if it differs from the last one.
+pub fn publish<T: Serialize>(root: &Root, status: &T) -> Option<Trouble> {
+    let mut bytes = match serde_json::to_vec_pretty(status) {
+        Ok(bytes) => bytes,
+        Err(error) => return Some(Trouble::new(STATUS_FILE, &error)),
+    };
+    bytes.push(b'\n');
+    durable::write_atomic(root, Path::new(STATUS_FILE), &bytes, STATUS_MODE)
+        .err()
+        .map(|error| Trouble::new(STATUS_FILE, &error))
 }
 
-/// Reads the status.
-pub fn read(root: &Root) -> Result<serde_json::Value, StatusError> {
+/// Reads what was last published.
+pub fn read(root: &Root) -> Result<Value, StatusError> {
     let bytes = root
-        .read(format!("{RUN_DIRECTORY}/{NAME}"), SIZE_MAX)
-        .map_err(StatusError::Read)?;
+        .read(STATUS_FILE, STATUS_LIMIT)
+        .map_err(StatusError::Unreadable)?;
     serde_json::from_slice(&bytes).map_err(StatusError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_status_is_written_on_change_only_and_anybody_may_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let metadata = || root.metadata(STATUS_FILE).unwrap();
+        assert_eq!(publish(&root, &json!({"host": "hv-a"})), None);
+        let first = metadata().ino();
+        assert_eq!(metadata().mode() & 0o7777, 0o644);
+        assert_eq!(publish(&root, &json!({"host": "hv-a"})), None);
+        assert_eq!(metadata().ino(), first);
+        assert_eq!(publish(&root, &json!({"host": "hv-b"})), None);
+        assert_eq!(read(&root).unwrap(), json!({"host": "hv-b"}));
+    }
+
+    #[test]
+    fn an_absent_and_a_broken_status_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        assert!(matches!(read(&root), Err(StatusError::Unreadable(error)) if error.is_absent()));
+        publish(&root, &json!({}));
+        std::fs::write(root.join(STATUS_FILE), "{").unwrap();
+        assert!(matches!(read(&root), Err(StatusError::Malformed(_))));
+    }
+
+    #[test]
+    fn what_cannot_be_published_becomes_a_trouble_that_names_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.join(STATUS_FILE)).unwrap();
+        let trouble = publish(&root, &json!({})).unwrap();
+        assert_eq!(trouble.path, Path::new(STATUS_FILE));
+        assert!(trouble.what.contains("is not a regular file"), "{trouble}");
+        let keys = std::collections::BTreeMap::from([((1, 2), 3)]);
+        assert!(publish(&root, &keys).is_some());
+    }
 }

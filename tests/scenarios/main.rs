@@ -120,6 +120,8 @@ pub fn findings(world: &World) -> Vec<String> {
         .iter()
         .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
         .filter(|code| code != "harvester-on-loopback")
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
         .collect()
 }
 

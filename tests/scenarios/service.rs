@@ -97,7 +97,7 @@ async fn a_second_agent_says_who_is_first(on: On) {
         let second = agent(&world, &[command]).await;
         assert_eq!(second.code, Some(75), "{command}");
         assert!(
-            second.stderr.contains(&format!("pid {}", first.pid())),
+            second.stderr.contains(&format!("process {}", first.pid())),
             "{}",
             second.stderr
         );

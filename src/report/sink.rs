@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where records go: the journal or stderr. Decided once, from facts.
+
+use std::io::{IsTerminal, stderr};
+
+use nix::sys::stat::fstat;
+
+use crate::root::Root;
+
+/// journald's socket; the client library knows no other.
+pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+
+/// The way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sink {
+    /// journald's own protocol, with fields.
+    Journal,
+    /// Text.
+    Stderr(StderrStyle),
+}
+
+/// How text on stderr looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StderrStyle {
+    /// As it is.
+    Plain,
+    /// With terminal colours.
+    Coloured,
+    /// Each line with its priority in front, `<4>`, as systemd reads it from a service's stderr.
+    Prefixed,
+}
+
+/// What the choice depends on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SinkFacts {
+    /// We work on the running system, not on a tree below `--root`.
+    pub live_root: bool,
+    /// The environment variable `JOURNAL_STREAM`, `device:inode`.
+    pub journal_stream: Option<String>,
+    /// Device and inode of stderr.
+    pub stderr: Option<(u64, u64)>,
+    /// stderr is a terminal.
+    pub stderr_is_terminal: bool,
+    /// journald listens.
+    pub journal_socket_exists: bool,
+    /// The environment variable `NO_COLOR` is set and not empty.
+    pub no_colour: bool,
+}
+
+impl SinkFacts {
+    /// Looks at stderr and at journald's socket; the environment is main's.
+    pub fn observe(root: &Root, journal_stream: Option<String>, no_colour: Option<&str>) -> Self {
+        Self {
+            live_root: root.is_live(),
+            journal_stream,
+            stderr: fstat(stderr())
+                .ok()
+                .map(|found| (found.st_dev, found.st_ino)),
+            stderr_is_terminal: stderr().is_terminal(),
+            journal_socket_exists: root.exists(JOURNAL_SOCKET),
+            no_colour: no_colour.is_some_and(|value| !value.is_empty()),
+        }
+    }
+
+    /// Whether systemd connected stderr to the journal. The variable alone proves nothing: it is inherited by children
+    /// whose stderr goes elsewhere.
+    fn stderr_is_journal(&self) -> bool {
+        let stream = self.journal_stream.as_deref().and_then(|text| {
+            let (device, inode) = text.split_once(':')?;
+            Some((device.parse().ok()?, inode.parse().ok()?))
+        });
+        stream.is_some() && stream == self.stderr
+    }
+}
+
+/// The journal for a service on the running system, else stderr.
+pub fn choose_sink(facts: &SinkFacts) -> Sink {
+    let service = facts.stderr_is_journal() || !facts.stderr_is_terminal;
+    if facts.live_root && facts.journal_socket_exists && service {
+        Sink::Journal
+    } else if facts.stderr_is_terminal {
+        Sink::Stderr(if facts.no_colour {
+            StderrStyle::Plain
+        } else {
+            StderrStyle::Coloured
+        })
+    } else if facts.journal_stream.is_some() {
+        Sink::Stderr(StderrStyle::Prefixed)
+    } else {
+        Sink::Stderr(StderrStyle::Plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_is_chosen_for_a_service_on_the_running_system_only() {
+        let service = SinkFacts {
+            live_root: true,
+            journal_stream: Some("9:77".into()),
+            stderr: Some((9, 77)),
+            stderr_is_terminal: false,
+            journal_socket_exists: true,
+            no_colour: false,
+        };
+        let stderr = Sink::Stderr;
+        for (facts, sink) in [
+            (service.clone(), Sink::Journal),
+            (
+                SinkFacts {
+                    journal_stream: None,
+                    ..service.clone()
+                },
+                Sink::Journal,
+            ),
+            (
+                SinkFacts {
+                    stderr_is_terminal: true,
+                    ..service.clone()
+                },
+                Sink::Journal,
+            ),
+            (
+                SinkFacts {
+                    live_root: false,
+                    ..service.clone()
+                },
+                stderr(StderrStyle::Prefixed),
+            ),
+            (
+                SinkFacts {
+                    journal_socket_exists: false,
+                    ..service.clone()
+                },
+                stderr(StderrStyle::Prefixed),
+            ),
+            (
+                SinkFacts {
+                    journal_socket_exists: false,
+                    journal_stream: None,
+                    ..service.clone()
+                },
+                stderr(StderrStyle::Plain),
+            ),
+            (
+                SinkFacts {
+                    stderr: Some((9, 78)),
+                    stderr_is_terminal: true,
+                    ..service.clone()
+                },
+                stderr(StderrStyle::Coloured),
+            ),
+            (
+                SinkFacts {
+                    stderr: None,
+                    journal_stream: Some("rubbish".into()),
+                    stderr_is_terminal: true,
+                    no_colour: true,
+                    ..service.clone()
+                },
+                stderr(StderrStyle::Plain),
+            ),
+        ] {
+            assert_eq!(choose_sink(&facts), sink, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_tree_for_tests_never_leads_to_the_journal_of_the_machine() {
+        let dir = tempfile::tempdir().unwrap();
+        let facts = SinkFacts::observe(&Root::new(dir.path()), None, Some("1"));
+        assert!(!facts.live_root && !facts.journal_socket_exists && facts.no_colour);
+        assert!(facts.stderr.is_some());
+        assert_ne!(choose_sink(&facts), Sink::Journal);
+    }
+}

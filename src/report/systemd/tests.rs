@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the notifier against real datagram sockets.
+
+use super::*;
+use std::io::ErrorKind;
+use std::time::Instant;
+
+fn listen() -> (tempfile::TempDir, UnixDatagram, Notifier) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    (dir, socket, notifier(path.as_os_str()))
+}
+
+fn notifier(socket: &OsStr) -> Notifier {
+    let environment = NotifyEnvironment {
+        notify_socket: Some(socket),
+        ..NotifyEnvironment::default()
+    };
+    Notifier::new(&environment, 1)
+}
+
+fn receive(socket: &UnixDatagram) -> Option<String> {
+    let mut buffer = [0; 8192];
+    match socket.recv(&mut buffer) {
+        Ok(length) => Some(String::from_utf8(buffer[..length].to_vec()).unwrap()),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            None
+        }
+    }
+}
+
+#[test]
+fn each_call_is_one_message_and_a_status_is_sent_on_change_only() {
+    let (_dir, socket, mut notifier) = listen();
+    notifier.ready("starting");
+    assert_eq!(receive(&socket).unwrap(), "READY=1\nSTATUS=starting\n");
+    notifier.status("starting");
+    assert_eq!(receive(&socket), None);
+    notifier.status("on hv-a");
+    assert_eq!(receive(&socket).unwrap(), "STATUS=on hv-a\n");
+    notifier.status("on hv-a");
+    assert_eq!(receive(&socket), None);
+    notifier.watchdog();
+    assert_eq!(receive(&socket).unwrap(), "WATCHDOG=1\n");
+    notifier.reloading();
+    let reloading = receive(&socket).unwrap();
+    let since = reloading
+        .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+        .unwrap();
+    assert!(since.trim_end().parse::<u64>().unwrap() > 0);
+    notifier.stopping();
+    assert_eq!(receive(&socket).unwrap(), "STOPPING=1\n");
+    assert_eq!(receive(&socket), None);
+}
+
+#[test]
+fn foreign_text_in_a_status_cannot_become_another_assignment() {
+    let (_dir, socket, mut notifier) = listen();
+    notifier.status("host\nSTOPPING=1\nMAINPID=1");
+    assert_eq!(
+        receive(&socket).unwrap(),
+        "STATUS=host\\nSTOPPING=1\\nMAINPID=1\n"
+    );
+    notifier.ready(&"ö".repeat(100_000));
+    assert!(receive(&socket).unwrap().len() < 4096);
+}
+
+#[test]
+fn a_manager_that_does_not_read_never_blocks_and_gets_the_important_part_later() {
+    let (_dir, socket, mut notifier) = listen();
+    let started = Instant::now();
+    for number in 0..5000 {
+        notifier.status(&number.to_string());
+    }
+    notifier.ready("ready");
+    notifier.reloading();
+    notifier.ready("ready again");
+    notifier.watchdog();
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+    while let Some(message) = receive(&socket) {
+        assert!(message.starts_with("STATUS="), "{message}");
+    }
+    notifier.watchdog();
+    let messages: Vec<String> = std::iter::from_fn(|| receive(&socket)).collect();
+    assert_eq!(messages.len(), 4, "{messages:?}");
+    assert_eq!(messages[0], "READY=1\nSTATUS=ready\n");
+    assert!(messages[1].starts_with("RELOADING=1\n"));
+    assert_eq!(messages[2], "READY=1\nSTATUS=ready again\n");
+    assert_eq!(messages[3], "WATCHDOG=1\n");
+}
+
+#[test]
+fn a_status_that_did_not_get_through_is_sent_again() {
+    let (_dir, socket, mut notifier) = listen();
+    let mut number = 0;
+    while notifier.send(&[NotifyState::Watchdog]) {
+        number += 1;
+        assert!(number < 100_000);
+    }
+    notifier.status("on hv-b");
+    while receive(&socket).is_some_and(|message| message == "WATCHDOG=1\n") {}
+    notifier.status("on hv-b");
+    assert_eq!(receive(&socket).unwrap(), "STATUS=on hv-b\n");
+}
+
+#[test]
+fn an_abstract_address_is_understood() {
+    let name = format!("harvester-node-agent-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let socket = UnixDatagram::bind_addr(&address).unwrap();
+    notifier(OsStr::new(&format!("@{name}"))).stopping();
+    socket.set_nonblocking(true).unwrap();
+    assert_eq!(receive(&socket).unwrap(), "STOPPING=1\n");
+}
+
+#[test]
+fn no_socket_a_dead_one_and_an_unknown_kind_are_all_silent() {
+    let long = "/".repeat(300);
+    for socket in [
+        None,
+        Some("/nowhere/at/all"),
+        Some("vsock:2:1"),
+        Some(""),
+        Some("@"),
+        Some(long.as_str()),
+    ] {
+        let environment = NotifyEnvironment {
+            notify_socket: socket.map(OsStr::new),
+            ..NotifyEnvironment::default()
+        };
+        let mut notifier = Notifier::new(&environment, 1);
+        for _ in 0..100 {
+            notifier.ready("ready");
+            notifier.status("status");
+            notifier.watchdog();
+        }
+        assert!(notifier.owed.len() <= OWED_LIMIT);
+    }
+}
+
+#[test]
+fn the_watchdog_is_fed_twice_in_its_time_if_it_is_ours() {
+    for (usec, pid, interval) in [
+        (Some("60000000"), Some("77"), Some(Duration::from_secs(30))),
+        (Some("60000000"), None, Some(Duration::from_secs(30))),
+        (Some("60000000"), Some("78"), None),
+        (Some("60000000"), Some("rubbish"), None),
+        (Some("0"), None, None),
+        (Some("-1"), None, None),
+        (None, Some("77"), None),
+    ] {
+        let environment = NotifyEnvironment {
+            watchdog_usec: usec,
+            watchdog_pid: pid,
+            ..NotifyEnvironment::default()
+        };
+        assert_eq!(
+            Notifier::new(&environment, 77).watchdog_interval(),
+            interval,
+            "{environment:?}"
+        );
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A report that could not be made, as a value: it changes no decision, and the caller may mention it once.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::escape::chain;
+
+/// What went wrong with a report. Equal troubles are the same trouble, which is how the caller mentions each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What happened, with its causes.
+    pub what: String,
+    /// The file or socket.
+    pub path: PathBuf,
+}
+
+impl Trouble {
+    /// A trouble with `path`, told by `error` and all its causes.
+    pub fn new(path: impl AsRef<Path>, error: &(dyn Error + 'static)) -> Self {
+        Self {
+            what: chain(error),
+            path: path.as_ref().to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durable::WriteError;
+
+    #[test]
+    fn a_trouble_tells_the_whole_chain_of_causes_once() {
+        let error = WriteError::Io {
+            action: "write",
+            path: "/run/x".into(),
+            source: std::io::Error::other("no more room"),
+        };
+        let trouble = Trouble::new("/run/x", &error);
+        assert_eq!(
+            trouble.to_string(),
+            "failed to write `/run/x`: no more room"
+        );
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For tests only: a process of its own, with mounts of its own if need be, for one test.
+
+use std::process::{Command, Output};
+
+/// Set in the process that runs one test only.
+const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";
+
+/// Makes a mount namespace whose mounts nobody else sees.
+const UNSHARE: [&str; 4] = ["--mount", "--propagation", "private", "--"];
+
+/// Which of the two processes this is.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// The one with the test for itself.
+    Child,
+    /// The one that started it, with what came of it.
+    Parent(Output),
+    /// There is no other process, for want of namespaces.
+    Skipped,
+}
+
+/// Runs the test called `test` once more, in a process of its own.
+///
+/// For tests that change or end the process, and for those that a `fork` of another test would disturb.
+pub(crate) fn own_process(test: &str) -> Role {
+    start(Command::new(std::env::current_exe().unwrap()), test)
+}
+
+/// As [`own_process`], with a mount namespace of its own.
+pub(crate) fn own_mounts(test: &str) -> Role {
+    let allowed = Command::new("unshare").args(UNSHARE).arg("true").output();
+    if allowed.is_ok_and(|output| output.status.success()) {
+        let mut command = Command::new("unshare");
+        command.args(UNSHARE).arg(std::env::current_exe().unwrap());
+        start(command, test)
+    } else {
+        eprintln!("SKIP {test}: no mount namespace can be made here");
+        Role::Skipped
+    }
+}
+
+impl Role {
+    /// True in the process with the test for itself; false in the one that started it, after its success.
+    pub(crate) fn is_child(&self) -> bool {
+        if let Self::Parent(output) = self {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{text}\n{errors}");
+            assert!(text.contains("1 passed"), "no such test: {text}");
+        }
+        matches!(self, Self::Child)
+    }
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(command: &[&str]) {
+    let status = Command::new(command[0]).args(&command[1..]).status();
+    assert!(status.unwrap().success(), "{command:?}");
+}
+
+fn start(mut command: Command, test: &str) -> Role {
+    if std::env::var_os(OWN_PROCESS).is_some() {
+        return Role::Child;
+    }
+    command
+        .args(["--exact", test, "--nocapture"])
+        .env(OWN_PROCESS, "1");
+    Role::Parent(command.output().unwrap())
+}
