@@ -1,5 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Agent.
+//! An agent inside a Harvester VM that is a Kubernetes node. It answers three questions, all the time:
+//! **Who am I?** **Where am I?** **Did I just move?** — and puts the answers on its own Node.
+//!
+//! # The map
+//!
+//! ```text
+//!           triggers ──► agent loop
+//!                          │
+//!    observe (reads) ──► Who, PlacementReads ──► decide (pure) ──► Plan ──► apply (writes) ──► outcomes
+//!                                                                   │                            │
+//!                                                                   └────────► report ◄──────────┘
+//! ```
+//!
+//! Folders are these verbs; `facts` holds the nouns. A trigger says only *why* to look. An observation never fails: a fact
+//! that is missing is a value ([`facts::Seen`]). A decision is a function of what was seen, configured, remembered, and of
+//! the time. A write does what the plan says. A report may lose a message and never changes a decision. The loop
+//! ([`agent::run`]) is the one place that retries, and it cannot end by an error.
+//!
+//! # What each part may touch
+//!
+//! | where | may use | must not |
+//! |---|---|---|
+//! | `facts` `decide` `findings` | data types, serde | tokio, the network, files, the environment, clocks, randomness, logging |
+//! | `config` | files below the root | network, tokio, the environment |
+//! | `credentials` | files below the root, X.509, PEM | network, tokio |
+//! | `observe` | files below the root, `kubeapi` reads | write anything, judge anything |
+//! | `triggers` | inotify, `kubeapi` watches, process signals | carry facts, call `observe` |
+//! | `apply` | `kubeapi` writes | read facts, decide, retry |
+//! | `kubeapi` | the wire | know label keys or findings, retry |
+//! | `report` | the journal, systemd, our own files | return an error, change a decision |
+//! | `agent` | its own traits | any I/O crate |
+//! | `cli` `main` | everything | hold logic worth testing |
+//!
+//! `tests/tidy.rs` holds the code to this table.
+//!
+//! # Invariants
+//!
+//! Each has a test of its name in `decide/tests.rs`.
+//!
+//! 1. We never change a label that we do not own, unless it is one of our topology keys and the drift policy says so.
+//! 2. A failed or missing read never removes a label.
+//! 3. We write to our own Node and to nothing else (and send Events about it).
+//! 4. We never touch taints, `spec`, `ownerReferences`.
+//! 5. An unchanged world costs zero writes.
+//! 6. An ambiguous identity costs zero label writes.
+//!
+//! # Where do I change …?
+//!
+//! | what | where |
+//! |---|---|
+//! | which evidence proves the VM, how names are judged | [`decide::identity`] |
+//! | which source is believed for region and zone | [`decide::placement`] |
+//! | which labels are written, kept, removed | [`decide::labels`] |
+//! | when to look again | [`decide::schedule`] |
+//! | what people read when something is wrong | [`findings`] |
+//! | what wakes the agent | [`triggers`] |
+//! | what is sent to the Node | [`apply`] |
+//! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
+//! | the command line | [`cli`] |
 
 pub mod agent;
 pub mod apply;

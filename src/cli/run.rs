@@ -229,7 +229,8 @@ async fn serve(
         },
         clock,
     };
-    agent::run(settings, &mut agent, memory).await;
+    // On the heap: it is the whole life of the process.
+    Box::pin(agent::run(settings, &mut agent, memory)).await;
     agent.publish.close();
     drop(lock);
     Answer::new("", Exit::Ok)

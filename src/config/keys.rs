@@ -348,6 +348,6 @@ fn kind<T, E>(
 ) -> impl Fn(&str) -> Result<T, NameError> {
     move |text| match text {
         "" => Err(NameError::Empty),
-        _ => parse(text).map_err(|_| reason.clone()),
+        _ => parse(text).map_err(|_| reason),
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong, as findings of the catalogue.
 
-use super::identity::{EvidenceKind, Identity, NameKind, OwnVm, Verdict};
+use super::identity::{EvidenceKind, Identity, NameKind, OwnVm};
 use super::labels::{LabelPlan, Left, LeftReason};
 use super::placement::{Outcome, Placement};
 use super::rival::StandDown;
 use super::sync::Sync;
+use super::verdict::Verdict;
 use super::{Memory, Now, Seen};
 use crate::config::Settings;
 use crate::facts::names::short;
@@ -295,8 +296,7 @@ fn vmi_rbac(who: &Who) -> String {
     let namespace = who
         .harvester
         .known()
-        .map(|h| h.namespace.to_string())
-        .unwrap_or_else(|| "NAMESPACE".to_owned());
+        .map_or_else(|| "NAMESPACE".to_owned(), |h| h.namespace.to_string());
     format!(
         "on Harvester, allow the credential to read VMs: kubectl -n {namespace} create role harvester-node-agent \
          --verb=get,list,watch --resource=virtualmachineinstances.kubevirt.io; kubectl -n {namespace} create rolebinding \

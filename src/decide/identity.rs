@@ -3,10 +3,8 @@
 
 use serde::Serialize;
 
-use crate::facts::distribution::Distribution;
-use crate::facts::names::{
-    VmName, firmware_uuid, kubevirt_hostname, rancher_limit, short, without_node_id,
-};
+use super::verdict::{Verdict, judge};
+use crate::facts::names::{VmName, firmware_uuid, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Coverage, Who};
 use crate::facts::{Seen, Why, WhyKind};
@@ -164,94 +162,6 @@ impl NameKind {
             Self::StaticHostname => "static hostname",
             Self::NodeName => "node name",
         }
-    }
-}
-
-/// How a name compares with the VM's name. The order is the order of concern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The same.
-    Match,
-    /// The same but for upper case or a domain.
-    MatchModuloCaseOrDomain,
-    /// The name that the platform gave on purpose: `spec.hostname`, or KubeVirt's cut of a name with a dot or too long.
-    PlatformHostname,
-    /// Rancher's shortening of the VM's name (`hostnameLengthLimit`).
-    RancherTruncated,
-    /// The VM's name with the node id of k3s or RKE2 (`with-node-id`).
-    NodeIdSuffix,
-    /// A node name set in the configuration of the distribution.
-    ConfiguredOverride,
-    /// The VM's name is not known, so nothing can be compared.
-    Unknown,
-    /// Different, for no reason that is known.
-    Mismatch,
-    /// The name of a different VM of the namespace.
-    AnotherVm,
-}
-
-impl Verdict {
-    /// The name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Match => "match",
-            Self::MatchModuloCaseOrDomain => "match-modulo-case-or-domain",
-            Self::PlatformHostname => "platform-hostname",
-            Self::RancherTruncated => "rancher-truncated",
-            Self::NodeIdSuffix => "node-id-suffix",
-            Self::ConfiguredOverride => "configured-override",
-            Self::Unknown => "unknown",
-            Self::Mismatch => "mismatch",
-            Self::AnotherVm => "another-vm",
-        }
-    }
-
-    /// The same as a reason of a Node condition.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Match => "Match",
-            Self::MatchModuloCaseOrDomain => "MatchModuloCaseOrDomain",
-            Self::PlatformHostname => "PlatformHostname",
-            Self::RancherTruncated => "RancherTruncated",
-            Self::NodeIdSuffix => "NodeIdSuffix",
-            Self::ConfiguredOverride => "ConfiguredOverride",
-            Self::Unknown => "Unknown",
-            Self::Mismatch => "Mismatch",
-            Self::AnotherVm => "AnotherVm",
-        }
-    }
-
-    /// What breaks because of it.
-    pub fn consequence(self) -> &'static str {
-        match self {
-            Self::Match => "none",
-            Self::MatchModuloCaseOrDomain => {
-                "none for Kubernetes, which uses the lower-case name; scripts that compare names may differ"
-            }
-            Self::PlatformHostname
-            | Self::RancherTruncated
-            | Self::NodeIdSuffix
-            | Self::ConfiguredOverride => {
-                "Harvester's cloud provider looks for a VM of the Node's name and does not follow migrations of this \
-                 one; the CSI driver before 0.1.6 cannot attach volumes"
-            }
-            Self::Unknown => "it is not known whether volumes and topology reach the right VM",
-            Self::Mismatch => {
-                "Harvester's cloud provider finds no VM of the Node's name: no providerID, no topology after a \
-                 migration, and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot \
-                 attach volumes"
-            }
-            Self::AnotherVm => {
-                "Harvester's CSI driver and cloud provider take this Node for a different VM: volumes may be attached \
-                 to that VM, and its topology is shown here"
-            }
-        }
-    }
-
-    /// Whether the names agree as far as Harvester's components need.
-    pub fn is_match(self) -> bool {
-        matches!(self, Self::Match | Self::MatchModuloCaseOrDomain)
     }
 }
 
@@ -449,7 +359,7 @@ fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
             kind,
             agrees,
             detail,
-        })
+        });
     };
     let node_vm_uid = who.node.known().and_then(|node| node.vm_uid());
     if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
@@ -529,52 +439,6 @@ fn own_names(who: &Who) -> Vec<(NameKind, String)> {
     .into_iter()
     .filter_map(|(kind, name)| name.map(|name| (kind, name)))
     .collect()
-}
-
-/// Compares one name with the VM's. The first rule that applies decides.
-fn judge(
-    kind: NameKind,
-    name: &str,
-    vm: &VmName,
-    vmi_hostname: Option<&str>,
-    others: &[&VmName],
-    distributions: &[Distribution],
-) -> Verdict {
-    let lower = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    let first = short(name);
-    if name == vm.as_str() {
-        return Verdict::Match;
-    }
-    if lower == vm.as_str() || first == vm.as_str() {
-        return Verdict::MatchModuloCaseOrDomain;
-    }
-    if others
-        .iter()
-        .any(|other| other.as_str() == lower || other.as_str() == first)
-    {
-        return Verdict::AnotherVm;
-    }
-    let platform = vmi_hostname.map_or_else(|| kubevirt_hostname(vm), short);
-    if first == platform {
-        return Verdict::PlatformHostname;
-    }
-    if rancher_limit(vm, &first).is_some() {
-        return Verdict::RancherTruncated;
-    }
-    let configured =
-        |distribution: &Distribution| distribution.configured_node_name() == Some(name);
-    match kind {
-        NameKind::NodeName
-            if without_node_id(&lower)
-                .is_some_and(|base| base == vm.as_str() || short(base) == platform) =>
-        {
-            Verdict::NodeIdSuffix
-        }
-        NameKind::NodeName if distributions.iter().any(configured) => Verdict::ConfiguredOverride,
-        NameKind::NodeName | NameKind::KernelHostname | NameKind::StaticHostname => {
-            Verdict::Mismatch
-        }
-    }
 }
 
 #[cfg(test)]

@@ -207,9 +207,9 @@ fn plan_topology(
                         .get(key)
                         .is_some_and(|ours| node.labels.get(key) == Some(ours));
                 if removable {
-                    changes.extend(with_twin(None))
+                    changes.extend(with_twin(None));
                 } else {
-                    leave(LeftReason::HostHasNone)
+                    leave(LeftReason::HostHasNone);
                 }
             }
         }
@@ -273,7 +273,7 @@ fn plan_extra(
         let ours = owned.0.contains_key(key) || present.is_none() || present == wanted;
         match wanted {
             Some(wanted) if LabelValue::parse(wanted).is_ok() && ours => {
-                plan.change(node, key, Some(wanted.clone()))
+                plan.change(node, key, Some(wanted.clone()));
             }
             None if owned.0.contains_key(key) => plan.drop(node, owned, key),
             None => {}

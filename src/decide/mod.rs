@@ -15,6 +15,7 @@ pub mod placement;
 pub mod rival;
 pub mod schedule;
 pub mod sync;
+pub mod verdict;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

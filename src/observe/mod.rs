@@ -3,6 +3,7 @@
 //!
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in [`World::look`].
 
+pub mod credentials;
 pub mod distribution;
 pub mod harvester;
 pub mod machine;
@@ -15,17 +16,15 @@ use tokio::time::timeout;
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::config::{Mode, Settings};
 use crate::connections::{Connections, Link};
-use crate::credentials::certificate::{self, NodeIdentity};
-use crate::credentials::token::{self, TokenKind};
 use crate::decide::identity::Identity;
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
-use crate::facts::names::{Namespace, NodeName};
+use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
-use crate::facts::who::{Candidates, Harvester, Kubelet, NodeNameSource, Remark, Who};
+use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::{Class, Error};
 use crate::root::Root;
@@ -36,9 +35,6 @@ use whereabouts::Denied;
 
 /// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
-
-/// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
@@ -98,13 +94,13 @@ impl World {
             .connections
             .guest
             .link()
-            .and_then(|link| kubelet(link, settings))
+            .and_then(|link| credentials::kubelet(link, settings))
             .into();
         self.harvester = self
             .connections
             .harvester
             .link()
-            .and_then(|link| harvester(link, settings))
+            .and_then(|link| credentials::harvester(link, settings))
             .into();
     }
 
@@ -351,86 +347,6 @@ impl Apply for World {
             }),
         }
     }
-}
-
-/// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
-fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
-    let chain_of = link
-        .credential
-        .client_certificate
-        .as_ref()
-        .map(|certificate| certificate.chain.as_slice());
-    let file = link.credential.kubeconfig.display();
-    let malformed = |text: String| Why::new(WhyKind::Credential, text);
-    let named = chain_of.map(certificate::node_name);
-    let (node_name, node_name_source) = match (&settings.guest.node_name, named) {
-        (_, Some(Ok(NodeIdentity::Node(name)))) => (name, NodeNameSource::Certificate),
-        (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
-        (None, Some(Ok(NodeIdentity::SharedRke1))) => {
-            let text = format!(
-                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest.node_name`"
-            );
-            return Err(malformed(text));
-        }
-        (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
-            let text = format!(
-                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest.node_name`"
-            );
-            return Err(malformed(text));
-        }
-        (None, Some(Err(error))) => return Err(malformed(format!("`{file}`: {}", chain(&error)))),
-        (None, None) => {
-            return Err(malformed(format!(
-                "`{file}` has no client certificate; set `guest.node_name`"
-            )));
-        }
-    };
-    Ok(Kubelet {
-        kubeconfig: link.credential.kubeconfig.clone(),
-        server: link.client.server().to_owned(),
-        node_name,
-        node_name_source,
-        expires: chain_of
-            .and_then(|chain| certificate::validity(chain).ok())
-            .map(|validity| validity.not_after),
-    })
-}
-
-/// The Harvester credential without its secrets.
-fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
-    let claims = match link.credential.token.as_ref().map(token::classify) {
-        Some(TokenKind::Jwt(claims)) => Some(claims),
-        _ => None,
-    };
-    let account = claims
-        .as_ref()
-        .and_then(|claims| claims.service_account.as_ref());
-    let from_token = account.map(|account| account.namespace.clone());
-    let namespace = match &settings.harvester.namespace {
-        Some(namespace) => namespace.clone(),
-        None => {
-            let text = link
-                .credential
-                .namespace
-                .clone()
-                .or(from_token)
-                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-            Namespace::parse(&text).map_err(|error| {
-                let file = link.credential.kubeconfig.display();
-                Why::new(
-                    WhyKind::Credential,
-                    format!("`{file}`: namespace `{}`: {error}", text.escape_debug()),
-                )
-            })?
-        }
-    };
-    Ok(Harvester {
-        kubeconfig: link.credential.kubeconfig.clone(),
-        server: link.client.server().to_owned(),
-        namespace,
-        account: claims.as_ref().and_then(|claims| claims.subject.clone()),
-        expires: claims.as_ref().and_then(|claims| claims.expires),
-    })
 }
 
 async fn read_node(link: &Link, name: &NodeName) -> Seen<Node> {

@@ -304,7 +304,7 @@ fn write_to_stderr(style: StderrStyle, record: &Record) {
         .write_all(render(style, record).as_bytes());
 }
 
-/// `level: message (finding)`, and the remedy on a line of its own.
+/// `level: message [finding]`, and the remedy on a line of its own.
 fn render(style: StderrStyle, record: &Record) -> String {
     let priority = record.priority;
     let (before, after) = match style {
@@ -314,9 +314,9 @@ fn render(style: StderrStyle, record: &Record) -> String {
     let message = one_line(&record.message, FIELD_LIMIT);
     let mut line = format!("{before}{}{after}: {message}", priority.name());
     if let Some(finding) = shown(&record.finding) {
-        line.push_str(&format!(" ({finding})"));
+        line.push_str(&format!(" [{finding}]"));
     }
-    let remedy = shown(&record.remedy).map(|remedy| format!("  {remedy}"));
+    let remedy = shown(&record.remedy).map(|remedy| format!("    fix: {remedy}"));
     // The journal takes the number off each line again.
     let prefix = match style {
         StderrStyle::Prefixed => format!("<{}>", priority.number()),

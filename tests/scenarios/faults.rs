@@ -214,7 +214,7 @@ async fn a_thousand_changes_of_a_rival_cost_few_patches() {
     let path = format!("/api/v1/nodes/{}", world.node_name());
     for number in 0..1000 {
         server.update(&path, |node| {
-            node["metadata"]["labels"][ZONE] = json!(format!("rival-{number}"))
+            node["metadata"]["labels"][ZONE] = json!(format!("rival-{number}"));
         });
         tokio::task::yield_now().await;
     }

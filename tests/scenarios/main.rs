@@ -5,7 +5,6 @@
 #![expect(
     missing_docs,
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     reason = "tests"
 )]

@@ -266,10 +266,10 @@ fn an_idle_journal_sleeps() {
 
 #[test]
 fn text_for_people_is_one_line_and_an_indented_remedy() {
-    let plain = "notice: moved\\nto \\x1b[31mhv-b (moved)\n  nothing to do\n";
+    let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
     assert_eq!(render(StderrStyle::Plain, &full_record()), plain);
     assert_eq!(render(StderrStyle::Coloured, &full_record()), plain);
-    let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b (moved)\n<5>  nothing to do\n";
+    let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
     assert_eq!(render(StderrStyle::Prefixed, &full_record()), prefixed);
     let bare = Record::new(Priority::Error, "broken");
     assert_eq!(
@@ -293,7 +293,7 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
             let errors = String::from_utf8(output.stderr).unwrap();
             assert!(output.status.success(), "{errors}");
             let warning = "<4>warning: failed to reach the journal";
-            let record = "<5>notice: moved\\nto \\x1b[31mhv-b (moved)\n<5>  nothing to do\n";
+            let record = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
             assert!(
                 errors.contains(warning) && errors.contains(record),
                 "{errors}"

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a credential tells of us, without its secrets: our Node's name, our namespace, whose it is and when it ends.
+
+use crate::config::Settings;
+use crate::connections::Link;
+use crate::credentials::certificate::{self, NodeIdentity};
+use crate::credentials::token::{self, TokenKind};
+use crate::escape::chain;
+use crate::facts::names::Namespace;
+use crate::facts::who::{Harvester, Kubelet, NodeNameSource};
+use crate::facts::{Why, WhyKind};
+
+/// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
+pub(super) fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
+    let chain_of = link
+        .credential
+        .client_certificate
+        .as_ref()
+        .map(|certificate| certificate.chain.as_slice());
+    let file = link.credential.kubeconfig.display();
+    let malformed = |text: String| Why::new(WhyKind::Credential, text);
+    let named = chain_of.map(certificate::node_name);
+    let (node_name, node_name_source) = match (&settings.guest.node_name, named) {
+        (_, Some(Ok(NodeIdentity::Node(name)))) => (name, NodeNameSource::Certificate),
+        (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
+        (None, Some(Ok(NodeIdentity::SharedRke1))) => {
+            let text = format!(
+                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest.node_name`"
+            );
+            return Err(malformed(text));
+        }
+        (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
+            let text = format!(
+                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest.node_name`"
+            );
+            return Err(malformed(text));
+        }
+        (None, Some(Err(error))) => return Err(malformed(format!("`{file}`: {}", chain(&error)))),
+        (None, None) => {
+            return Err(malformed(format!(
+                "`{file}` has no client certificate; set `guest.node_name`"
+            )));
+        }
+    };
+    Ok(Kubelet {
+        kubeconfig: link.credential.kubeconfig.clone(),
+        server: link.client.server().to_owned(),
+        node_name,
+        node_name_source,
+        expires: chain_of
+            .and_then(|chain| certificate::validity(chain).ok())
+            .map(|validity| validity.not_after),
+    })
+}
+
+/// The Harvester credential without its secrets.
+pub(super) fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
+    let claims = match link.credential.token.as_ref().map(token::classify) {
+        Some(TokenKind::Jwt(claims)) => Some(claims),
+        _ => None,
+    };
+    let account = claims
+        .as_ref()
+        .and_then(|claims| claims.service_account.as_ref());
+    let from_token = account.map(|account| account.namespace.clone());
+    let namespace = match &settings.harvester.namespace {
+        Some(namespace) => namespace.clone(),
+        None => {
+            let text = link
+                .credential
+                .namespace
+                .clone()
+                .or(from_token)
+                .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+            Namespace::parse(&text).map_err(|error| {
+                let file = link.credential.kubeconfig.display();
+                Why::new(
+                    WhyKind::Credential,
+                    format!("`{file}`: namespace `{}`: {error}", text.escape_debug()),
+                )
+            })?
+        }
+    };
+    Ok(Harvester {
+        kubeconfig: link.credential.kubeconfig.clone(),
+        server: link.client.server().to_owned(),
+        namespace,
+        account: claims.as_ref().and_then(|claims| claims.subject.clone()),
+        expires: claims.as_ref().and_then(|claims| claims.expires),
+    })
+}
