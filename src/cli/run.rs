@@ -25,7 +25,7 @@ use crate::report::Reporter;
 use crate::report::journal::{Journal, Priority};
 use crate::report::news::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
-use crate::report::status::{AgentStatus, Context, Status};
+use crate::report::status::{AgentStatus, Context, PermissionStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
@@ -257,7 +257,15 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
         since: std::collections::BTreeMap::new(),
         last_migration: None,
     };
-    let status = Status::new(&last.report(settings), &context);
+    let mut status = Status::new(&last.report(settings), &context);
+    if task == Task::Whoami {
+        status.permissions = world
+            .permissions()
+            .await
+            .iter()
+            .map(PermissionStatus::new)
+            .collect();
+    }
     match task {
         Task::Whoami => whoami::answer(&status, process.output, process.style),
         Task::Once(_) | Task::Serve => {

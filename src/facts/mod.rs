@@ -10,6 +10,7 @@ pub mod distribution;
 pub mod machine;
 pub mod names;
 pub mod node;
+pub mod permissions;
 pub mod placement;
 pub mod topology;
 pub mod vmi;

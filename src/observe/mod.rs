@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod distribution;
 pub mod harvester;
 pub mod machine;
+pub mod permissions;
 pub mod whereabouts;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::escape::chain;
 use crate::facts::distribution::Distribution;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
+use crate::facts::permissions::Permission;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
@@ -104,6 +106,18 @@ impl World {
             .into();
     }
 
+    /// What the Harvester credential may do; nothing when there is none.
+    pub async fn permissions(&self) -> Vec<Permission> {
+        match (self.connections.harvester.link(), self.harvester.known()) {
+            (Ok(link), Some(harvester)) => {
+                limited(permissions::read(&link.client, &harvester.namespace))
+                    .await
+                    .unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Which credential of each side is in force: Harvester's, the guest cluster's.
     fn generations(&self) -> [Option<u64>; 2] {
         [&self.connections.harvester, &self.connections.guest]
@@ -133,7 +147,13 @@ impl World {
     async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {
         let machine = machine::read_machine(&self.root);
         let before = self.generations();
-        if scope.files || before == [None, None] {
+        // A server that does not take the credential may know a newer one, whatever inotify has seen.
+        let rejected = [self.candidates.why(), self.node.why()];
+        let rejected = rejected
+            .into_iter()
+            .flatten()
+            .any(|why| matches!(why.kind, WhyKind::Credential | WhyKind::Tls));
+        if scope.files || rejected || before == [None, None] {
             self.read_credentials(settings);
         }
         let [old_harvester, old_guest] = before;

@@ -14,6 +14,7 @@ use crate::decide::placement::{Outcome, Placement};
 use crate::decide::sync::Sync;
 use crate::decide::{self, Migration};
 use crate::facts::Seen;
+use crate::facts::permissions::Permission;
 use crate::facts::who::Who;
 
 /// `apiVersion` of the status.
@@ -45,6 +46,9 @@ pub struct Status {
     pub last_migration: Option<MigrationStatus>,
     /// The two credentials.
     pub credentials: CredentialsStatus,
+    /// What the Harvester credential may do; only where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permissions: Vec<PermissionStatus>,
     /// What wakes the agent, and whether it works here.
     pub signals: Vec<SignalStatus>,
     /// Complaints, worst first.
@@ -238,6 +242,45 @@ pub struct CredentialStatus {
     pub problem: Option<String>,
 }
 
+/// A request that the agent sends to Harvester.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionStatus {
+    /// `verb resource.group`, with the scope.
+    pub request: String,
+    /// `yes`, `no`, or why it is not known.
+    pub allowed: String,
+    /// What it is good for.
+    pub purpose: String,
+}
+
+impl PermissionStatus {
+    /// The answer as text.
+    pub fn new(permission: &Permission) -> Self {
+        let useful = permission.useful;
+        let group = if useful.group.is_empty() {
+            String::new()
+        } else {
+            format!(".{}", useful.group)
+        };
+        let scope = if useful.namespaced {
+            "in the VM's namespace"
+        } else {
+            "in the cluster"
+        };
+        let allowed = match &permission.allowed {
+            Seen::Known(true) => "yes".to_owned(),
+            Seen::Known(false) | Seen::Absent => "no".to_owned(),
+            Seen::Failed(why) => why.text.clone(),
+        };
+        Self {
+            request: format!("{} {}{group} {scope}", useful.verb, useful.resource),
+            allowed,
+            purpose: useful.purpose.to_owned(),
+        }
+    }
+}
+
 /// A signal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -315,6 +358,7 @@ impl Status {
             labels: labels(report),
             last_migration: last_migration(report, context),
             credentials: credentials(report.who),
+            permissions: Vec::new(),
             signals: context.signals.clone(),
             findings,
         }

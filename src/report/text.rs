@@ -73,6 +73,16 @@ pub fn whoami(status: &Status, style: Style) -> String {
         );
     }
     credential(&mut text, "harvester", &status.credentials.harvester);
+    for permission in &status.permissions {
+        row(
+            &mut text,
+            "may",
+            &format!(
+                "{}: {} ({})",
+                permission.request, permission.allowed, permission.purpose
+            ),
+        );
+    }
     credential(&mut text, "kubelet", &status.credentials.kubelet);
     text + &findings(&status.findings, style)
 }

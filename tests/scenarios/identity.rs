@@ -135,6 +135,8 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         "configmap nothing",
         "kubectl create clusterrole harvester-node-agent-host-reader --verb=get --resource=nodes",
         "--serviceaccount=default:gc8",
+        "may              get nodes in the cluster: no",
+        "may              watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
     ] {
         assert!(
             output.stdout.contains(text),

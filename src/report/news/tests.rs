@@ -48,6 +48,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             harvester: CredentialStatus::default(),
             kubelet: CredentialStatus::default(),
         },
+        permissions: Vec::new(),
         signals: Vec::new(),
         findings: findings
             .iter()
