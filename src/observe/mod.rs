@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads: one file for each source of truth. Nothing here judges, and nothing here is sent that changes anything.
 //!
-//! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in [`World::look`].
+//! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `World::look`.
 
 pub mod credentials;
 pub mod distribution;

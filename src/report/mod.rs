@@ -4,6 +4,7 @@
 //!
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
+pub mod compose;
 pub mod journal;
 pub mod metrics;
 pub mod news;
@@ -26,9 +27,10 @@ use crate::durable;
 use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
+use compose::Context;
 use journal::{Journal, Priority, Record};
 use news::{Deeds, Told, message_id};
-use status::{AgentStatus, Context, MigrationStatus, SignalStatus, Status};
+use status::{AgentStatus, MigrationStatus, SignalStatus, Status};
 use systemd::Notifier;
 use trouble::Trouble;
 

@@ -71,7 +71,7 @@ async fn story() -> Result<(), String> {
         host_relabelled
     );
     step!("somebody changes the hostname", hostname_changed);
-    step!("a person overwrites the zone label", label_overwritten);
+    step!("a person overwrites the host label", label_overwritten);
     step!(
         "Harvester's API goes away, the VM migrates, the API comes back",
         api_away_and_back
@@ -175,6 +175,7 @@ impl Demo {
     }
 
     async fn host_relabelled(&mut self) -> Step {
+        self.world.recorder.clear();
         let zone = [(ZONE, Some("rack-z"))];
         self.world
             .harvester
@@ -221,14 +222,18 @@ impl Demo {
     }
 
     async fn label_overwritten(&mut self) -> Step {
+        self.world.recorder.clear();
         self.world
-            .relabel_node("kubectl-label", &[(ZONE, Some("by-hand"))])
+            .relabel_node("kubectl-label", &[(HOST, Some("by-hand"))])
             .await;
-        let began = Instant::now();
-        let at = self.visible_after(ZONE, "rack-z", began).await?;
+        let overwritten = self.visible(HOST, "by-hand").await?;
+        let right = |version: &NodeVersion| {
+            version.at >= overwritten && version.label(HOST).as_deref() == Some("hv-c")
+        };
+        let at = self.version(HOST, right).await?;
         Ok(format!(
             "put right after {} ms",
-            ms(at.saturating_duration_since(began))
+            ms(at.duration_since(overwritten))
         ))
     }
 
@@ -301,18 +306,6 @@ impl Demo {
     async fn visible(&self, key: &str, value: &str) -> Result<Instant, String> {
         self.version(key, |version| version.label(key).as_deref() == Some(value))
             .await
-    }
-
-    async fn visible_after(
-        &self,
-        key: &str,
-        value: &str,
-        since: Instant,
-    ) -> Result<Instant, String> {
-        self.version(key, |version| {
-            version.at > since && version.label(key).as_deref() == Some(value)
-        })
-        .await
     }
 
     async fn version(

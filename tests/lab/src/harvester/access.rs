@@ -97,7 +97,7 @@ impl Harvester {
             .await
     }
 
-    /// Takes [`RealApi::grant_host_nodes`] back.
+    /// Takes [`Harvester::grant_host_nodes`](super::Harvester::grant_host_nodes) back.
     pub async fn revoke_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let path = format!(
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{HOST_NODES}-{namespace}-{name}"

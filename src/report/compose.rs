@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Puts a status together from one round of the loop.
+
+use std::collections::BTreeMap;
+
+use super::status::{
+    API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EvidenceStatus, FindingStatus,
+    IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus, PermissionStatus,
+    PlacementStatus, SignalStatus, SourceStatus, Status, VmStatus,
+};
+use crate::agent::Report;
+use crate::decide::identity::{Identity, OwnVm};
+use crate::decide::labels::{LeftReason, Owned};
+use crate::decide::placement::{Outcome, Placement};
+use crate::decide::sync::Sync;
+use crate::decide::{self, Migration};
+use crate::facts::Seen;
+use crate::facts::permissions::Permission;
+use crate::facts::who::Who;
+
+/// What a status holds beyond one round.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The process.
+    pub agent: AgentStatus,
+    /// What wakes it.
+    pub signals: Vec<SignalStatus>,
+    /// Since when each finding is there, by code.
+    pub since: BTreeMap<String, String>,
+    /// The last migration whose labels were written.
+    pub last_migration: Option<MigrationStatus>,
+}
+
+impl Status {
+    /// The status after a round.
+    pub fn new(report: &Report<'_>, context: &Context) -> Self {
+        let updated_at = decide::rfc3339(report.now.wall);
+        let findings = report
+            .plan
+            .findings
+            .iter()
+            .map(|finding| {
+                let entry = finding.code.entry();
+                FindingStatus {
+                    code: entry.name.to_owned(),
+                    severity: entry.severity.as_str().to_owned(),
+                    title: entry.title.to_owned(),
+                    seen: finding.seen.clone(),
+                    consequence: entry.consequence.to_owned(),
+                    remedy: finding.remedy().to_owned(),
+                    since: context.since.get(entry.name).unwrap_or(&updated_at).clone(),
+                }
+            })
+            .collect();
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "Status".to_owned(),
+            updated_at,
+            trigger: report.trigger.as_str().to_owned(),
+            agent: context.agent.clone(),
+            identity: identity(report.identity),
+            placement: report.placement.map(placement),
+            labels: labels(report),
+            last_migration: last_migration(report, context),
+            credentials: credentials(report.who),
+            permissions: Vec::new(),
+            signals: context.signals.clone(),
+            findings,
+        }
+    }
+}
+
+fn identity(identity: &Identity) -> IdentityStatus {
+    let vm = match &identity.vm {
+        OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(VmStatus {
+            name: vmi.name.to_string(),
+            namespace: Some(vmi.namespace.to_string()),
+            uid: vmi.vm_uid.clone(),
+            instance_uid: Some(vmi.uid.clone()),
+        }),
+        OwnVm::ProvenOffline(name) => Some(VmStatus {
+            name: name.to_string(),
+            namespace: None,
+            uid: None,
+            instance_uid: None,
+        }),
+        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
+    };
+    let reason = match &identity.vm {
+        OwnVm::Identified(_) => None,
+        OwnVm::ProvenOffline(_) => {
+            Some("proven by the firmware UUID; Harvester was not read".to_owned())
+        }
+        OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
+        OwnVm::Ambiguous(vms) => Some(format!("several VMs fit: {}", vms.join(", "))),
+        OwnVm::NotFound(text) => Some(text.clone()),
+    };
+    IdentityStatus {
+        verdict: identity.verdict.as_str().to_owned(),
+        consequence: identity.verdict.consequence().to_owned(),
+        vm,
+        reason,
+        names: identity
+            .names
+            .iter()
+            .map(|judged| NameStatus {
+                kind: judged.kind.as_str().to_owned(),
+                name: judged.name.escape_debug().to_string(),
+                verdict: judged.verdict.as_str().to_owned(),
+            })
+            .collect(),
+        evidence: identity
+            .evidence
+            .iter()
+            .map(|item| EvidenceStatus {
+                kind: item.kind.as_str().to_owned(),
+                agrees: item.agrees,
+                detail: item.detail.clone(),
+            })
+            .collect(),
+    }
+}
+
+fn placement(placement: &Placement) -> PlacementStatus {
+    let known = placement.known.as_ref();
+    let topology = known.map(|known| &known.topology);
+    PlacementStatus {
+        host: placement.host.to_string(),
+        region: topology
+            .and_then(|topology| topology.region.as_ref())
+            .map(ToString::to_string),
+        zone: topology
+            .and_then(|topology| topology.zone.as_ref())
+            .map(ToString::to_string),
+        source: known.map(|known| known.source.to_string()),
+        sources: placement
+            .tried
+            .iter()
+            .map(|tried| SourceStatus {
+                source: tried.source.to_string(),
+                outcome: outcome(tried.outcome).to_owned(),
+                detail: tried.detail.clone(),
+            })
+            .collect(),
+    }
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Won => "won",
+        Outcome::NotNeeded => "not-needed",
+        Outcome::Off => "off",
+        Outcome::Stale => "stale",
+        Outcome::Nothing => "nothing",
+        Outcome::Failed => "failed",
+        Outcome::Illegal => "illegal",
+    }
+}
+
+fn labels(report: &Report<'_>) -> LabelsStatus {
+    let node = report.who.node.known();
+    let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
+    let written =
+        !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
+    let left = report.plan.labels.left.iter().map(|left| LeftStatus {
+        key: left.key.clone(),
+        present: left.present.clone(),
+        wanted: left.wanted.clone(),
+        reason: match left.reason {
+            LeftReason::Held => "held",
+            LeftReason::ReportOnly => "report-only",
+            LeftReason::Foreign => "foreign",
+            LeftReason::HostHasNone => "host-has-none",
+            LeftReason::WouldMix => "would-mix",
+        }
+        .to_owned(),
+    });
+    LabelsStatus {
+        node: report
+            .who
+            .kubelet
+            .known()
+            .map(|kubelet| kubelet.node_name.to_string()),
+        state: state(&report.plan.sync).to_owned(),
+        owned: if written {
+            report.plan.labels.owned.0.clone()
+        } else {
+            owned.0
+        },
+        left: left.collect(),
+    }
+}
+
+/// The state in one word.
+pub fn state(sync: &Sync) -> &'static str {
+    match sync {
+        Sync::Synced => "synced",
+        Sync::Pending => "pending",
+        Sync::HostWithoutTopology => "host-has-no-topology",
+        Sync::Held => "held",
+        Sync::Stale => "annotations-stale",
+        Sync::Partial => "topology-partial",
+        Sync::Illegal => "invalid-topology",
+        Sync::Fighting { .. } => "rival-writer",
+        Sync::WriteFailed(_) => "write-refused",
+        Sync::NoSource => "no-source",
+        Sync::NoVm { .. } => "no-vm",
+    }
+}
+
+fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationStatus> {
+    let remembered = report.plan.memory.last_migration.as_ref()?;
+    let same = |Migration { from, to, at }: &Migration, status: &MigrationStatus| {
+        *from == status.from && *to == status.to && *at == status.at
+    };
+    match &context.last_migration {
+        Some(written) if same(remembered, written) => Some(written.clone()),
+        _ => Some(MigrationStatus {
+            from: remembered.from.clone(),
+            to: remembered.to.clone(),
+            at: remembered.at.clone(),
+            latency_ms: None,
+            trigger: None,
+        }),
+    }
+}
+
+fn credentials(who: &Who) -> CredentialsStatus {
+    let date = |seconds: Option<i64>| {
+        seconds
+            .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
+            .map(decide::rfc3339)
+    };
+    let harvester = match &who.harvester {
+        Seen::Known(harvester) => CredentialStatus {
+            kubeconfig: Some(harvester.kubeconfig.display().to_string()),
+            server: Some(harvester.server.clone()),
+            user: harvester.account.clone(),
+            namespace: Some(harvester.namespace.to_string()),
+            expires: date(harvester.expires),
+            problem: None,
+        },
+        seen => CredentialStatus {
+            problem: seen.why().map(|why| why.text.clone()),
+            ..CredentialStatus::default()
+        },
+    };
+    let kubelet = match &who.kubelet {
+        Seen::Known(kubelet) => CredentialStatus {
+            kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
+            server: Some(kubelet.server.clone()),
+            user: Some(format!("system:node:{}", kubelet.node_name)),
+            namespace: None,
+            expires: date(kubelet.expires),
+            problem: None,
+        },
+        seen => CredentialStatus {
+            problem: seen.why().map(|why| why.text.clone()),
+            ..CredentialStatus::default()
+        },
+    };
+    CredentialsStatus { harvester, kubelet }
+}
+
+impl PermissionStatus {
+    /// The answer as text.
+    pub fn new(permission: &Permission) -> Self {
+        let useful = permission.useful;
+        let group = if useful.group.is_empty() {
+            String::new()
+        } else {
+            format!(".{}", useful.group)
+        };
+        let scope = if useful.namespaced {
+            "in the VM's namespace"
+        } else {
+            "in the cluster"
+        };
+        let allowed = match &permission.allowed {
+            Seen::Known(true) => "yes".to_owned(),
+            Seen::Known(false) | Seen::Absent => "no".to_owned(),
+            Seen::Failed(why) => why.text.clone(),
+        };
+        Self {
+            request: format!("{} {}{group} {scope}", useful.verb, useful.resource),
+            allowed,
+            purpose: useful.purpose.to_owned(),
+        }
+    }
+}
