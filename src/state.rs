@@ -30,6 +30,9 @@ pub struct State {
     version: u32,
     /// The machine that it belongs to.
     pub machine: MachineId,
+    /// The VM that was found last. It is one more name to look for, and proves nothing.
+    #[serde(default)]
+    pub vm: Option<String>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Milliseconds that its labels took, and the trigger, once they were written.
@@ -60,6 +63,7 @@ impl State {
         Self {
             version: VERSION,
             machine,
+            vm: None,
             last_migration: None,
             last_latency: None,
         }

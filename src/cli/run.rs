@@ -16,6 +16,7 @@ use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::escape::chain;
 use crate::facts::machine::Machine;
+use crate::facts::names::VmName;
 use crate::findings::Code;
 use crate::lock;
 use crate::logging;
@@ -30,7 +31,7 @@ use crate::report::status::{AgentStatus, PermissionStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
-use crate::state::{self, MachineId};
+use crate::state::{self, MachineId, State};
 use crate::triggers::Listener;
 use crate::triggers::health::Health;
 
@@ -109,6 +110,14 @@ pub fn run(process: &Process, task: Task) -> Answer {
         }
         Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
     }
+}
+
+/// The VM of an earlier run, where its state is that of this machine.
+fn earlier(state: &State) -> Option<VmName> {
+    state
+        .vm
+        .as_deref()
+        .and_then(|name| VmName::parse(name).ok())
 }
 
 /// One agent at a time writes.
@@ -221,7 +230,7 @@ async fn serve(
         }
     };
     let mut agent = Agent {
-        world: World::new(process.root.clone(), health),
+        world: World::new(process.root.clone(), health, earlier_vm),
         publish: reporter,
         wait,
         reload: Reloader {
@@ -239,7 +248,8 @@ async fn serve(
 
 async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
     let clock = SystemClock::new();
-    let mut world = World::new(process.root.clone(), Health::default());
+    let (state, _) = state::load(&process.root, &MachineId::of(&read_machine(&process.root)));
+    let mut world = World::new(process.root.clone(), Health::default(), earlier(&state));
     let rounds = agent::once(
         settings,
         &mut world,

@@ -354,6 +354,24 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
 }
 
 #[test]
+fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
+    let mut world = World::new();
+    world.reads.host_node = forbidden();
+    world.annotate("hv-a", "eu-1", "rack-a");
+    world.settle();
+    world.migrate("hv-b", "", "");
+    world.reads.host_node = forbidden();
+    world.annotate("hv-b", "eu-1", "rack b");
+    let plan = world.plan();
+    assert!(patches(&plan).is_empty());
+    assert_eq!(codes(&plan), [Code::LabelValueIllegal]);
+    assert_eq!(
+        conditions(&plan),
+        [("HarvesterTopologySynced", "False", "InvalidTopology")]
+    );
+}
+
+#[test]
 fn a_rival_is_fought_three_times_and_then_named() {
     let mut world = World::new();
     world

@@ -23,8 +23,13 @@ impl Names {
         self.0.contains(name)
     }
 
-    /// The configured name, then every name that this machine goes by.
-    pub fn new(settings: &Settings, machine: &Machine, kubelet: Option<&Kubelet>) -> Self {
+    /// The configured name, the one found in an earlier run, and every name that this machine goes by.
+    pub fn new(
+        settings: &Settings,
+        earlier: Option<&VmName>,
+        machine: &Machine,
+        kubelet: Option<&Kubelet>,
+    ) -> Self {
         let local = [
             &machine.kernel_hostname,
             &machine.static_hostname,
@@ -38,7 +43,16 @@ impl Names {
         let names = local
             .chain(node)
             .filter_map(|name| VmName::parse(&name).ok());
-        Self(settings.harvester.vm.iter().cloned().chain(names).collect())
+        Self(
+            settings
+                .harvester
+                .vm
+                .iter()
+                .chain(earlier)
+                .cloned()
+                .chain(names)
+                .collect(),
+        )
     }
 }
 

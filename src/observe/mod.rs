@@ -21,7 +21,7 @@ use crate::decide::identity::Identity;
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
-use crate::facts::names::NodeName;
+use crate::facts::names::{NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::permissions::Permission;
 use crate::facts::placement::PlacementReads;
@@ -50,6 +50,8 @@ pub struct World {
     harvester: Seen<Harvester>,
     node: Seen<Node>,
     candidates: Seen<Candidates>,
+    /// The VM of an earlier run.
+    earlier: Option<VmName>,
     /// What was found to be our own instance, and how it was searched for.
     own: Option<Found>,
     names: harvester::Names,
@@ -66,8 +68,8 @@ struct Found {
 }
 
 impl World {
-    /// A world of which nothing was read yet.
-    pub fn new(root: Root, health: Health) -> Self {
+    /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
+    pub fn new(root: Root, health: Health, earlier: Option<VmName>) -> Self {
         let unread = || Why::new(WhyKind::NotAsked, "not read yet");
         Self {
             root,
@@ -79,6 +81,7 @@ impl World {
             harvester: Seen::Failed(unread()),
             node: Seen::Failed(unread()),
             candidates: Seen::Failed(unread()),
+            earlier,
             own: None,
             names: harvester::Names::default(),
             denied: Denied::default(),
@@ -147,6 +150,9 @@ impl World {
     async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {
         let machine = machine::read_machine(&self.root);
         let before = self.generations();
+        if scope.search {
+            self.denied.clear();
+        }
         // A server that does not take the credential may know a newer one, whatever inotify has seen.
         let rejected = [self.candidates.why(), self.node.why()];
         let rejected = rejected
@@ -158,7 +164,12 @@ impl World {
         }
         let [old_harvester, old_guest] = before;
         let [new_harvester, new_guest] = self.generations();
-        let names = harvester::Names::new(settings, &machine, self.kubelet.known());
+        let names = harvester::Names::new(
+            settings,
+            self.earlier.as_ref(),
+            &machine,
+            self.kubelet.known(),
+        );
         let renamed = self.own.as_ref().is_some_and(|found| found.names != names);
         let lost =
             |found: &Found| scope.search || renamed || Some(found.generation) != new_harvester;

@@ -46,6 +46,8 @@ pub struct Reporter {
     health: Health,
     told: Told,
     state: State,
+    /// What was written last, or tried to be.
+    saved: State,
     context: Context,
     migrations: u64,
     ready: bool,
@@ -86,6 +88,7 @@ impl Reporter {
             systemd,
             health,
             told: Told::default(),
+            saved: state.clone(),
             state,
             context,
             migrations: 0,
@@ -146,13 +149,21 @@ impl Reporter {
             });
             self.state.last_latency = Some((latency, trigger));
         }
-        if self.state.last_migration != report.plan.memory.last_migration {
-            self.state
-                .last_migration
-                .clone_from(&report.plan.memory.last_migration);
-            let failure = state::save(&self.root, &self.state).err();
+        let mut state = self.state.clone();
+        state
+            .last_migration
+            .clone_from(&report.plan.memory.last_migration);
+        state.vm = report
+            .identity
+            .vmi()
+            .map(|vmi| vmi.name.to_string())
+            .or(state.vm);
+        if state != self.saved {
+            let failure = state::save(&self.root, &state).err();
             self.mention(failure.map(|error| Trouble::new(durable::STATE_DIRECTORY, &error)));
+            self.saved.clone_from(&state);
         }
+        self.state = state;
     }
 
     fn textfile(&self, settings: &Settings) -> Option<PathBuf> {
