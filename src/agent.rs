@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::config::Settings;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::place;
-use crate::decide::{self, Action, Memory, Migration, Now, Patience, Plan};
+use crate::decide::rival::Rivalry;
+use crate::decide::{self, Action, Memory, Migration, Now, Patience, Plan, Refused, Write};
+use crate::facts::WhyKind;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
@@ -80,9 +82,9 @@ impl Scope {
         node: true,
         search: true,
     };
-    /// The VM that was found, its host, and our Node.
+    /// The files, the VM that was found, its host, and our Node.
     pub const KNOWN: Self = Self {
-        files: false,
+        files: true,
         vm: true,
         node: true,
         search: false,
@@ -99,6 +101,13 @@ impl Scope {
         files: false,
         vm: false,
         node: true,
+        search: false,
+    };
+    /// Nothing: a decision on what was read last.
+    pub const NONE: Self = Self {
+        files: false,
+        vm: false,
+        node: false,
         search: false,
     };
     /// The files, and nothing more while they hold what they held.
@@ -135,8 +144,6 @@ pub enum Wake {
     },
     /// The configuration is to be read again.
     Reload,
-    /// The process is to end.
-    Stop,
 }
 
 /// Reads the world. It never fails: a missing fact is a value.
@@ -174,6 +181,8 @@ pub struct Refusal {
     pub text: String,
     /// Whether the same write may be accepted later, with nothing changed here.
     pub passing: bool,
+    /// How long the server asked us to stay away.
+    pub retry_after: Option<Duration>,
 }
 
 /// Tells people and systemd.
@@ -250,7 +259,7 @@ pub struct Agent<W, P, T, R, C> {
     pub clock: C,
 }
 
-/// Runs until told to stop.
+/// Runs for ever; whoever wants it to stop drops it.
 pub async fn run<W, P, T, R, C>(
     mut settings: Settings,
     agent: &mut Agent<W, P, T, R, C>,
@@ -270,6 +279,8 @@ pub async fn run<W, P, T, R, C>(
         clock,
     } = agent;
     let mut memory = memory;
+    // The local facts were read before this: an API that is away must not hold the boot.
+    publish.alive();
     let mut wake = Wake::Look {
         trigger: Trigger::Startup,
         scope: Scope::ALL,
@@ -277,13 +288,14 @@ pub async fn run<W, P, T, R, C>(
     };
     loop {
         match wake {
-            Wake::Stop => return publish.stopping(),
             Wake::Reload => {
                 let outcome = reload.reload();
                 publish.reloaded(outcome.as_ref().map(|_| ()).map_err(String::as_str));
                 let at = clock.now().uptime;
                 if let Ok(new) = outcome {
                     settings = new;
+                    // The configuration may be the remedy of a fight.
+                    memory.rivalry = Rivalry::default();
                 }
                 wake = Wake::Look {
                     trigger: Trigger::Reload,
@@ -301,8 +313,17 @@ pub async fn run<W, P, T, R, C>(
                 let round = round(&settings, world, publish, clock, memory, look).await;
                 wait.aim(world.targets(&settings, &round.identity));
                 publish.publish(&round.report(&settings));
+                wake = if round.labelled() && scope != Scope::NONE {
+                    // The answer to the patch is our Node as it is now: conditions and status are decided on it at once.
+                    Wake::Look {
+                        trigger,
+                        scope: Scope::NONE,
+                        at: clock.now().uptime,
+                    }
+                } else {
+                    wait.wait(round.plan.next, &mut || publish.alive()).await
+                };
                 memory = round.memory;
-                wake = wait.wait(round.plan.next, &mut || publish.alive()).await;
             }
         }
     }
@@ -381,6 +402,28 @@ pub struct Round {
 }
 
 impl Round {
+    /// Whether an API that was asked gave no answer.
+    pub fn is_unanswered(&self) -> bool {
+        let reads = [self.who.candidates.why(), self.who.node.why()];
+        reads
+            .into_iter()
+            .flatten()
+            .any(|why| why.kind == WhyKind::Unreachable)
+    }
+
+    /// Whether labels or annotations were written.
+    fn labelled(&self) -> bool {
+        let written = self
+            .plan
+            .actions
+            .iter()
+            .zip(&self.outcomes)
+            .filter(|(_, outcome)| outcome.is_ok());
+        written
+            .into_iter()
+            .any(|(action, _)| action.write() == Write::Node)
+    }
+
     /// The round as a report.
     pub fn report<'a>(&'a self, settings: &'a Settings) -> Report<'a> {
         let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
@@ -427,22 +470,30 @@ where
     for action in &round.plan.actions {
         let outcome = world.apply(action, round.now).await;
         publish.alive();
-        if let Action::PatchNode(patch) = action {
-            match &outcome {
-                Ok(()) => {
-                    round.memory.refusal = None;
-                    round.memory.rivalry.wrote(&patch.labels);
-                }
-                Err(refusal) => round.memory.refusal = Some(refusal.text.clone()),
+        match (&outcome, action) {
+            (Ok(()), Action::PatchNode(patch)) => round.memory.rivalry.wrote(&patch.labels),
+            (Ok(()), Action::PatchConditions(_)) => {}
+            (Err(refusal), action) => {
+                round.memory.refusal = Some(Refused {
+                    write: action.write(),
+                    text: refusal.text.clone(),
+                    passing: refusal.passing,
+                    retry_after: refusal.retry_after,
+                });
             }
         }
         round.outcomes.push(outcome);
+        if round.labelled() {
+            // Conditions speak of labels as they are, so they are decided after these were written.
+            break;
+        }
     }
-    if round.outcomes.iter().any(Result::is_err) {
+    if let Some(Err(refusal)) = round.outcomes.iter().find(|outcome| outcome.is_err()) {
         // Refused work is tried again with growing waits, as every other trouble.
         round.memory.failures = round.memory.failures.max(1);
-        round.plan.next = decide::schedule::retry(round.memory.failures, None, round.now.random)
-            .min(round.plan.next);
+        let retry =
+            decide::schedule::retry(round.memory.failures, refusal.retry_after, round.now.random);
+        round.plan.next = retry;
     }
     round.latency = clock.now().uptime.saturating_sub(look.at);
     round
@@ -467,7 +518,10 @@ where
     let identity = identify(
         &who,
         settings.harvester.vm.as_ref(),
-        memory.last_vmi.as_ref(),
+        memory
+            .last_vmi
+            .as_ref()
+            .map(|vmi| (vmi, memory.last_others.as_slice())),
     );
     let mut placement = None;
     if let Some(vmi) = identity.vmi() {

@@ -113,6 +113,41 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         self.entry().name
     }
+
+    /// Whether it is judged on a VM and a host that were read. While these cannot be read, its silence says nothing.
+    pub fn needs_placement(self) -> bool {
+        matches!(
+            self,
+            Self::HostnameOfAnotherVm
+                | Self::IdentityAmbiguous
+                | Self::IdentityNotFound
+                | Self::ProviderIdDiffers
+                | Self::TopologyUnknown
+                | Self::AnnotationsStale
+                | Self::HostWithoutTopology
+                | Self::TopologyPartial
+                | Self::LabelValueIllegal
+                | Self::LabelHeld
+                | Self::LabelForeign
+                | Self::LabelFight
+                | Self::StaticNodeLabel
+        )
+    }
+
+    /// Whether what was seen is the text of an error, which may differ at each try. Only its coming and going is news.
+    pub fn is_error_text(self) -> bool {
+        matches!(
+            self,
+            Self::HarvesterUnreachable
+                | Self::HarvesterTls
+                | Self::HarvesterRefused
+                | Self::GuestApiUnreachable
+                | Self::GuestApiTls
+                | Self::GuestApiRefused
+                | Self::NodeWriteFailed
+                | Self::WatchUnavailable
+        )
+    }
 }
 
 impl fmt::Display for Code {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use harvester_node_agent::agent::Mode;
 use harvester_node_agent::cli::run::{Process, Task, run};
-use harvester_node_agent::cli::{self, Answer, Arguments, Command};
+use harvester_node_agent::cli::{self, Answer, Arguments, Command, Strictness};
 use harvester_node_agent::logging;
 use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::root::Root;
@@ -39,6 +39,11 @@ fn dispatch(arguments: Arguments) -> Answer {
         config,
         output: arguments.output,
         style,
+        strictness: if arguments.strict {
+            Strictness::Strict
+        } else {
+            Strictness::Lenient
+        },
         journal_stream: std::env::var("JOURNAL_STREAM").ok(),
         no_color,
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
@@ -52,7 +57,12 @@ fn dispatch(arguments: Arguments) -> Answer {
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
         Command::Whoami => run(&process, Task::Whoami),
-        Command::Status => cli::status::run(&process.root, process.output, process.style),
+        Command::Status => cli::status::run(
+            &process.root,
+            process.output,
+            process.style,
+            process.strictness,
+        ),
         Command::Explain { code } => cli::explain::run(code.as_deref(), process.output),
         Command::Config { action } => cli::config::run(
             &process.root,

@@ -76,7 +76,7 @@ impl Publish for FakePublish {
     }
 }
 
-/// Gives the wakes of a script; then time passes as the loop asks for, three times; then it stops.
+/// Gives the wakes of a script; then time passes as the loop asks for, three times; then for ever.
 struct FakeWait {
     script: VecDeque<Wake>,
     limits: Rc<RefCell<Vec<Duration>>>,
@@ -96,10 +96,9 @@ impl Wait for FakeWait {
         tokio::time::sleep(limit).await;
         self.timers += 1;
         if self.timers > 3 {
-            Wake::Stop
-        } else {
-            look(Trigger::Timer)
+            std::future::pending::<()>().await;
         }
+        look(Trigger::Timer)
     }
 }
 
@@ -139,6 +138,7 @@ fn named(scope: Scope) -> &'static str {
         Scope::ALL => "All",
         Scope::KNOWN => "Known",
         Scope::NODE => "Node",
+        Scope::NONE => "nothing",
         _ => "something else",
     }
 }
@@ -172,7 +172,11 @@ async fn run_with(
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
     };
-    run(settings, &mut agent, Memory::default()).await;
+    // The loop never ends by itself: it is dropped, as the service drops it.
+    let day = Duration::from_secs(86_400);
+    tokio::time::timeout(day, run(settings, &mut agent, Memory::default()))
+        .await
+        .unwrap_err();
     Run {
         log: log.take(),
         limits: limits.take(),
@@ -186,8 +190,10 @@ async fn a_start_labels_then_says_so_and_then_only_time_passes() {
         "who All",
         "patch 3",
         "report startup",
-        "who Node",
+        "who nothing",
         "conditions 2",
+        "report startup",
+        "who Node",
         "report node",
         "who Known",
         "report timer",
@@ -195,7 +201,6 @@ async fn a_start_labels_then_says_so_and_then_only_time_passes() {
         "report timer",
         "who Known",
         "report timer",
-        "stopping",
     ];
     assert_eq!(run.log, expected);
     assert!(
@@ -212,6 +217,7 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
     let refusal = Refusal {
         text: "403".to_owned(),
         passing: false,
+        retry_after: None,
     };
     let run = run_with(Facts::new(), Vec::new(), Some(refusal), Vec::new()).await;
     assert_eq!(
@@ -230,6 +236,34 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
         run.limits
             .iter()
             .all(|limit| *limit >= Duration::from_millis(100) && *limit < Duration::from_secs(10))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_conditions_are_tried_later_and_later_and_said() {
+    let mut facts = Facts::new();
+    let plan = facts.plan();
+    facts.apply(&plan);
+    facts.memory = Memory::default();
+    let refusal = Refusal {
+        text: "etcd is full".to_owned(),
+        passing: true,
+        retry_after: Some(Duration::from_secs(2)),
+    };
+    let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
+    assert_eq!(
+        run.log
+            .iter()
+            .filter(|entry| entry.starts_with("conditions"))
+            .count(),
+        4
+    );
+    assert!(
+        run.limits
+            .iter()
+            .all(|limit| *limit >= Duration::from_secs(2)),
+        "{:?}",
+        run.limits
     );
 }
 
@@ -254,7 +288,7 @@ async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() 
     facts.settle();
     let mut without_host_label = facts.settings.clone();
     without_host_label.topology.host_label = None;
-    let script = vec![Wake::Reload, Wake::Reload, Wake::Stop];
+    let script = vec![Wake::Reload, Wake::Reload];
     let reloads = vec![Err("config.toml: bad".to_owned()), Ok(without_host_label)];
     let run = run_with(facts, script, None, reloads).await;
     let expected = [
@@ -267,9 +301,10 @@ async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() 
         "who All",
         "patch 1",
         "report reload",
-        "stopping",
+        "who nothing",
+        "report reload",
     ];
-    assert_eq!(run.log, expected);
+    assert_eq!(run.log[..expected.len()], expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,14 +14,14 @@ use crate::facts::names::NodeName;
 /// Where Events about Nodes, which have no namespace, are kept.
 pub const PATH: &str = "/api/v1/namespaces/default/events";
 
-/// The body. The Node's name stands for its uid, as in the kubelet's own Events: `kubectl describe node` looks for that.
-pub fn body(draft: &EventDraft, node: &NodeName, now: Now) -> Value {
+/// The body of the event with this index among those of one moment. The Node's name stands for its uid, as in the kubelet's own Events: `kubectl describe node` looks for that.
+pub fn body(draft: &EventDraft, index: usize, node: &NodeName, now: Now) -> Value {
     let nanoseconds = now.wall.unix_timestamp_nanos();
     let time = rfc3339(now.wall);
     json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": { "name": format!("{node}.{nanoseconds:x}"), "namespace": "default" },
+        "metadata": { "name": format!("{node}.{nanoseconds:x}{index}"), "namespace": "default" },
         "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": node.as_str() },
         "source": { "component": "harvester-node-agent", "host": node.as_str() },
         "reportingComponent": "harvester-node-agent",
@@ -55,9 +55,9 @@ mod tests {
             wall,
             random: Random::from_bits(0),
         };
-        let body = body(&draft, &NodeName::parse("n").unwrap(), now);
+        let body = body(&draft, 0, &NodeName::parse("n").unwrap(), now);
         assert_eq!(body["lastTimestamp"], "2017-07-14T02:40:00Z");
         assert_eq!(body["involvedObject"]["name"], "n");
-        assert_eq!(body["metadata"]["name"], "n.14d1120d7b1603e8");
+        assert_eq!(body["metadata"]["name"], "n.14d1120d7b1603e80");
     }
 }

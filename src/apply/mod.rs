@@ -54,6 +54,7 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
         Err(Refusal {
             text: format!("the plan names Node `{named}`, our own is `{own}`"),
             passing: true,
+            retry_after: None,
         })
     }
 }
@@ -65,9 +66,9 @@ async fn announce(
     drafts: impl Iterator<Item = &EventDraft>,
     now: Now,
 ) {
-    for draft in drafts {
+    for (index, draft) in drafts.enumerate() {
         if let Err(error) = client
-            .create(event::PATH, &event::body(draft, own, now))
+            .create(event::PATH, &event::body(draft, index, own, now))
             .await
         {
             tracing::debug!(reason = draft.reason, error = %crate::escape::chain(&error), "failed to send an Event");
@@ -79,5 +80,6 @@ fn refusal(error: &Error) -> Refusal {
     Refusal {
         text: crate::escape::chain(error),
         passing: error.class().is_passing(),
+        retry_after: error.retry_after(),
     }
 }

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::findings::Severity;
+use crate::report::status::Status;
 use crate::report::text::Style;
 
 /// What the process says with its exit code. Frozen: units and scripts depend on the numbers.
@@ -55,6 +57,9 @@ pub struct Arguments {
         default_value = "text"
     )]
     pub output: Output,
+    /// End with 3 when all that is found are warnings
+    #[arg(long, global = true)]
+    pub strict: bool,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
@@ -128,6 +133,29 @@ pub struct Answer {
     pub complaint: String,
     /// The exit code.
     pub exit: Exit,
+}
+
+/// Whether warnings are a failure of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// They are not.
+    Lenient,
+    /// They are (`--strict`).
+    Strict,
+}
+
+impl Strictness {
+    /// The exit code for a status whose findings are warnings at worst.
+    pub fn apply(self, mut answer: Answer, status: &Status) -> Answer {
+        let warned = status
+            .findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Warning.as_str());
+        if self == Self::Strict && answer.exit == Exit::Ok && warned {
+            answer.exit = Exit::Warnings;
+        }
+        answer
+    }
 }
 
 impl Answer {

@@ -9,7 +9,7 @@ use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
 use crate::decide::Action;
 use crate::decide::sync::Sync;
-use crate::facts::WhyKind;
+use crate::findings::{Finding, Severity};
 use crate::report::status::Status;
 use crate::report::text::{self, Style};
 
@@ -98,21 +98,20 @@ fn changes(action: &Action) -> Vec<String> {
     }
 }
 
-/// 75 when an API did not answer, 1 when something is wrong or could not be written, 0 otherwise.
+/// 75 when an API did not answer or refused for now, 1 when something is wrong or could not be written, 0 otherwise.
 fn exit(round: &Round) -> Exit {
-    let unreachable =
-        |why: Option<&crate::facts::Why>| why.is_some_and(|why| why.kind == WhyKind::Unreachable);
-    if unreachable(round.who.candidates.why()) || unreachable(round.who.node.why()) {
+    let refusals: Vec<_> = round
+        .outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .collect();
+    if round.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
         return Exit::TryAgain;
     }
-    let refused = round.outcomes.iter().any(Result::is_err);
-    let errors = round
-        .plan
-        .findings
-        .iter()
-        .any(|finding| finding.code.entry().severity == crate::findings::Severity::Error);
+    let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
+    let errors = round.plan.findings.iter().any(is_error);
     let settled = !matches!(round.plan.sync, Sync::NoVm { .. } | Sync::WriteFailed(_));
-    if refused || errors || !settled || !round.identity.verdict.is_match() {
+    if !refusals.is_empty() || errors || !settled || !round.identity.verdict.is_match() {
         Exit::Failed
     } else {
         Exit::Ok

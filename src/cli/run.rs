@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use time::UtcDateTime;
 use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-use super::{Answer, Exit, Output, once, whoami};
+use super::{Answer, Exit, Output, Strictness, once, whoami};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
 use crate::config::{self, LogLevel, Settings};
 use crate::decide::schedule::Random;
@@ -17,6 +18,7 @@ use crate::decide::{Memory, Now, rfc3339};
 use crate::escape::chain;
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
+use crate::facts::who::Remark;
 use crate::findings::Code;
 use crate::lock;
 use crate::logging;
@@ -46,6 +48,8 @@ pub struct Process {
     pub output: Output,
     /// Whether text may be coloured.
     pub style: Style,
+    /// `--strict`.
+    pub strictness: Strictness,
     /// `JOURNAL_STREAM`.
     pub journal_stream: Option<String>,
     /// `NO_COLOR`.
@@ -177,6 +181,7 @@ async fn serve(
     );
     let (journal, trouble) = Journal::start(choose_sink(&facts));
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
+    let earlier_vm = earlier(&state);
     let memory = Memory {
         last_migration: state.last_migration.clone(),
         ..Memory::default()
@@ -206,12 +211,7 @@ async fn serve(
         );
     }
     if let Some(why) = discarded {
-        let entry = Code::StateDiscarded.entry();
-        reporter.say(
-            Priority::Notice,
-            Some(message_id::FINDING),
-            format!("{}: {why}", entry.title),
-        );
+        health.remark("state", Some(Remark::StateDiscarded { why }));
     }
     let listener = Listener::new(
         process.root.clone(),
@@ -220,9 +220,14 @@ async fn serve(
         health.clone(),
         dice,
     );
-    let wait = match listener {
-        Ok(wait) => wait,
-        Err(error) => {
+    let signals = (
+        listener,
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
+    let (wait, mut terminate, mut interrupt) = match signals {
+        (Ok(wait), Ok(terminate), Ok(interrupt)) => (wait, terminate, interrupt),
+        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
             return Answer::complaint(
                 format!("the kernel gives no signals: {error}\n"),
                 Exit::TryAgain,
@@ -240,7 +245,15 @@ async fn serve(
         clock,
     };
     // On the heap: it is the whole life of the process.
-    Box::pin(agent::run(settings, &mut agent, memory)).await;
+    let work = Box::pin(agent::run(settings, &mut agent, memory));
+    tokio::select! {
+        biased;
+        // In whatever the loop is busy with: a patch that was sent is whole, one that was not is made after the next start.
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = work => {}
+    }
+    agent.publish.stopping();
     agent.publish.close();
     drop(lock);
     Answer::new("", Exit::Ok)
@@ -277,12 +290,13 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
             .map(PermissionStatus::new)
             .collect();
     }
-    match task {
-        Task::Whoami => whoami::answer(&status, process.output, process.style),
+    let answer = match task {
+        Task::Whoami => whoami::answer(last, &status, process.output, process.style),
         Task::Once(_) | Task::Serve => {
             once::answer(&rounds, &status, mode, process.output, process.style)
         }
-    }
+    };
+    process.strictness.apply(answer, &status)
 }
 
 fn process_status(clock: &SystemClock) -> AgentStatus {

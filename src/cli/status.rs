@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `status`: what the running agent last found out, read from its status file.
 
-use super::{Answer, Exit, Output};
+use super::{Answer, Exit, Output, Strictness};
 use crate::lock;
 use crate::report::status::Status;
 use crate::report::status_file;
@@ -9,7 +9,7 @@ use crate::report::text::{self, Style};
 use crate::root::Root;
 
 /// The status, and whether an agent keeps it up to date.
-pub fn run(root: &Root, output: Output, style: Style) -> Answer {
+pub fn run(root: &Root, output: Output, style: Style, strictness: Strictness) -> Answer {
     let running = lock::is_held(root);
     let value = match status_file::read(root) {
         Ok(value) => value,
@@ -43,7 +43,7 @@ pub fn run(root: &Root, output: Output, style: Style) -> Answer {
         );
         answer.exit = Exit::TryAgain;
     }
-    answer
+    strictness.apply(answer, &status)
 }
 
 /// 1 when something is wrong, 0 otherwise.

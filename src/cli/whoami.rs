@@ -2,23 +2,22 @@
 //! `whoami`: which VM this machine is and which host runs it, with the evidence.
 
 use super::{Answer, Exit, Output};
+use crate::agent::Round;
 use crate::report::status::Status;
 use crate::report::text::{self, Style};
 
-/// The answer of one look that writes nothing. 0 when VM and host are known and the names match, 1 otherwise.
-pub fn answer(status: &Status, output: Output, style: Style) -> Answer {
+/// The answer of one look that writes nothing: 0 when VM and host are known and the names match, 75 when an API did not
+/// answer, 1 otherwise.
+pub fn answer(round: &Round, status: &Status, output: Output, style: Style) -> Answer {
     let text = match output {
         Output::Json => format!("{:#}\n", serde_json::to_value(status).unwrap_or_default()),
         Output::Text => text::whoami(status, style),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
-    let matches = status.identity.verdict.starts_with("match");
-    Answer::new(
-        text,
-        if known && matches {
-            Exit::Ok
-        } else {
-            Exit::Failed
-        },
-    )
+    let exit = match () {
+        () if round.is_unanswered() => Exit::TryAgain,
+        () if known && round.identity.verdict.is_match() => Exit::Ok,
+        () => Exit::Failed,
+    };
+    Answer::new(text, exit)
 }

@@ -45,7 +45,7 @@ pub fn raise(
         findings.push(Finding::new(Code::LabelFight, text));
     }
     if let Some(refusal) = &memory.refusal {
-        findings.push(Finding::new(Code::NodeWriteFailed, refusal.clone()));
+        findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
     }
     static_labels(settings, seen, &mut findings);
     findings.extend(seen.who.remarks.iter().map(remark));
@@ -166,7 +166,7 @@ fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
         | OwnVm::ProvenOffline(_)
         | OwnVm::Unknown(_) => {}
     }
-    if let Some(vm) = identity.vm_name() {
+    if let Some(vm) = &identity.expected {
         let differing = |judged: &&super::identity::JudgedName| {
             judged.kind != NameKind::StaticHostname
                 && !judged.verdict.is_match()
@@ -242,6 +242,14 @@ fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>) {
                 Code::LabelValueIllegal,
                 tried(Outcome::Illegal).unwrap_or_default(),
             ));
+        }
+        Sync::NoSource | Sync::Stale if placement.trouble.is_some() => {
+            let text = placement
+                .trouble
+                .as_ref()
+                .map(|why| why.text.clone())
+                .unwrap_or_default();
+            findings.push(Finding::new(Code::HarvesterUnreachable, text));
         }
         Sync::Stale => findings.push(Finding::new(
             Code::AnnotationsStale,
@@ -321,7 +329,7 @@ fn label_left(left: &Left) -> Option<Finding> {
     let code = match left.reason {
         LeftReason::Held | LeftReason::ReportOnly => Code::LabelHeld,
         LeftReason::Foreign => Code::LabelForeign,
-        LeftReason::HostHasNone => Code::TopologyPartial,
+        LeftReason::HostHasNone | LeftReason::HostNotRead => Code::TopologyPartial,
         // While no source answers, the missing answer is the finding.
         LeftReason::WouldMix if left.wanted.is_none() => return None,
         LeftReason::WouldMix => Code::TopologyPartial,
@@ -381,6 +389,10 @@ fn remark(remark: &Remark) -> Finding {
         Remark::DistributionFile { problem } => {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
+        Remark::ConfigurationKept { faults } => {
+            Finding::new(Code::ConfigurationKept, faults.clone())
+        }
+        Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what } => Finding::new(Code::WatchUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }

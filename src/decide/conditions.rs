@@ -3,6 +3,7 @@
 
 use super::identity::{Identity, OwnVm};
 use super::sync::Sync;
+use super::verdict::Verdict;
 use crate::facts::node::{Node, NodeCondition};
 
 /// Type of the condition that says whether the names of this machine are its VM's.
@@ -51,15 +52,27 @@ pub fn identity(identity: &Identity) -> Wanted {
             "Ambiguous",
             format!("several VMs fit this machine: {}", vms.join(", ")),
         ),
-        OwnVm::NotFound(text) => ("False", "NotFound", text.clone()),
-        OwnVm::Unknown(why) => (
-            "Unknown",
-            "Unknown",
-            format!("the VM is not known: {}", why.text),
+        OwnVm::NotFound(_) => (
+            "False",
+            "NotFound",
+            "no VM in the namespace fits this machine".to_owned(),
         ),
-        OwnVm::Identified(_) | OwnVm::Remembered(..) | OwnVm::ProvenOffline(_) => {
+        OwnVm::Unknown(_)
+            if identity.verdict.is_match() || identity.verdict == Verdict::Unknown =>
+        {
+            (
+                "Unknown",
+                "Unknown",
+                "the VM is not known: Harvester cannot be read".to_owned(),
+            )
+        }
+        OwnVm::Identified(_)
+        | OwnVm::Remembered(..)
+        | OwnVm::ProvenOffline(_)
+        | OwnVm::Unknown(_) => {
             let vm = identity
-                .vm_name()
+                .expected
+                .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default();
             let status = if identity.verdict.is_match() {

@@ -56,7 +56,10 @@ impl World {
         identify(
             &self.who,
             self.settings.harvester.vm.as_ref(),
-            self.memory.last_vmi.as_ref(),
+            self.memory
+                .last_vmi
+                .as_ref()
+                .map(|vmi| (vmi, self.memory.last_others.as_slice())),
         )
     }
 

@@ -20,6 +20,8 @@ pub struct Identity {
     pub names: Vec<JudgedName>,
     /// The worst of `names`.
     pub verdict: Verdict,
+    /// The name that `names` were compared with: the VM's, or while that is not known the one that the platform gave.
+    pub expected: Option<VmName>,
 }
 
 impl Identity {
@@ -167,34 +169,42 @@ impl NameKind {
 
 /// Finds our own VM among the candidates and judges every name.
 ///
-/// `pinned` is the VM that our configuration names, `last` the instance that was found before.
-pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<&Vmi>) -> Identity {
+/// `pinned` is the VM that our configuration names, `last` the instance that was found before, with the names of the others.
+pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName])>) -> Identity {
     let (vm, evidence) = match &who.candidates {
         Seen::Known(candidates) => choose(who, &candidates.vmis, candidates.coverage, pinned),
         Seen::Absent => offline(who, &Why::new(WhyKind::NotAsked, "no Harvester credential")),
         Seen::Failed(why) => match last {
-            Some(vmi) => (
+            Some((vmi, _)) => (
                 OwnVm::Remembered(Box::new(vmi.clone()), why.clone()),
                 weigh(who, vmi),
             ),
             None => offline(who, why),
         },
     };
-    let others = match (&vm, who.candidates.known()) {
-        (OwnVm::Identified(own), Some(candidates)) => candidates
+    let others: Vec<&VmName> = match (&vm, who.candidates.known(), last) {
+        (OwnVm::Identified(own), Some(candidates), _) => candidates
             .vmis
             .iter()
             .map(|vmi| &vmi.name)
             .filter(|name| **name != own.name)
             .collect(),
+        (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().collect(),
         _ => Vec::new(),
     };
+    let platform = who
+        .machine
+        .platform_hostname
+        .known()
+        .and_then(|name| VmName::parse(&short(name)).ok());
     let reference = match &vm {
         OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => {
             Some((&vmi.name, vmi.hostname.as_deref()))
         }
         OwnVm::ProvenOffline(name) => Some((name, None)),
-        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
+        // The platform's name is not proven to be the VM's, but a machine that goes by another is wrong all the same.
+        OwnVm::Unknown(_) => platform.as_ref().map(|name| (name, None)),
+        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
     };
     let names: Vec<JudgedName> = own_names(who)
         .into_iter()
@@ -216,11 +226,13 @@ pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<&Vmi>) -> Ident
         .map(|judged| judged.verdict)
         .max()
         .unwrap_or(Verdict::Unknown);
+    let expected = reference.map(|(name, _)| name.clone());
     Identity {
         vm,
         evidence,
         names,
         verdict,
+        expected,
     }
 }
 

@@ -63,6 +63,8 @@ pub enum LeftReason {
     HostHasNone,
     /// Changing it alone would mix the labels of two hosts.
     WouldMix,
+    /// The host's labels cannot be read just now.
+    HostNotRead,
 }
 
 /// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, as our annotation says.
@@ -87,8 +89,7 @@ pub fn plan_labels(
     let stays = left
         .iter()
         .any(|left| left.reason == LeftReason::HostHasNone);
-    let carries_topology = TWINS.iter().any(|(key, _)| node.labels.contains_key(*key));
-    let undecided = placement.known.is_none() && carries_topology;
+    let undecided = placement.known.is_none() && carries_topology(node);
     if moved && (stays || undecided) {
         plan.left = TWINS
             .iter()
@@ -115,8 +116,14 @@ pub fn plan_labels(
         plan.adopt(node, placement, key, twin);
     }
     plan_host_label(settings, node, placement, owned, &mut plan);
-    plan_extra(settings, node, placement, owned, &mut plan);
+    plan_extra(settings, node, placement, owned, moved, &mut plan);
     plan
+}
+
+fn carries_topology(node: &Node) -> bool {
+    TWINS
+        .iter()
+        .any(|(key, twin)| node.labels.contains_key(*key) || node.labels.contains_key(*twin))
 }
 
 impl LabelPlan {
@@ -190,12 +197,14 @@ fn plan_topology(
                 .collect::<Changes>()
         };
         match (wanted, present) {
-            (Some(wanted), Some(present))
-                if settings.topology.on_change == OnChange::Hold && present != wanted =>
+            // The pair is held as a whole: its halves are of one host.
+            (wanted, present)
+                if settings.topology.on_change == OnChange::Hold && carries_topology(node) =>
             {
-                leave(LeftReason::Held);
+                if wanted.is_some() && wanted != present.map(String::as_str) {
+                    leave(LeftReason::Held);
+                }
             }
-            (Some(_), Some(_)) if settings.topology.on_change == OnChange::Hold => {}
             (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
             (None, None) => {}
             (None, Some(_)) => {
@@ -258,9 +267,22 @@ fn plan_extra(
     node: &Node,
     placement: &Placement,
     owned: &Owned,
+    moved: bool,
     plan: &mut LabelPlan,
 ) {
     let Some(host_labels) = &placement.host_labels else {
+        // Labels of the host before stay until the new host's can be read; that is said and tried again.
+        let ours = settings
+            .extra_labels
+            .keys()
+            .map(LabelKey::as_str)
+            .filter(|key| owned.0.contains_key(*key));
+        plan.left.extend(ours.filter(|_| moved).map(|key| Left {
+            key: key.to_owned(),
+            present: node.labels.get(key).cloned(),
+            wanted: None,
+            reason: LeftReason::HostNotRead,
+        }));
         return;
     };
     for (key, host_key) in settings

@@ -23,15 +23,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use time::UtcDateTime;
 
-use crate::config::Settings;
-use crate::facts::names::{HostName, NodeName};
+use crate::config::{OnChange, Settings};
+use crate::facts::Why;
+use crate::facts::names::{HostName, NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
 use crate::findings::Finding;
 use events::EventDraft;
 use identity::Identity;
-use labels::{LabelPlan, Owned, plan_labels};
+use labels::{LabelPlan, LeftReason, Owned, plan_labels};
 use placement::{Known, Placement};
 use rival::Rivalry;
 use schedule::Random;
@@ -71,18 +72,42 @@ pub struct Now {
 pub struct Memory {
     /// Our own instance when it was last read; names are judged against it while the API is away.
     pub last_vmi: Option<Vmi>,
+    /// The other instances of that time: a name of theirs stays dangerous while the API is away.
+    pub last_others: Vec<VmName>,
     /// The host that ran us when it was last read, and since when we know of it.
     pub host: Option<(HostName, Duration)>,
     /// Since when Harvester cannot be read.
     pub unread_since: Option<Duration>,
     /// Decisions in a row that wait for something passing.
     pub failures: u32,
-    /// Why our last change of the Node was refused, until one is accepted.
-    pub refusal: Option<String>,
+    /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
+    pub refusal: Option<Refused>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.
     pub rivalry: Rivalry,
+}
+
+/// A change of our Node that the API refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Which change.
+    pub write: Write,
+    /// One line for people.
+    pub text: String,
+    /// Whether the same change may be accepted later, with nothing changed here.
+    pub passing: bool,
+    /// How long the server asked us to stay away.
+    pub retry_after: Option<Duration>,
+}
+
+/// The kinds of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// Labels and annotations.
+    Node,
+    /// Conditions.
+    Conditions,
 }
 
 /// A move from one host to another.
@@ -131,6 +156,16 @@ pub enum Action {
     PatchNode(NodePatch),
     /// Conditions of our own Node, in one strategic merge patch of its status.
     PatchConditions(ConditionsPatch),
+}
+
+impl Action {
+    /// Which kind of change it is.
+    pub fn write(&self) -> Write {
+        match self {
+            Self::PatchNode(_) => Write::Node,
+            Self::PatchConditions(_) => Write::Conditions,
+        }
+    }
 }
 
 /// A change of labels and annotations.
@@ -221,7 +256,12 @@ pub fn plan(
         labels: &labels,
         settling: settling.is_some(),
         stand_down: stand_down.as_ref(),
-        refusal: memory.refusal.as_deref(),
+        // A refusal that may pass changes no condition.
+        refusal: memory
+            .refusal
+            .as_ref()
+            .filter(|refused| !refused.passing)
+            .map(|refused| refused.text.as_str()),
     };
     let sync = sync::state(&inputs);
     let mut actions = Vec::new();
@@ -240,6 +280,10 @@ pub fn plan(
         actions.extend(
             conditions_patch(settings, node, identity, &sync, patient).map(Action::PatchConditions),
         );
+    }
+    let wanted = |refused: &Refused| actions.iter().any(|action| action.write() == refused.write);
+    if !memory.refusal.as_ref().is_some_and(wanted) {
+        memory.refusal = None;
     }
     let findings = complaints::raise(
         settings,
@@ -264,14 +308,24 @@ pub fn plan(
 
 /// Takes note of where we are and how long reads have failed. Answers a move that was not known before.
 fn remember(memory: &mut Memory, seen: Seen<'_>, now: Now) -> Option<Migration> {
-    match seen.who.candidates.why() {
-        Some(why) if why.kind.is_passing() => {
-            memory.unread_since.get_or_insert(now.uptime);
-        }
-        _ => memory.unread_since = None,
+    if trouble(seen).is_empty() {
+        memory.unread_since = None;
+    } else {
+        memory.unread_since.get_or_insert(now.uptime);
     }
     if let Some(vmi) = seen.identity.vmi() {
         memory.last_vmi = Some(vmi.clone());
+        let others = seen
+            .who
+            .candidates
+            .known()
+            .map(|candidates| candidates.vmis.as_slice())
+            .unwrap_or_default();
+        memory.last_others = others
+            .iter()
+            .map(|other| other.name.clone())
+            .filter(|name| *name != vmi.name)
+            .collect();
     }
     let host = seen.placement.map(|placement| placement.host.clone())?;
     let labelled = seen
@@ -281,20 +335,14 @@ fn remember(memory: &mut Memory, seen: Seen<'_>, now: Now) -> Option<Migration> 
         .and_then(|node| node.annotations.get(ANNOTATION_HOST))
         .cloned();
     let before = memory.host.as_ref().map(|(host, _)| host.to_string());
+    let first = before.is_none();
     if before.as_deref() != Some(host.as_str()) {
         memory.host = Some((host.clone(), now.uptime));
     }
     // After a restart the annotation tells where we were: a move while the agent was down is a move as well.
     let from = before.or(labelled).filter(|from| *from != host.as_str())?;
-    let known = memory
-        .last_migration
-        .as_ref()
-        .is_some_and(|last| last.from == from && last.to == host.as_str());
-    let first = memory
-        .host
-        .as_ref()
-        .is_some_and(|(_, since)| *since == now.uptime);
-    if known && !first {
+    let known = |last: &Migration| last.from == from && last.to == host.as_str();
+    if first && memory.last_migration.as_ref().is_some_and(known) {
         return None;
     }
     let migration = Migration {
@@ -304,6 +352,21 @@ fn remember(memory: &mut Memory, seen: Seen<'_>, now: Now) -> Option<Migration> 
     };
     memory.last_migration = Some(migration.clone());
     Some(migration)
+}
+
+/// Reads that failed and may go well soon.
+fn trouble(seen: Seen<'_>) -> Vec<&Why> {
+    let reads = [seen.who.candidates.why(), seen.who.node.why()];
+    let of_host = seen
+        .placement
+        .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
+    let of_host = of_host.and_then(|placement| placement.trouble.as_ref());
+    reads
+        .into_iter()
+        .flatten()
+        .chain(of_host)
+        .filter(|why| why.kind.is_passing())
+        .collect()
 }
 
 /// How much longer to wait for Harvester's own annotations.
@@ -338,26 +401,32 @@ fn node_patch(
     labels: &LabelPlan,
     memory: &Memory,
 ) -> Option<NodePatch> {
+    if settings.topology.on_change == OnChange::Report {
+        return None;
+    }
     let mut annotations = BTreeMap::new();
-    if settings.report.annotations {
-        let mut want = |key: &str, value: String| {
-            if node.annotations.get(key) != Some(&value) {
-                annotations.insert(key.to_owned(), value);
-            }
-        };
-        want(ANNOTATION_VM, vmi.reference());
-        want(
-            ANNOTATION_OWNED,
-            serde_json::to_string(&labels.owned).unwrap_or_default(),
-        );
-        // The host stands for the labels: it moves with them, and stays with them when they stay.
-        let stays = labels
-            .left
-            .iter()
-            .any(|left| left.reason == labels::LeftReason::WouldMix);
-        if !stays && placement.known.is_some() {
-            want(ANNOTATION_HOST, placement.host.to_string());
+    let mut want = |key: &str, value: String| {
+        if node.annotations.get(key) != Some(&value) {
+            annotations.insert(key.to_owned(), value);
         }
+    };
+    // What we own, and the host that the labels speak of, must be known to whoever decides next: these two are always
+    // written. The host moves with the labels, and stays with them when they stay.
+    want(
+        ANNOTATION_OWNED,
+        serde_json::to_string(&labels.owned).unwrap_or_default(),
+    );
+    let stays = labels.left.iter().any(|left| {
+        matches!(
+            left.reason,
+            LeftReason::WouldMix | LeftReason::Held | LeftReason::HostNotRead
+        )
+    });
+    if !stays && placement.known.is_some() {
+        want(ANNOTATION_HOST, placement.host.to_string());
+    }
+    if settings.report.annotations {
+        want(ANNOTATION_VM, vmi.reference());
         // The rest rides along: a source that comes and goes is no reason to write.
         if !annotations.is_empty() || !labels.changes.is_empty() {
             if let Some(known) = &placement.known {
@@ -453,16 +522,15 @@ fn next_look(
     settling: Option<Duration>,
     now: Now,
 ) -> Duration {
-    let why = [seen.who.candidates.why(), seen.who.node.why()];
-    let passing: Vec<_> = why
-        .into_iter()
-        .flatten()
-        .filter(|why| why.kind.is_passing())
-        .collect();
-    let asked = passing.iter().filter_map(|why| why.retry_after).max();
-    let trouble = !passing.is_empty()
-        || memory.refusal.is_some()
-        || seen.who.node == crate::facts::Seen::Absent;
+    let passing = trouble(seen);
+    let refused = memory.refusal.as_ref();
+    let asked = passing
+        .iter()
+        .filter_map(|why| why.retry_after)
+        .chain(refused.and_then(|r| r.retry_after))
+        .max();
+    let trouble =
+        !passing.is_empty() || refused.is_some() || seen.who.node == crate::facts::Seen::Absent;
     memory.failures = if trouble {
         memory.failures.saturating_add(1)
     } else {

@@ -18,6 +18,8 @@ pub struct Placement {
     pub known: Option<Known>,
     /// All labels of the host, from a source that tells all of them; for extra labels.
     pub host_labels: Option<HostLabels>,
+    /// A source that could not be read and may answer soon.
+    pub trouble: Option<Why>,
     /// What each source said, in order.
     pub tried: Vec<Tried>,
 }
@@ -135,17 +137,41 @@ pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Pl
             detail,
         });
     }
-    let host_labels = [
+    // A host is known to have no topology only when nobody who might have told was prevented from it.
+    let silent = |tried: &Tried| {
+        matches!(
+            tried.outcome,
+            Outcome::Nothing | Outcome::Off | Outcome::NotNeeded
+        )
+    };
+    let empty = empty.filter(|_| tried.iter().all(silent));
+    let all_labels = [
         (Source::HostNode, &reads.host_node),
         (Source::ConfigMap, &reads.configmap),
-    ]
-    .into_iter()
-    .find_map(|(source, seen)| seen.known().filter(|_| !stale && allowed.contains(&source)))
-    .cloned();
+    ];
+    let asked = all_labels
+        .into_iter()
+        .filter(|(source, _)| !stale && allowed.contains(source))
+        .map(|(_, seen)| seen);
+    let passing = |seen: &&Seen<HostLabels>| seen.why().is_some_and(|why| why.kind.is_passing());
+    let host_labels = if asked.clone().any(|seen| passing(&seen)) {
+        // What could not be read now may hold what the other does not.
+        None
+    } else {
+        asked.clone().find_map(Seen::known).cloned()
+    };
+    let reads = [&reads.host_node, &reads.launcher_pod, &reads.configmap];
+    let trouble = reads
+        .into_iter()
+        .filter(|_| !stale)
+        .filter(passing)
+        .find_map(Seen::why)
+        .cloned();
     Some(Placement {
         host,
         known: known.or(empty),
         host_labels,
+        trouble,
         tried,
     })
 }

@@ -18,6 +18,8 @@ const STAND_DOWN: Duration = Duration::from_secs(60 * 60);
 /// What is remembered of our writes and their fate. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rivalry {
+    /// UID of the Node that all this is about.
+    node: String,
     /// What our last successful patch set.
     written: BTreeMap<String, String>,
     /// Whether a difference from `written` would be a new revert and not the one counted already.
@@ -56,6 +58,18 @@ impl Rivalry {
         changes: &BTreeMap<String, Option<String>>,
         now: Duration,
     ) -> Option<&StandDown> {
+        if self.node != node.uid {
+            // A Node made anew has lost its labels to nobody.
+            if !self.node.is_empty() {
+                *self = Self::default();
+            }
+            self.node.clone_from(&node.uid);
+        }
+        if changes.is_empty() {
+            // Peace: the labels are right. The reverts stay counted, in case it is short.
+            self.standing_down = None;
+            return None;
+        }
         if self
             .standing_down
             .as_ref()

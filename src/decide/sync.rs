@@ -96,7 +96,15 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
         None if tried(Outcome::Stale, Some(Source::VmiAnnotations)) => Sync::Stale,
         None => Sync::NoSource,
         Some(_) if left(&[LeftReason::Held, LeftReason::ReportOnly]) => Sync::Held,
-        Some(_) if left(&[LeftReason::HostHasNone, LeftReason::WouldMix]) => Sync::Partial,
+        Some(_)
+            if left(&[
+                LeftReason::HostHasNone,
+                LeftReason::WouldMix,
+                LeftReason::HostNotRead,
+            ]) =>
+        {
+            Sync::Partial
+        }
         Some(known) if known.topology.is_empty() => Sync::HostWithoutTopology,
         Some(_) => Sync::Synced,
     }
@@ -113,21 +121,42 @@ fn without_host(identity: &Identity) -> Sync {
             "IdentityAmbiguous",
             "several VMs fit this machine; no label is written",
         ),
-        OwnVm::NotFound(text) => no_vm("IdentityNotFound", text),
+        OwnVm::NotFound(_) => no_vm(
+            "IdentityNotFound",
+            "no VM in the namespace fits this machine; labels are kept",
+        ),
         OwnVm::ProvenOffline(_) => no_vm(
             "HarvesterNotRead",
             "the VM's name is proven, its host cannot be read",
         ),
         OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
-            let reason = match why.kind {
-                WhyKind::Unreachable => "HarvesterUnreachable",
-                WhyKind::Credential => "HarvesterUnauthorized",
-                WhyKind::Forbidden => "HarvesterForbidden",
-                WhyKind::Tls => "HarvesterTls",
-                WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => "NoHarvesterCredential",
-                WhyKind::Refused | WhyKind::Malformed => "HarvesterRefused",
+            let (reason, text) = match why.kind {
+                WhyKind::Unreachable => (
+                    "HarvesterUnreachable",
+                    "Harvester's API does not answer; labels are kept",
+                ),
+                WhyKind::Credential => (
+                    "HarvesterUnauthorized",
+                    "Harvester's API does not accept the credential; labels are kept",
+                ),
+                WhyKind::Forbidden => (
+                    "HarvesterForbidden",
+                    "the Harvester credential may not read the VM; labels are kept",
+                ),
+                WhyKind::Tls => (
+                    "HarvesterTls",
+                    "the certificate of Harvester's API is not accepted; labels are kept",
+                ),
+                WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => (
+                    "NoHarvesterCredential",
+                    "there is no Harvester credential that can be used; labels are kept",
+                ),
+                WhyKind::Refused | WhyKind::Malformed => (
+                    "HarvesterRefused",
+                    "Harvester's API gave an answer that cannot be used; labels are kept",
+                ),
             };
-            no_vm(reason, &why.text)
+            no_vm(reason, text)
         }
     }
 }

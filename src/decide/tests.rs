@@ -371,6 +371,125 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     );
 }
 
+fn refused(write: Write, passing: bool) -> Option<Refused> {
+    Some(Refused {
+        write,
+        text: "refused".to_owned(),
+        passing,
+        retry_after: None,
+    })
+}
+
+#[test]
+fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
+    let mut world = World::new();
+    world.settle();
+    world.memory.refusal = refused(Write::Node, true);
+    let plan = world.plan();
+    assert_eq!(
+        (codes(&plan), plan.memory.refusal, plan.actions.len()),
+        (vec![], None, 0)
+    );
+}
+
+#[test]
+fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.memory.refusal = refused(Write::Node, true);
+    let plan = world.plan();
+    assert_eq!(
+        (conditions(&plan).len(), codes(&plan)),
+        (0, vec![Code::NodeWriteFailed])
+    );
+    world.memory.refusal = refused(Write::Node, false);
+    assert_eq!(
+        conditions(&world.plan()),
+        [("HarvesterTopologySynced", "False", "WriteRefused")]
+    );
+}
+
+#[test]
+fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condition() {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "", "");
+    world.reads.host_node = Fact::failed(WhyKind::Unreachable, "503");
+    let plan = world.plan();
+    assert!(plan.next <= Duration::from_millis(500), "{:?}", plan.next);
+    assert_eq!(
+        (plan.actions.len(), codes(&plan)),
+        (0, vec![Code::HarvesterUnreachable])
+    );
+}
+
+#[test]
+fn a_restart_does_not_tell_an_old_migration_again() {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "eu-2", "");
+    let told = world.plan();
+    assert!(
+        told.moved.is_some()
+            && told
+                .actions
+                .iter()
+                .all(|action| action.write() != Write::Node)
+    );
+    world.memory = Memory {
+        last_migration: told.memory.last_migration,
+        ..Memory::default()
+    };
+    assert_eq!(world.plan().moved, None);
+}
+
+#[test]
+fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
+    let mut world = World::new();
+    world.add_vmi(|other| {
+        other.name = VmName::parse("other").unwrap();
+        other.firmware_uuid = None;
+        other.macs = [crate::facts::machine::Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+    });
+    world.who.machine.kernel_hostname = Fact::Known("other".to_owned());
+    world.settle();
+    world.who.candidates = Fact::failed(WhyKind::Unreachable, "timeout");
+    assert_eq!(world.identity().verdict, verdict::Verdict::AnotherVm);
+    assert!(
+        conditions(&world.plan())
+            .iter()
+            .all(|(kind, ..)| *kind != "HarvesterIdentityVerified")
+    );
+}
+
+#[test]
+fn peace_ends_a_fight_and_a_node_made_anew_is_none() {
+    let mut world = World::new();
+    world.settle();
+    for _ in 0..6 {
+        world
+            .node()
+            .labels
+            .insert(ZONE.to_owned(), "rival".to_owned());
+        let plan = world.plan();
+        world.apply(&plan);
+    }
+    assert_eq!(codes(&world.plan()), [Code::LabelFight]);
+    let mut peace = world.clone();
+    peace
+        .node()
+        .labels
+        .insert(ZONE.to_owned(), "rack-a".to_owned());
+    assert_eq!(codes(&peace.plan()), []);
+    world.node().uid = "made-anew".to_owned();
+    world.node().labels.clear();
+    assert_eq!(
+        patches(&world.plan())[0].labels[ZONE].as_deref(),
+        Some("rack-a")
+    );
+}
+
 #[test]
 fn a_rival_is_fought_three_times_and_then_named() {
     let mut world = World::new();
@@ -413,7 +532,9 @@ fn a_switched_off_report_writes_neither_conditions_nor_annotations() {
     world.settings.report.annotations = false;
     world.settings.report.events = false;
     let plan = world.plan();
-    assert!(patches(&plan)[0].annotations.is_empty());
+    // What we own and for which host must be known to the next decision, whatever is reported.
+    let annotations: Vec<&String> = patches(&plan)[0].annotations.keys().collect();
+    assert_eq!(annotations, [ANNOTATION_HOST, ANNOTATION_OWNED]);
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();

@@ -56,6 +56,16 @@ pub enum Remark {
         /// What is wrong, with the file.
         problem: String,
     },
+    /// The new configuration has faults; the one before stays in force.
+    ConfigurationKept {
+        /// The faults.
+        faults: String,
+    },
+    /// The state of an earlier run was not used.
+    StateDiscarded {
+        /// Why not.
+        why: String,
+    },
     /// A watch cannot be kept open.
     WatchUnavailable {
         /// Why not, and of what.

@@ -99,6 +99,18 @@ pub enum DistributionProblem {
     },
 }
 
+/// The files whose change may change what is read here, as far as their names are known. Others are read at the poll.
+pub fn watched() -> impl Iterator<Item = PathBuf> {
+    [
+        "/etc/rancher/rke2/config.yaml",
+        "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
+        "/etc/rancher/k3s/config.yaml",
+        "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml",
+    ]
+    .into_iter()
+    .map(PathBuf::from)
+}
+
 /// Reads the files of all distributions.
 pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionProblem>) {
     let mut reader = Reader {

@@ -39,7 +39,10 @@ impl Names {
             .into_iter()
             .filter_map(|name| name.known())
             .map(|name| short(name));
-        let node = kubelet.map(|kubelet| kubelet.node_name.to_string());
+        let node = kubelet.map(|kubelet| kubelet.node_name.as_str());
+        let node = node
+            .into_iter()
+            .flat_map(|name| [name.to_owned(), short(name)]);
         let names = local
             .chain(node)
             .filter_map(|name| VmName::parse(&name).ok());
@@ -76,25 +79,42 @@ pub async fn search(client: &Client, namespace: &Namespace, names: &Names) -> Se
     }
 }
 
-/// Reads the one that was found before, which is all that a migration changes. The others stay as they were read.
+/// Whether the instances beside our own are read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// They are: one may be gone.
+    Again,
+    /// They are not: a migration cannot wait for them.
+    AsKnown,
+}
+
+/// Reads the one that was found before, which is all that a migration changes.
 /// `None` when it is gone or is another instance now: then everything is to be searched again.
-pub async fn read_own(client: &Client, own: &Vmi, known: &Candidates) -> Option<Seen<Candidates>> {
-    match get(client, &collection(&own.namespace), &own.name).await {
-        Ok(Some(vmi)) if vmi.uid == own.uid => {
-            let others = known
-                .vmis
-                .iter()
-                .filter(|other| other.name != own.name)
-                .cloned();
-            let vmis = [vmi].into_iter().chain(others).collect();
-            Some(Seen::Known(Candidates {
-                vmis,
-                coverage: known.coverage,
-            }))
+pub async fn read_own(
+    client: &Client,
+    own: &Vmi,
+    known: &Candidates,
+    others: Others,
+) -> Option<Seen<Candidates>> {
+    let collection = collection(&own.namespace);
+    let mut vmis = match get(client, &collection, &own.name).await {
+        Ok(Some(vmi)) if vmi.uid == own.uid => vec![vmi],
+        Ok(_) => return None,
+        Err(error) => return Some(failed(&error)),
+    };
+    for other in known.vmis.iter().filter(|other| other.name != own.name) {
+        match others {
+            Others::AsKnown => vmis.push(other.clone()),
+            Others::Again => match get(client, &collection, &other.name).await {
+                Ok(vmi) => vmis.extend(vmi),
+                Err(error) => return Some(failed(&error)),
+            },
         }
-        Ok(_) => None,
-        Err(error) => Some(failed(&error)),
     }
+    Some(Seen::Known(Candidates {
+        vmis,
+        coverage: known.coverage,
+    }))
 }
 
 /// Without leave to list, asks for each name.

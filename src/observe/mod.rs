@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::config::{Mode, Settings};
 use crate::connections::{Connections, Link};
-use crate::decide::identity::Identity;
+use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
@@ -33,6 +33,7 @@ use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::health::Health;
 use crate::triggers::watch::Target;
+use harvester::Others;
 use whereabouts::Denied;
 
 /// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
@@ -55,6 +56,10 @@ pub struct World {
     /// What was found to be our own instance, and how it was searched for.
     own: Option<Found>,
     names: harvester::Names,
+    /// What the sources said last, until the VM is read again.
+    reads: Option<PlacementReads>,
+    /// The credentials for which it was found out that they do not lead to one API.
+    cleared: Option<[Option<u64>; 2]>,
     denied: Denied,
 }
 
@@ -84,6 +89,8 @@ impl World {
             earlier,
             own: None,
             names: harvester::Names::default(),
+            reads: None,
+            cleared: None,
             denied: Denied::default(),
         }
     }
@@ -199,7 +206,13 @@ impl World {
                 (Ok(link), Some(harvester)) if stale_vm => {
                     let own = match &self.own {
                         Some(found) => {
-                            harvester::read_own(&link.client, &found.vmi, &found.others).await
+                            let others = if scope.node {
+                                Others::Again
+                            } else {
+                                Others::AsKnown
+                            };
+                            harvester::read_own(&link.client, &found.vmi, &found.others, others)
+                                .await
                         }
                         None => None,
                     };
@@ -225,6 +238,9 @@ impl World {
         if let Some(candidates) = candidates.unwrap_or_else(|| Some(too_slow("Harvester's API"))) {
             self.candidates = candidates;
         }
+        if stale_vm {
+            self.reads = None;
+        }
         self.suspect_own_api().await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
@@ -244,40 +260,60 @@ impl World {
         }
     }
 
-    /// A Harvester credential that does not work may lead to the guest cluster: both then tell one `kube-system` UID.
+    /// A Harvester credential that does not work may lead to the guest cluster: what is read there is then the same.
     async fn suspect_own_api(&mut self) {
         let odd = self
             .candidates
             .why()
             .is_some_and(|why| matches!(why.kind, WhyKind::Refused | WhyKind::Forbidden));
+        let generations = self.generations();
         let (Ok(harvester), Ok(guest)) = (
             self.connections.harvester.link(),
             self.connections.guest.link(),
         ) else {
             return;
         };
-        if !odd {
+        if !odd || self.cleared == Some(generations) {
             return;
         }
-        let path = "/api/v1/namespaces/kube-system";
-        let both = async {
+        let namespace = "/api/v1/namespaces/kube-system";
+        let namespaces = async {
             tokio::join!(
-                harvester.client.get_metadata(path),
-                guest.client.get_metadata(path)
+                harvester.client.get_metadata(namespace),
+                guest.client.get_metadata(namespace)
             )
         };
-        if let Some((Ok(theirs), Ok(ours))) = limited(both).await
-            && theirs.metadata.uid.is_some()
-            && theirs.metadata.uid == ours.metadata.uid
-        {
+        let same_namespace = match limited(namespaces).await {
+            Some((Ok(theirs), Ok(ours))) => {
+                theirs.metadata.uid.is_some() && theirs.metadata.uid == ours.metadata.uid
+            }
+            _ => false,
+        };
+        // A kubelet may not read namespaces; but only the guest cluster has our Node.
+        let same_node = match self.node.known() {
+            Some(node) if !same_namespace => {
+                let path = format!("/api/v1/nodes/{}", node.name);
+                let theirs = limited(harvester.client.get_metadata(&path)).await;
+                matches!(theirs, Some(Ok(theirs)) if theirs.metadata.uid.as_deref() == Some(node.uid.as_str()))
+            }
+            _ => false,
+        };
+        if same_namespace || same_node {
             let file = harvester.credential.kubeconfig.display();
+            let what = if same_namespace {
+                "namespace kube-system"
+            } else {
+                "our own Node"
+            };
             let text = format!(
-                "`{file}` leads to the guest cluster's own API: namespace kube-system has the same UID"
+                "`{file}` leads to the guest cluster's own API: {what} has the same UID there"
             );
             self.harvester = Seen::Failed(Why::new(WhyKind::OwnApi, text.clone()));
             self.connections
                 .harvester
                 .refuse(Why::new(WhyKind::OwnApi, text));
+        } else if self.node.known().is_some() {
+            self.cleared = Some(generations);
         }
     }
 }
@@ -293,8 +329,12 @@ impl Observe for World {
             name: name.to_owned(),
         };
         let standing = settings.mode == Mode::Watch;
-        let vmi = identity
-            .vmi()
+        // While Harvester is away the watch of the VM that was found goes on.
+        let vmi = match &identity.vm {
+            OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
+            _ => None,
+        };
+        let vmi = vmi
             .zip(self.connections.harvester.link().ok())
             .filter(|_| standing);
         let node = self
@@ -313,7 +353,12 @@ impl Observe for World {
             node: node.map(|(kubelet, link)| {
                 target(link, "/api/v1/nodes".to_owned(), kubelet.node_name.as_str())
             }),
-            files: self.connections.files(),
+            files: self
+                .connections
+                .files()
+                .into_iter()
+                .chain(distribution::watched())
+                .collect(),
         }
     }
 
@@ -329,23 +374,29 @@ impl Observe for World {
     ) -> Option<PlacementReads> {
         self.found(vmi);
         let host = vmi.host.clone()?;
-        Some(match self.connections.harvester.link() {
+        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == host) {
+            return Some(reads.clone());
+        }
+        let reads = match self.connections.harvester.link() {
             Ok(link) => {
+                let (client, generation) = (&link.client, link.generation);
                 let reads = whereabouts::read(
-                    &link.client,
-                    link.generation,
+                    client,
+                    generation,
                     settings,
                     vmi,
                     &host,
                     &mut self.denied,
                     uptime,
                 );
-                limited(reads).await.unwrap_or_else(|| {
-                    PlacementReads::failed(host, &too_slow_text("Harvester's API"))
-                })
+                let failed =
+                    || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
+                limited(reads).await.unwrap_or_else(failed)
             }
             Err(_) => PlacementReads::none(host),
-        })
+        };
+        self.reads = Some(reads.clone());
+        Some(reads)
     }
 }
 
@@ -356,6 +407,7 @@ impl Apply for World {
             return Err(Refusal {
                 text: "there is no kubelet credential".to_owned(),
                 passing: true,
+                retry_after: None,
             });
         };
         let written = limited(crate::apply::send(
@@ -375,6 +427,7 @@ impl Apply for World {
             None => Err(Refusal {
                 text: too_slow_text("the guest cluster's API"),
                 passing: true,
+                retry_after: None,
             }),
         }
     }

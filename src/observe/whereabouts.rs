@@ -23,7 +23,7 @@ const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Default)]
 pub struct Denied {
     generation: u64,
-    until: BTreeMap<Source, (Duration, Why)>,
+    until: BTreeMap<(Source, HostName), (Duration, Why)>,
 }
 
 impl Denied {
@@ -32,21 +32,28 @@ impl Denied {
         self.until.clear();
     }
 
-    fn get(&mut self, source: Source, generation: u64, uptime: Duration) -> Option<Why> {
+    fn get(
+        &mut self,
+        source: Source,
+        host: &HostName,
+        generation: u64,
+        uptime: Duration,
+    ) -> Option<Why> {
         if self.generation != generation {
             self.generation = generation;
             self.clear();
         }
         self.until
-            .get(&source)
+            .get(&(source, host.clone()))
             .filter(|(until, _)| uptime < *until)
             .map(|(_, why)| why.clone())
     }
 
-    fn keep(&mut self, source: Source, uptime: Duration, why: &Why) {
+    fn keep(&mut self, source: Source, host: &HostName, uptime: Duration, why: &Why) {
+        self.until.retain(|_, (until, _)| uptime < *until);
         if why.kind == WhyKind::Forbidden {
             self.until
-                .insert(source, (uptime + DENIED_FOR, why.clone()));
+                .insert((source, host.clone()), (uptime + DENIED_FOR, why.clone()));
         }
     }
 }
@@ -65,7 +72,7 @@ pub async fn read(
     let allowed = |source| settings.topology.sources.contains(&source);
     if allowed(Source::HostNode) {
         let answer = host_node(client, host);
-        reads.host_node = ask(Source::HostNode, answer, denied, generation, uptime).await;
+        reads.host_node = ask(Source::HostNode, answer, host, denied, generation, uptime).await;
     }
     let tells = |seen: &Seen<HostLabels>| seen.known().is_some_and(tells_topology);
     let annotated = allowed(Source::VmiAnnotations)
@@ -73,13 +80,21 @@ pub async fn read(
         && tells_topology(&vmi.annotations);
     if allowed(Source::LauncherPod) && !tells(&reads.host_node) && !annotated {
         let answer = launcher_pod(client, vmi, host);
-        reads.launcher_pod = ask(Source::LauncherPod, answer, denied, generation, uptime).await;
+        reads.launcher_pod = ask(
+            Source::LauncherPod,
+            answer,
+            host,
+            denied,
+            generation,
+            uptime,
+        )
+        .await;
     }
     let extra = !settings.extra_labels.is_empty() && reads.host_node.known().is_none();
     let told = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
     if allowed(Source::ConfigMap) && (!told || extra) {
         let answer = configmap(client, settings, host);
-        reads.configmap = ask(Source::ConfigMap, answer, denied, generation, uptime).await;
+        reads.configmap = ask(Source::ConfigMap, answer, host, denied, generation, uptime).await;
     }
     reads
 }
@@ -87,23 +102,30 @@ pub async fn read(
 async fn ask(
     source: Source,
     answer: impl Future<Output = Seen<HostLabels>>,
+    host: &HostName,
     denied: &mut Denied,
     generation: u64,
     uptime: Duration,
 ) -> Seen<HostLabels> {
-    if let Some(why) = denied.get(source, generation, uptime) {
+    if let Some(why) = denied.get(source, host, generation, uptime) {
         return Seen::Failed(why);
     }
     let seen = answer.await;
     if let Seen::Failed(why) = &seen {
-        denied.keep(source, uptime, why);
+        denied.keep(source, host, uptime, why);
     }
     seen
 }
 
 async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
     match client.get_metadata(&format!("/api/v1/nodes/{host}")).await {
-        Ok(node) => Seen::Known(node.metadata.labels.0),
+        Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
+            Seen::Known(node.metadata.labels.0)
+        }
+        Ok(_) => Seen::failed(
+            WhyKind::Refused,
+            format!("asked for Node `{host}` of Harvester, got another one"),
+        ),
         Err(error) => absent_or_failed(&error),
     }
 }

@@ -172,6 +172,7 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
             LeftReason::Foreign => "foreign",
             LeftReason::HostHasNone => "host-has-none",
             LeftReason::WouldMix => "would-mix",
+            LeftReason::HostNotRead => "host-not-read",
         }
         .to_owned(),
     });

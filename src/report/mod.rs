@@ -24,6 +24,8 @@ use crate::agent::{Publish, Report};
 use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
 use crate::durable;
+use crate::facts::who::Remark;
+use crate::findings::Code;
 use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
@@ -130,40 +132,46 @@ impl Reporter {
     }
 
     fn remember(&mut self, report: &Report<'_>) {
-        if let Some(migration) = report.migrated
-            && self
-                .context
+        let mut state = self.state.clone();
+        if state.last_migration != report.plan.memory.last_migration {
+            state
                 .last_migration
-                .as_ref()
-                .is_none_or(|last| last.at != migration.at)
+                .clone_from(&report.plan.memory.last_migration);
+            state.last_latency = None;
+        }
+        let told = self
+            .context
+            .last_migration
+            .as_ref()
+            .map(|last| last.at.as_str());
+        if let Some(migration) = report
+            .migrated
+            .filter(|migration| told != Some(migration.at.as_str()))
         {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
             self.migrations += 1;
+            state.last_latency = Some((latency, trigger.clone()));
             self.context.last_migration = Some(MigrationStatus {
                 from: migration.from.clone(),
                 to: migration.to.clone(),
                 at: migration.at.clone(),
                 latency_ms: Some(latency),
-                trigger: Some(trigger.clone()),
+                trigger: Some(trigger),
             });
-            self.state.last_latency = Some((latency, trigger));
         }
-        let mut state = self.state.clone();
-        state
-            .last_migration
-            .clone_from(&report.plan.memory.last_migration);
         state.vm = report
             .identity
             .vmi()
             .map(|vmi| vmi.name.to_string())
             .or(state.vm);
-        if state != self.saved {
-            let failure = state::save(&self.root, &state).err();
-            self.mention(failure.map(|error| Trouble::new(durable::STATE_DIRECTORY, &error)));
-            self.saved.clone_from(&state);
-        }
         self.state = state;
+        if self.state != self.saved {
+            match state::save(&self.root, &self.state) {
+                Ok(()) => self.saved.clone_from(&self.state),
+                Err(error) => self.mention(Some(Trouble::new(durable::STATE_DIRECTORY, &error))),
+            }
+        }
     }
 
     fn textfile(&self, settings: &Settings) -> Option<PathBuf> {
@@ -185,9 +193,11 @@ impl Publish for Reporter {
             .iter()
             .map(|finding| finding.code.as_str())
             .collect();
-        self.context
-            .since
-            .retain(|code, _| codes.contains(code.as_str()));
+        let unread = report.placement.is_none();
+        let stays = |code: &str| {
+            codes.contains(code) || unread && Code::parse(code).is_some_and(Code::needs_placement)
+        };
+        self.context.since.retain(|code, _| stays(code));
         for code in codes {
             self.context
                 .since
@@ -205,6 +215,7 @@ impl Publish for Reporter {
         let deeds = Deeds {
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
+            moved: report.plan.moved.as_ref(),
         };
         for record in self.told.news(&status, deeds) {
             self.journal.send(record);
@@ -234,31 +245,18 @@ impl Publish for Reporter {
 
     fn reloaded(&mut self, outcome: Result<(), &str>) {
         self.systemd.reloading();
-        match outcome {
-            Ok(()) => self.say(
+        let kept = outcome.err().map(|text| Remark::ConfigurationKept {
+            faults: text.lines().collect::<Vec<_>>().join("; "),
+        });
+        if kept.is_none() {
+            self.say(
                 Priority::Info,
                 Some(message_id::RELOADED),
                 "configuration read again".to_owned(),
-            ),
-            Err(text) => {
-                for line in text.lines() {
-                    let mut record = Record::new(
-                        Priority::Warning,
-                        format!("{line}; keeping the configuration before"),
-                    );
-                    record.message_id = Some(message_id::RELOADED);
-                    record.finding =
-                        Some(crate::findings::Code::ConfigurationKept.as_str().to_owned());
-                    record.remedy = Some(
-                        crate::findings::Code::ConfigurationKept
-                            .entry()
-                            .remedy
-                            .to_owned(),
-                    );
-                    self.journal.send(record);
-                }
-            }
+            );
         }
+        // The look that follows reports it, in the journal and in the status.
+        self.health.remark("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
     }

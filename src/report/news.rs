@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{Priority, Record};
 use super::status::Status;
-use crate::findings::Severity;
+use crate::decide::Migration;
+use crate::findings::{Code, Severity};
 
 /// `MESSAGE_ID`s, one for each kind of record; the catalogue in `packaging` explains them to `journalctl -x`.
 pub mod message_id {
@@ -30,9 +31,9 @@ pub mod message_id {
 /// What was reported already.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
-    findings: BTreeMap<String, String>,
+    /// What was seen, by code; one code may have several.
+    findings: BTreeMap<String, BTreeSet<String>>,
     vm: Option<String>,
-    host: Option<String>,
 }
 
 /// What happened in a round, beyond its status.
@@ -42,6 +43,8 @@ pub struct Deeds<'a> {
     pub labelled: &'a [String],
     /// Milliseconds from the trigger to the end of the last write.
     pub latency_ms: u64,
+    /// A move that is seen for the first time.
+    pub moved: Option<&'a Migration>,
 }
 
 impl Told {
@@ -74,13 +77,11 @@ impl Told {
             );
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
-        if let (Some(new), Some(old)) = (&host, &self.host)
-            && new != old
-        {
-            let text = format!("moved from Harvester host {old} to {new}");
+        if let Some(Migration { from, to, .. }) = deeds.moved {
+            let text = format!("moved from Harvester host {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
-                host_old: Some(old.clone()),
+                host_old: Some(from.clone()),
                 ..moved
             });
         }
@@ -98,7 +99,7 @@ impl Told {
             });
         }
         for finding in &status.findings {
-            if self.findings.get(&finding.code) != Some(&finding.seen) {
+            if self.is_news(&finding.code, &finding.seen) {
                 let priority = match finding.severity.as_str() {
                     word if word == Severity::Error.as_str() => Priority::Error,
                     word if word == Severity::Warning.as_str() => Priority::Warning,
@@ -116,30 +117,46 @@ impl Told {
                 });
             }
         }
-        let present: BTreeSet<&String> = status
-            .findings
-            .iter()
-            .map(|finding| &finding.code)
-            .collect();
-        for code in self.findings.keys().filter(|code| !present.contains(code)) {
-            let resolved = record(
-                Priority::Notice,
-                message_id::RESOLVED,
-                format!("no longer: {code}"),
-            );
-            records.push(Record {
-                finding: Some(code.clone()),
-                ..resolved
-            });
+        let mut present: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for finding in &status.findings {
+            present
+                .entry(finding.code.clone())
+                .or_default()
+                .insert(finding.seen.clone());
         }
-        self.findings = status
-            .findings
-            .iter()
-            .map(|f| (f.code.clone(), f.seen.clone()))
-            .collect();
+        // What cannot be looked at just now is neither there nor gone.
+        let unread = status.placement.is_none();
+        let unknown =
+            |code: &String| unread && Code::parse(code).is_some_and(Code::needs_placement);
+        for (code, seen) in std::mem::take(&mut self.findings) {
+            if present.contains_key(&code) {
+                continue;
+            }
+            if unknown(&code) {
+                present.insert(code, seen);
+            } else {
+                let resolved = record(
+                    Priority::Notice,
+                    message_id::RESOLVED,
+                    format!("no longer: {code}"),
+                );
+                records.push(Record {
+                    finding: Some(code),
+                    ..resolved
+                });
+            }
+        }
+        self.findings = present;
         self.vm = vm.clone().or(self.vm.take());
-        self.host = host.clone().or(self.host.take());
         records
+    }
+
+    /// Whether a finding is to be told: it is new, or something else was seen.
+    fn is_news(&self, code: &str, seen: &str) -> bool {
+        let same = |told: &BTreeSet<String>| {
+            told.contains(seen) || Code::parse(code).is_some_and(Code::is_error_text)
+        };
+        !self.findings.get(code).is_some_and(same)
     }
 }
 

@@ -4,6 +4,10 @@
 use std::fmt::Write;
 
 use super::status::{CredentialStatus, FindingStatus, Status};
+use crate::escape::one_line;
+
+/// The longest text shown in one row, in characters.
+const SHOWN_MAX: usize = 1000;
 
 /// Whether words may be coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +21,15 @@ pub enum Style {
 /// Everything, as `status` prints it.
 pub fn status(status: &Status, style: Style) -> String {
     let mut text = who_and_where(status);
-    row(&mut text, "labels", &labels(status));
+    let node = status.labels.node.as_deref().unwrap_or("unknown");
+    row(
+        &mut text,
+        "labels",
+        &format!("{} on Node {node}", status.labels.state),
+    );
+    for (key, value) in &status.labels.owned {
+        row(&mut text, "", &format!("{key}={value}"));
+    }
     if let Some(migration) = &status.last_migration {
         let latency = match (migration.latency_ms, &migration.trigger) {
             (Some(latency), Some(trigger)) => {
@@ -183,15 +195,6 @@ fn who_and_where(status: &Status) -> String {
     text
 }
 
-fn labels(status: &Status) -> String {
-    let node = status.labels.node.as_deref().unwrap_or("unknown");
-    let mut text = format!("{} on Node {node}", status.labels.state);
-    for (key, value) in &status.labels.owned {
-        let _ = write!(text, "\n{:17}{key}={value}", "");
-    }
-    text
-}
-
 fn credential(text: &mut String, name: &str, credential: &CredentialStatus) {
     let line = match (&credential.kubeconfig, &credential.problem) {
         (Some(kubeconfig), _) => {
@@ -234,13 +237,14 @@ pub fn findings(findings: &[FindingStatus], style: Style) -> String {
             ("why", &finding.consequence),
             ("fix", &finding.remedy),
         ] {
-            let _ = writeln!(text, "  {name:5}{value}");
+            let _ = writeln!(text, "  {name:5}{}", one_line(value, SHOWN_MAX));
         }
     }
     text
 }
 
+/// One row. What it shows may be foreign: it stays on its line and has no power over the terminal.
 fn row(text: &mut String, name: &str, value: &str) {
     let name = name.replace('-', " ");
-    let _ = writeln!(text, "{name:<17}{value}");
+    let _ = writeln!(text, "{name:<17}{}", one_line(value, SHOWN_MAX));
 }

@@ -23,6 +23,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use crate::agent::{Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
+use crate::facts::who::Remark;
 use crate::root::Root;
 use health::Health;
 use watch::{Target, Watched, keep_watching};
@@ -71,15 +72,13 @@ pub struct Listener {
     watchdog: Option<Duration>,
     pace: Pace,
     hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
     vmi: Option<(Target, JoinHandle<()>)>,
     node: Option<(Target, JoinHandle<()>)>,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
 }
 
 impl Listener {
-    /// Takes over the process signals. `start` is the moment from which the loop counts.
+    /// Takes over SIGHUP. `start` is the moment from which the loop counts.
     ///
     /// # Errors
     ///
@@ -101,8 +100,6 @@ impl Listener {
             watchdog,
             pace: Pace::default(),
             hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
             vmi: None,
             node: None,
             files: None,
@@ -162,7 +159,9 @@ impl Listener {
                 || "inotify ended".to_owned(),
                 |error| format!("inotify: {error}"),
             );
-            health.set("files", false, detail);
+            health.set("files", false, detail.clone());
+            let what = format!("{detail}; files are read again at the poll");
+            health.remark("files", Some(Remark::WatchUnavailable { what }));
         });
         self.files = Some((files, task));
     }
@@ -189,8 +188,6 @@ impl Wait for Listener {
             // Every branch is cancel-safe: signals, channels and timers lose nothing when another one is first.
             tokio::select! {
                 biased;
-                _ = self.terminate.recv() => return Wake::Stop,
-                _ = self.interrupt.recv() => return Wake::Stop,
                 _ = self.hangup.recv() => return Wake::Reload,
                 Some((trigger, at)) = self.reasons.recv() => {
                     let now = Instant::now();

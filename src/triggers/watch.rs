@@ -86,6 +86,10 @@ pub async fn keep_watching<T: Watched>(
                     format!("watch of {} at {}", target.name, target.client.server()),
                 );
                 health.remark(signal, None);
+                if failures > 0 {
+                    // What happened while nobody watched, and the report that says so, are made up for.
+                    sender.send(trigger);
+                }
                 let ended = loop {
                     match watch.next().await {
                         Ok(

@@ -184,6 +184,13 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     rename(&mut world, "wrong", "wrong");
     assert_eq!(world.identity().verdict, Verdict::Mismatch);
     world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    let identity = world.identity();
+    assert_eq!(
+        (identity.vm_name(), identity.verdict),
+        (None, Verdict::Mismatch),
+        "cloud-init names what is expected"
+    );
+    world.who.machine.platform_hostname = Seen::Absent;
     assert_eq!(world.identity().verdict, Verdict::Unknown);
     assert_eq!(firmware_uuid(VM).get_version_num(), 5);
 }

@@ -193,6 +193,66 @@ fn hold_keeps_the_first_zone_and_says_so_while_the_host_follows() {
 }
 
 #[test]
+fn hold_holds_the_pair_as_a_whole_and_the_host_that_it_is_of() {
+    let mut world = World::new();
+    world.reads.host_node = Seen::Known(host_labels("r1", ""));
+    world.settings.topology.on_change = OnChange::Hold;
+    world.settle();
+    world.migrate("hv-b", "r2", "z2");
+    let held = plan(&world);
+    assert_eq!(
+        set(&held),
+        [(HOST, "hv-b")],
+        "no zone of hv-b beside the region of hv-a"
+    );
+    world.settle();
+    assert_eq!(
+        world.node().annotations[crate::decide::ANNOTATION_HOST],
+        "hv-a"
+    );
+    world.settings.topology.on_change = OnChange::Follow;
+    assert_eq!(set(&plan(&world)), [(REGION, "r2"), (ZONE, "z2")]);
+}
+
+#[test]
+fn a_report_writes_nothing_that_would_mislead_a_later_follow() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.topology.on_change = OnChange::Report;
+    world.migrate("hv-b", "", "z2");
+    world.settle();
+    world.settings.topology.on_change = OnChange::Follow;
+    assert_eq!(set(&plan(&world)), [], "the region would stay that of hv-a");
+}
+
+#[test]
+fn a_second_source_that_fails_proves_no_absence() {
+    let mut world = World::new();
+    world.settings.topology.remove_stale = true;
+    world.reads.host_node = Seen::Known(host_labels("", ""));
+    world.reads.configmap = Seen::Known(host_labels("eu-1", "rack-a"));
+    world.settle();
+    world.reads.configmap = Seen::failed(crate::facts::WhyKind::Unreachable, "503");
+    assert_eq!(set(&plan(&world)), []);
+}
+
+#[test]
+fn an_extra_label_of_the_host_before_is_said_while_the_new_host_cannot_be_read() {
+    let mut world = World::new();
+    with_rack(&mut world, Some("r1"));
+    world.settle();
+    world.migrate("hv-b", "", "");
+    world.annotate("hv-b", "eu-1", "rack-b");
+    world.reads.host_node = Seen::failed(crate::facts::WhyKind::Unreachable, "503");
+    let moved = plan(&world);
+    assert!(
+        reasons(&moved).contains(&(RACK, LeftReason::HostNotRead)),
+        "{:?}",
+        moved.left
+    );
+}
+
+#[test]
 fn report_changes_nothing_at_all() {
     let mut world = World::new();
     world.settings.topology.on_change = OnChange::Report;

@@ -111,11 +111,14 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
     let mut told = Told::default();
     told.news(&status("hv-a", &[]), Deeds::default());
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
+    let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
+    let moved = Migration { from, to, at };
     let news = told.news(
         &status("hv-b", &[]),
         Deeds {
             labelled: &labelled,
             latency_ms: 12,
+            moved: Some(&moved),
         },
     );
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
@@ -127,12 +130,32 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
 }
 
 #[test]
-fn a_host_that_is_unknown_for_a_while_is_no_migration() {
+fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     let mut told = Told::default();
-    told.news(&status("hv-a", &[]), Deeds::default());
-    let mut away = status("hv-a", &[]);
+    let held = [
+        ("label-held", "warning", "zone"),
+        ("label-held", "warning", "region"),
+    ];
+    assert_eq!(told.news(&status("hv-a", &held), Deeds::default()).len(), 3);
+    assert!(
+        told.news(&status("hv-a", &held), Deeds::default())
+            .is_empty(),
+        "two of one code stay told"
+    );
+    let mut away = status("hv-a", &[("harvester-unreachable", "warning", "timeout")]);
     away.placement = None;
-    away.identity.vm = None;
-    assert!(told.news(&away, Deeds::default()).is_empty());
-    assert!(told.news(&status("hv-a", &[]), Deeds::default()).is_empty());
+    assert_eq!(
+        ids(&told.news(&away, Deeds::default())),
+        [message_id::FINDING]
+    );
+    away.findings[0].seen = "connection refused".to_owned();
+    assert!(
+        told.news(&away, Deeds::default()).is_empty(),
+        "another text of one trouble"
+    );
+    let back = told.news(&status("hv-a", &held), Deeds::default());
+    assert_eq!(
+        (ids(&back), back[0].finding.as_deref()),
+        (vec![message_id::RESOLVED], Some("harvester-unreachable"))
+    );
 }
