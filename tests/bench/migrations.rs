@@ -23,7 +23,7 @@ pub(crate) const ROUNDS: usize = 20;
 const COUNTED_ROUNDS: usize = 10;
 
 /// Between two migrations: the agent allows twenty looks at once and then two a second, and a migration is a handful.
-const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_secs(3);
 
 /// Harvester's annotations come this much after the move, so that only one event separates the agent from its patch.
 const LAG: Duration = Duration::from_millis(300);
