@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the shipped binary costs: size, memory, wake-ups, latencies, calls; beside Debian's `qemu-ga` in the same run where
+//! it applies. It measures and never fails for a figure: the targets stand beside the figures.
+//!
+//! `tests/bench/footprint` runs it, with `--binary FILE` (the release build) and `--json FILE`.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a benchmark ends at the first surprise, as a test does"
+)]
+
+mod migrations;
+mod process;
+mod statistics;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use harvester_lab::process::{Agent, Signal, Usage};
+use harvester_lab::real::RealApi;
+use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
+
+use migrations::requests_since;
+use process::{Activity, Memory, QEMU_GA, QemuGa, milliseconds, run_time, size_mb};
+use statistics::Samples;
+use table::Figure;
+
+/// Limit for a broken agent, not a measurement of a working one.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// After the last write at the start, until memory is read.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How long the agent is watched doing nothing.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// As a unit with `WatchdogSec=60` has it; a ping is due each half of it.
+const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "60000000");
+
+/// Starts per figure.
+const STARTS: usize = 20;
+
+/// The shortest interval of polls that the configuration takes; the default is in `DEFAULT_POLL`.
+const SHORT_POLL: &str = "[timing]\npoll = \"60s\"\n";
+
+/// Twice the short interval and a tenth of jitter are the longest wait for a poll.
+const POLL_TIMEOUT: Duration = Duration::from_secs(140);
+
+/// The agent's own default.
+const DEFAULT_POLL: Duration = Duration::from_secs(600);
+
+/// Calls of one poll follow each other within milliseconds.
+const POLL_GAP: Duration = Duration::from_secs(2);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let arguments = Arguments::read();
+    let binary = &arguments.binary;
+    let mut figures = vec![
+        Figure::new("binary size", size_mb(binary), "MB")
+            .target(4.5)
+            .beside(Some(size_mb(&QemuGa::binary())), QEMU_GA)
+            .note("qemu-ga needs glib and others beside its file"),
+    ];
+    say("idle: memory, wake-ups, processor");
+    let (idle, poll) = idle_and_poll(binary).await;
+    figures.extend(idle);
+    say("starts");
+    figures.extend(starts(binary).await);
+    say("migrations in the lab: event to patch");
+    let samples = migrations::event_to_patch(binary).await;
+    figures.push(
+        Figure::new("VMI event -> PATCH, lab, p50", samples.median(), "ms")
+            .target(0.5)
+            .note("both ends as the lab's server saw them"),
+    );
+    figures.push(Figure::new("VMI event -> PATCH, lab, max", samples.max(), "ms").target(5.0));
+    say("migrations against real kube-apiservers: annotation to label");
+    figures.extend(visible(binary).await);
+    say("migrations in the lab: calls");
+    figures.extend(calls(binary).await);
+    figures.extend(poll);
+
+    println!("\n{}", table::print(&figures));
+    if let Some(path) = arguments.json {
+        let json = format!("{:#}\n", table::to_json(&figures));
+        std::fs::write(&path, json).expect("the JSON file can be written");
+        println!("written to {}", path.display());
+    }
+}
+
+struct Arguments {
+    binary: PathBuf,
+    json: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn read() -> Self {
+        let (mut binary, mut json) = (None, None);
+        let mut arguments = std::env::args_os().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || PathBuf::from(arguments.next().expect("an option has a value"));
+            match argument.to_str() {
+                Some("--binary") => binary = Some(value()),
+                Some("--json") => json = Some(value()),
+                // Cargo's own word to every benchmark.
+                Some("--bench") => {}
+                _ => panic!("unknown argument {}", argument.display()),
+            }
+        }
+        Self {
+            // Not the one that Cargo hands to a benchmark: that one is built with unwinding.
+            binary: binary.expect("`--binary FILE`: tests/bench/footprint builds it"),
+            json,
+        }
+    }
+}
+
+/// Starts the agent and waits until both conditions are written and both watches are open.
+pub async fn started(world: &World, binary: &Path, environment: &[(&str, &str)]) -> Agent {
+    let mut agent = Agent::spawn(binary, world.guest.root(), &["run"], environment);
+    agent.wait_ready(SOON).await;
+    for kind in ["HarvesterIdentityVerified", "HarvesterTopologySynced"] {
+        eventually(SOON, kind, || async {
+            let condition = world.condition(kind).await;
+            condition.is_some_and(|condition| condition["status"] == "True")
+        })
+        .await;
+    }
+    // By the agent's own word: the log of a real server tells of a watch only when it is over.
+    eventually(SOON, "both watches are open", || async {
+        let status = world.guest.status().unwrap_or_default();
+        let signals = status["signals"].as_array().cloned().unwrap_or_default();
+        let is_live = |name| {
+            let mut signals = signals.iter();
+            signals.any(|signal| signal["name"] == name && signal["live"] == true)
+        };
+        is_live("vmi") && is_live("node")
+    })
+    .await;
+    agent
+}
+
+/// The poll of another agent is waited for in the same minutes, but only once memory is read: two processes of one binary
+/// share its pages, and each would look smaller than it is.
+async fn idle_and_poll(binary: &Path) -> (Vec<Figure>, Vec<Figure>) {
+    let world = World::lab(WorldOptions::default()).await;
+    let qemu_ga = QemuGa::start().await;
+    let agent = started(&world, binary, &[WATCHDOG]).await;
+    tokio::time::sleep(SETTLE).await;
+    let (ours, theirs) = (Memory::of(agent.pid()), Memory::of(qemu_ga.pid()));
+    let minutes = async {
+        let first = minute(&world, &agent, &qemu_ga).await;
+        // The timers of the watches' silence, armed at the start, come due in this one only.
+        (first, minute(&world, &agent, &qemu_ga).await)
+    };
+    let ((first, second), poll) = tokio::join!(minutes, poll(binary));
+
+    let beside = |value| (Some(value), QEMU_GA);
+    let memory = |name, ours, (theirs, what)| Figure::new(name, ours, "MB").beside(theirs, what);
+    let mut figures = vec![
+        memory("RSS, both watches open", ours.rss_mb, beside(theirs.rss_mb)).target(6.0),
+        memory("PSS, both watches open", ours.pss_mb, beside(theirs.pss_mb)).target(4.2),
+        memory(
+            "anonymous memory, both watches open",
+            ours.anonymous_mb,
+            beside(theirs.anonymous_mb),
+        )
+        .target(1.0),
+        Figure::new("threads", ours.threads, "")
+            .target(2.0)
+            .beside(Some(theirs.threads), QEMU_GA),
+    ];
+    for (name, minute) in [("first", first), ("second", second)] {
+        let Minute {
+            bookmarks,
+            pings,
+            calls,
+            ..
+        } = minute;
+        figures.extend([
+            Figure::new(
+                format!("wake-ups in the {name} 60 s idle"),
+                minute.ours.wake_ups,
+                "",
+            )
+            .beside(Some(minute.theirs.wake_ups), QEMU_GA)
+            .note(format!(
+                "{bookmarks} bookmarks, {pings} watchdog pings, {calls} API calls in that time"
+            )),
+            Figure::new(
+                "  other than bookmarks and watchdog pings",
+                minute.ours.wake_ups - bookmarks - pings,
+                "",
+            )
+            .target(0.0)
+            .note("bookmarks that come together are one wake-up, so this may be one too few"),
+            Figure::new("  CPU", minute.ours.cpu_ms, "ms")
+                .target(5.0 / 60.0)
+                .beside(Some(minute.theirs.cpu_ms), QEMU_GA)
+                .note("the target is 5 ms in an hour"),
+        ]);
+    }
+    (figures, poll)
+}
+
+/// What happened while nothing happened.
+struct Minute {
+    ours: Activity,
+    theirs: Activity,
+    bookmarks: f64,
+    pings: f64,
+    calls: usize,
+}
+
+async fn minute(world: &World, agent: &Agent, qemu_ga: &QemuGa) -> Minute {
+    let usage = || {
+        let of = |pid| Usage::of(pid).expect("the process runs");
+        (of(agent.pid()), of(qemu_ga.pid()))
+    };
+    let (from, before) = (Instant::now(), usage());
+    tokio::time::sleep(IDLE).await;
+    let (after, to) = (usage(), Instant::now());
+    let window = from..to;
+    let bookmarks = [&world.harvester_api, &world.guest_api]
+        .into_iter()
+        .flat_map(|api| api.lab().watch_writes())
+        .filter(|write| write.user_agent.starts_with(AGENT))
+        .filter(|write| write.event == "BOOKMARK" && window.contains(&write.at))
+        .count() as f64;
+    let pings = agent
+        .notifications()
+        .iter()
+        .filter(|word| word.has("WATCHDOG") && window.contains(&word.at))
+        .count() as f64;
+    Minute {
+        ours: Activity::between(before.0, after.0),
+        theirs: Activity::between(before.1, after.1),
+        bookmarks,
+        pings,
+        calls: requests_since(world, from).await.len(),
+    }
+}
+
+/// Calls of one poll, and from that and from how long the watches ask to be served, calls of an idle hour.
+async fn poll(binary: &Path) -> Vec<Figure> {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.agent_config("footprint.toml", SHORT_POLL);
+    let agent = started(&world, binary, &[]).await;
+    tokio::time::sleep(POLL_GAP).await;
+    let mark = Instant::now();
+    eventually(POLL_TIMEOUT, "the agent polls", || async {
+        !requests_since(&world, mark).await.is_empty()
+    })
+    .await;
+    tokio::time::sleep(POLL_GAP).await;
+    let calls = requests_since(&world, mark).await;
+    let first = calls[0].at;
+    let calls: Vec<_> = calls
+        .into_iter()
+        .take_while(|call| call.at < first + POLL_GAP)
+        .collect();
+    let polls = HOUR.as_secs_f64() / DEFAULT_POLL.as_secs_f64();
+    let requests = requests_since(&world, agent.started()).await;
+    let times: Vec<f64> = requests
+        .iter()
+        .filter(|request| request.verb == "watch")
+        .filter_map(|request| {
+            let parameters = request.query.split('&');
+            let time = parameters
+                .filter_map(|parameter| parameter.strip_prefix("timeoutSeconds="))
+                .next()?;
+            time.parse().ok()
+        })
+        .collect();
+    let watches: f64 = times.iter().map(|time| HOUR.as_secs_f64() / time).sum();
+    let paths: Vec<String> = calls
+        .iter()
+        .map(|call| format!("{} {}", call.verb, call.path))
+        .collect();
+    vec![
+        Figure::new("API calls of one poll", calls.len() as f64, "").note(paths.join(", ")),
+        Figure::new(
+            "API calls per idle hour, extrapolated",
+            watches + polls * calls.len() as f64,
+            "",
+        )
+        .note(format!(
+            "{} watches that ask for {times:?} s each, and {polls} polls",
+            times.len()
+        )),
+    ]
+}
+
+async fn starts(binary: &Path) -> Vec<Figure> {
+    let world = World::lab(WorldOptions::default()).await;
+    // The first start writes labels; what is measured is a restart on a Node that is right.
+    let mut first = started(&world, binary, &[]).await;
+    stop(&mut first).await;
+    let (mut ours, mut theirs) = (Samples::default(), Samples::default());
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        let mut agent = Agent::spawn(binary, world.guest.root(), &["run"], &[]);
+        let ready = agent.wait_ready(SOON).await;
+        ours.push(milliseconds(ready.at - began));
+        stop(&mut agent).await;
+        theirs.push(milliseconds(run_time(&QemuGa::binary(), "--version").await));
+    }
+    vec![
+        Figure::new("exec -> READY=1, p50", ours.median(), "ms")
+            .target(8.0)
+            .beside(theirs.median(), QEMU_GA)
+            .note("beside it `qemu-ga --version` from start to end, as a measure of starting a process"),
+        Figure::new("exec -> READY=1, max", ours.max(), "ms")
+            .target(20.0)
+            .beside(theirs.max(), QEMU_GA),
+    ]
+}
+
+async fn stop(agent: &mut Agent) {
+    agent.signal(Signal::SIGTERM);
+    agent.wait_exit(SOON).await;
+}
+
+async fn visible(binary: &Path) -> Vec<Figure> {
+    let name = "annotation -> label visible, kube-apiserver";
+    if let Err(why) = RealApi::binary() {
+        return vec![Figure::new(name, None, "ms").target(20.0).note(why)];
+    }
+    let visible = migrations::annotation_to_label(binary).await;
+    let what = "bare PATCH";
+    vec![
+        Figure::new(format!("{name}, p50"), visible.label.median(), "ms")
+            .target(20.0)
+            .beside(visible.bare_patch.median(), what)
+            .note(format!(
+                "{} migrations; beside it one PATCH of the same Node by another client",
+                migrations::ROUNDS
+            )),
+        Figure::new(format!("{name}, max"), visible.label.max(), "ms")
+            .beside(visible.bare_patch.max(), what),
+    ]
+}
+
+async fn calls(binary: &Path) -> Vec<Figure> {
+    let calls = migrations::calls(binary).await;
+    let mut figures = vec![
+        Figure::new(
+            "PATCHes of the Node per migration, median",
+            calls.node_patches.median(),
+            "",
+        )
+        .target(1.0),
+        Figure::new(
+            "PATCHes of the Node per migration, max",
+            calls.node_patches.max(),
+            "",
+        )
+        .target(1.0),
+        Figure::new("API calls per migration, median", calls.total.median(), ""),
+    ];
+    figures.extend(calls.by_verb.iter().map(|(verb, samples)| {
+        Figure::new(format!("  of these {verb}, median"), samples.median(), "")
+    }));
+    figures
+}
+
+fn say(what: &str) {
+    println!("== {what}");
+}

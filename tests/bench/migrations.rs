@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a live migration costs: how soon the labels follow, and how many calls that takes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use harvester_lab::harvester::Order;
+use harvester_lab::server::RequestRecord;
+use harvester_lab::world::{AGENT, HOSTS, Side, World, WorldOptions};
+use serde_json::json;
+
+use crate::process::milliseconds;
+use crate::statistics::Samples;
+use crate::{SOON, started};
+
+const HOST: &str = "topology.harvesterhci.io/host";
+
+/// Migrations per latency figure.
+pub(crate) const ROUNDS: usize = 20;
+
+/// Migrations for the number of calls, which hardly varies.
+const COUNTED_ROUNDS: usize = 10;
+
+/// Between two migrations: the agent allows twenty looks at once and then two a second, and a migration is a handful.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Harvester's annotations come this much after the move, so that only one event separates the agent from its patch.
+const LAG: Duration = Duration::from_millis(300);
+
+/// Between two looks at the records of the servers.
+const POLL: Duration = Duration::from_millis(5);
+
+/// From the event to the patch, both as the servers of the lab saw them.
+pub(crate) async fn event_to_patch(binary: &Path) -> Samples {
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = started(&world, binary, &[]).await;
+    let mut samples = Samples::default();
+    for round in 1..=ROUNDS {
+        let migration = move_without_annotations(&world, round).await;
+        let mark = Instant::now();
+        annotate(&world).await;
+        let patch = first_patch(&world, mark).await;
+        let events: Vec<Instant> = world
+            .harvester_api
+            .lab()
+            .watch_writes()
+            .into_iter()
+            .filter(|write| {
+                write.user_agent.starts_with(AGENT)
+                    && write.event == "MODIFIED"
+                    && (mark..=patch.at).contains(&write.at)
+            })
+            .map(|write| write.at)
+            .collect();
+        assert_eq!(events.len(), 1, "one event leads to the patch");
+        samples.push(milliseconds(patch.at - events[0]));
+        finish(&world, &migration).await;
+    }
+    samples
+}
+
+/// From the answer to the change of the annotations to the label as another watcher sees it, and a bare patch of the same
+/// Node by a client that has nothing else to do.
+#[derive(Debug, Default)]
+pub(crate) struct Visible {
+    pub label: Samples,
+    pub bare_patch: Samples,
+}
+
+/// Measures [`Visible`] on two real API servers.
+pub(crate) async fn annotation_to_label(binary: &Path) -> Visible {
+    let world = World::real(WorldOptions::default()).await;
+    let _agent = started(&world, binary, &[]).await;
+    let mut visible = Visible::default();
+    for round in 1..=ROUNDS {
+        let migration = move_without_annotations(&world, round).await;
+        annotate(&world).await;
+        let mark = Instant::now();
+        let seen = label_seen(&world, &migration.target).await;
+        // The watcher may be faster than the answer to the change.
+        visible
+            .label
+            .push(milliseconds(seen.saturating_duration_since(mark)));
+        finish(&world, &migration).await;
+        let patch = json!({"metadata": {"annotations": {"footprint.example.com/round": round.to_string()}}});
+        let path = harvester_lab::admin::paths::node(world.node_name());
+        let mark = Instant::now();
+        let answer = world.guest_admin.merge_patch(&path, &patch).await;
+        visible.bare_patch.push(milliseconds(mark.elapsed()));
+        answer.expect("an administrator may patch a Node");
+    }
+    visible
+}
+
+/// Calls per migration.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// By verb; writes of the status are told apart.
+    pub by_verb: BTreeMap<String, Samples>,
+    /// All of them.
+    pub total: Samples,
+    /// PATCHes of the Node itself.
+    pub node_patches: Samples,
+}
+
+/// Counts what the agent asks for while whole migrations, annotations at once, go by.
+pub(crate) async fn calls(binary: &Path) -> Calls {
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = started(&world, binary, &[]).await;
+    let mut counted: Vec<BTreeMap<String, usize>> = Vec::new();
+    let mut calls = Calls::default();
+    for round in 1..=COUNTED_ROUNDS {
+        tokio::time::sleep(PAUSE).await;
+        let mark = Instant::now();
+        world.migrate(target(round)).await;
+        first_patch(&world, mark).await;
+        tokio::time::sleep(PAUSE).await;
+        let requests = requests_since(&world, mark).await;
+        calls.total.push(requests.len() as f64);
+        let patches = requests.iter().filter(|request| is_node_patch(request));
+        calls.node_patches.push(patches.count() as f64);
+        let mut by_verb: BTreeMap<String, usize> = BTreeMap::new();
+        for request in requests {
+            *by_verb.entry(name_of(&request)).or_default() += 1;
+        }
+        counted.push(by_verb);
+    }
+    let verbs: Vec<String> = counted.iter().flat_map(|one| one.keys().cloned()).collect();
+    for verb in verbs {
+        let mut samples = Samples::default();
+        // A verb that was not used in a round counts there as zero.
+        for one in &counted {
+            samples.push(one.get(&verb).copied().unwrap_or_default() as f64);
+        }
+        calls.by_verb.insert(verb, samples);
+    }
+    calls
+}
+
+/// What the agent asked of both sides since a moment.
+pub(crate) async fn requests_since(world: &World, mark: Instant) -> Vec<RequestRecord> {
+    let mut requests = world.agent_requests(Side::Harvester).await;
+    requests.extend(world.agent_requests(Side::Guest).await);
+    requests.retain(|request| request.at >= mark);
+    requests.sort_by_key(|request| request.at);
+    requests
+}
+
+/// How a request is called in the table.
+fn name_of(request: &RequestRecord) -> String {
+    if request.path.ends_with("/status") {
+        format!("{} of status", request.verb)
+    } else {
+        request.verb.clone()
+    }
+}
+
+/// Round after round to another host; the VM begins on the first.
+fn target(round: usize) -> &'static str {
+    HOSTS[round % HOSTS.len()].0
+}
+
+/// All of a migration up to the moment when Harvester would write its annotations.
+async fn move_without_annotations(
+    world: &World,
+    round: usize,
+) -> harvester_lab::harvester::Migration {
+    tokio::time::sleep(PAUSE).await;
+    let harvester = &world.harvester;
+    let migration = harvester.prepare_migration(&world.vm, target(round)).await;
+    let migration = migration.expect("the Harvester side is there");
+    harvester
+        .copy_memory(&migration)
+        .await
+        .expect("the Harvester side is there");
+    harvester
+        .switch_host(&migration, Order::From1_6)
+        .await
+        .expect("the Harvester side is there");
+    harvester
+        .complete_migration(&migration, Order::From1_6)
+        .await
+        .expect("the Harvester side is there");
+    tokio::time::sleep(LAG).await;
+    migration
+}
+
+async fn annotate(world: &World) {
+    let annotated = world.harvester.annotate(&world.vm).await;
+    annotated.expect("the Harvester side is there");
+}
+
+async fn finish(world: &World, migration: &harvester_lab::harvester::Migration) {
+    let cleaned = world.harvester.clean_up_migration(migration).await;
+    cleaned.expect("the Harvester side is there");
+}
+
+fn is_node_patch(request: &RequestRecord) -> bool {
+    request.verb == "patch"
+        && request.path.starts_with("/api/v1/nodes/")
+        && !request.path.ends_with("/status")
+}
+
+async fn first_patch(world: &World, mark: Instant) -> RequestRecord {
+    let deadline = mark + SOON;
+    loop {
+        let requests = requests_since(world, mark).await;
+        if let Some(patch) = requests.into_iter().find(is_node_patch) {
+            return patch;
+        }
+        assert!(Instant::now() < deadline, "the agent does not patch");
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+async fn label_seen(world: &World, host: &str) -> Instant {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let versions = world.recorder.versions();
+        if let Some(last) = versions.last()
+            && last.label(HOST).as_deref() == Some(host)
+        {
+            // The first of those that show it in a row up to now.
+            let first = versions
+                .iter()
+                .rev()
+                .take_while(|version| version.label(HOST).as_deref() == Some(host))
+                .last();
+            return first.map_or(last.at, |version| version.at);
+        }
+        assert!(Instant::now() < deadline, "the label does not follow");
+        tokio::time::sleep(POLL).await;
+    }
+}
