@@ -174,9 +174,8 @@ async fn run_with(
     };
     // The loop never ends by itself: it is dropped, as the service drops it.
     let day = Duration::from_secs(86_400);
-    tokio::time::timeout(day, run(settings, &mut agent, Memory::default()))
-        .await
-        .unwrap_err();
+    let life = Box::pin(run(settings, &mut agent, Memory::default()));
+    tokio::time::timeout(day, life).await.unwrap_err();
     Run {
         log: log.take(),
         limits: limits.take(),

@@ -5,6 +5,7 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod alarm;
 pub mod files;
 pub mod health;
 pub mod watch;
@@ -18,13 +19,14 @@ use std::collections::BTreeMap;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::Instant;
 
 use crate::agent::{Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
 use crate::root::Root;
+use alarm::Alarm;
 use health::Health;
 use watch::{Target, Watched, keep_watching};
 
@@ -69,6 +71,7 @@ pub struct Listener {
     sender: Sender,
     reasons: mpsc::Receiver<(Trigger, Instant)>,
     health: Health,
+    alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
     hangup: Signal,
@@ -82,7 +85,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// When the kernel does not let us handle signals.
+    /// When the kernel gives us no timer or does not let us handle signals.
     pub fn new(
         root: Root,
         start: Instant,
@@ -97,6 +100,7 @@ impl Listener {
             sender: Sender { queue, dice },
             reasons,
             health,
+            alarm: Alarm::new()?,
             watchdog,
             pace: Pace::default(),
             hangup: signal(SignalKind::hangup())?,
@@ -178,14 +182,15 @@ impl Wait for Listener {
     }
 
     async fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> Wake {
-        let timer = sleep_until(Instant::now() + limit);
-        tokio::pin!(timer);
+        let mut due = Instant::now() + limit;
+        let mut feed = self.watchdog.map(|period| Instant::now() + period);
         let mut pending: Option<(Trigger, Scope, Instant)> = None;
-        let period = self.watchdog.unwrap_or(Duration::from_secs(365 * 86_400));
-        let mut watchdog = interval_at(Instant::now() + period, period);
-        watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // Every branch is cancel-safe: signals, channels and timers lose nothing when another one is first.
+            // One timer for all that is waited for: an idle process is woken once for each.
+            let next = feed.map_or(due, |feed| feed.min(due));
+            self.alarm
+                .set(next.saturating_duration_since(Instant::now()));
+            // Every branch is cancel-safe: signals, channels and the timer lose nothing when another one is first.
             tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
@@ -193,19 +198,25 @@ impl Wait for Listener {
                     let now = Instant::now();
                     pending = Some(match pending {
                         None => {
-                            let wait = self.pace.take(now.saturating_duration_since(self.start));
-                            let due = timer.deadline().min(now + wait);
-                            timer.as_mut().reset(due);
+                            due = due.min(now + self.pace.take(now.saturating_duration_since(self.start)));
                             (trigger, trigger.scope(), at)
                         }
                         Some((first, scope, at)) => (first, scope.and(trigger.scope()), at),
                     });
                 }
-                () = &mut timer => {
-                    let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::KNOWN, Instant::now()));
-                    return Wake::Look { trigger, scope, at: at.saturating_duration_since(self.start) };
+                () = self.alarm.ring() => {
+                    let now = Instant::now();
+                    if let (Some(at), Some(period)) = (feed, self.watchdog)
+                        && at <= now
+                    {
+                        alive();
+                        feed = Some(now + period);
+                    }
+                    if due <= now {
+                        let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::KNOWN, now));
+                        return Wake::Look { trigger, scope, at: at.saturating_duration_since(self.start) };
+                    }
                 }
-                _ = watchdog.tick() => alive(),
             }
         }
     }

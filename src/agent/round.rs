@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One round of the loop, whole, and as the reports see it.
+
+use std::time::Duration;
+
+use super::{Refusal, Trigger};
+use crate::config::Settings;
+use crate::decide::identity::Identity;
+use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
+use crate::facts::WhyKind;
+use crate::facts::who::Who;
+
+/// One round, whole.
+#[derive(Debug)]
+pub struct Round {
+    /// Why.
+    pub trigger: Trigger,
+    /// When it was decided.
+    pub now: Now,
+    /// Who we are.
+    pub who: Who,
+    /// The judgement of that.
+    pub identity: Identity,
+    /// Where we are.
+    pub placement: Option<decide::placement::Placement>,
+    /// The decision.
+    pub plan: Plan,
+    /// What became of each action.
+    pub outcomes: Vec<Result<(), Refusal>>,
+    /// From the arrival of the trigger to the end of the last write.
+    pub latency: Duration,
+    /// What to remember.
+    pub memory: Memory,
+}
+
+impl Round {
+    /// Whether an API that was asked gave no answer.
+    pub fn is_unanswered(&self) -> bool {
+        let reads = [self.who.candidates.why(), self.who.node.why()];
+        reads
+            .into_iter()
+            .flatten()
+            .any(|why| why.kind == WhyKind::Unreachable)
+    }
+
+    /// Whether labels or annotations were written.
+    pub(super) fn labelled(&self) -> bool {
+        let written = self
+            .plan
+            .actions
+            .iter()
+            .zip(&self.outcomes)
+            .filter(|(_, outcome)| outcome.is_ok());
+        written
+            .into_iter()
+            .any(|(action, _)| action.write() == Write::Node)
+    }
+
+    /// The round as a report.
+    pub fn report<'a>(&'a self, settings: &'a Settings) -> Report<'a> {
+        let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
+            outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
+        });
+        Report {
+            trigger: self.trigger,
+            now: self.now,
+            who: &self.who,
+            identity: &self.identity,
+            placement: self.placement.as_ref(),
+            plan: &self.plan,
+            outcomes: &self.outcomes,
+            latency: self.latency,
+            migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
+            settings,
+        }
+    }
+}
+
+/// All that one round found out and did.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// Why the agent looked.
+    pub trigger: Trigger,
+    /// The moment of the decision.
+    pub now: Now,
+    /// Who we are.
+    pub who: &'a Who,
+    /// The judgement of that.
+    pub identity: &'a Identity,
+    /// Where we are.
+    pub placement: Option<&'a decide::placement::Placement>,
+    /// What was decided.
+    pub plan: &'a Plan,
+    /// What became of each action.
+    pub outcomes: &'a [Result<(), Refusal>],
+    /// From the arrival of the trigger to the end of the last write.
+    pub latency: Duration,
+    /// The move whose labels were written in this round.
+    pub migrated: Option<&'a Migration>,
+    /// The settings in force.
+    pub settings: &'a Settings,
+}

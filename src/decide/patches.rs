@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Turns decisions into the two patches that there are, and into none when nothing would change.
+
+use std::collections::BTreeMap;
+
+use super::identity::Identity;
+use super::labels::{LabelPlan, LeftReason};
+use super::placement::Placement;
+use super::sync::Sync;
+use super::{
+    ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM,
+    ConditionsPatch, Memory, NodePatch, Transition, conditions, events,
+};
+use crate::config::{OnChange, Settings};
+use crate::facts::node::Node;
+use crate::facts::vmi::Vmi;
+
+/// The patch of labels and annotations, where there is something to change.
+pub fn node_patch(
+    settings: &Settings,
+    node: &Node,
+    vmi: &Vmi,
+    placement: &Placement,
+    labels: &LabelPlan,
+    memory: &Memory,
+) -> Option<NodePatch> {
+    if settings.topology.on_change == OnChange::Report {
+        return None;
+    }
+    let mut annotations = BTreeMap::new();
+    let mut want = |key: &str, value: String| {
+        if node.annotations.get(key) != Some(&value) {
+            annotations.insert(key.to_owned(), value);
+        }
+    };
+    // What we own, and the host that the labels speak of, must be known to whoever decides next: these two are always
+    // written. The host moves with the labels, and stays with them when they stay.
+    want(
+        ANNOTATION_OWNED,
+        serde_json::to_string(&labels.owned).unwrap_or_default(),
+    );
+    let stays = labels.left.iter().any(|left| {
+        matches!(
+            left.reason,
+            LeftReason::WouldMix | LeftReason::Held | LeftReason::HostNotRead
+        )
+    });
+    if !stays && placement.known.is_some() {
+        want(ANNOTATION_HOST, placement.host.to_string());
+    }
+    if settings.report.annotations {
+        want(ANNOTATION_VM, vmi.reference());
+        // The rest rides along: a source that comes and goes is no reason to write.
+        if !annotations.is_empty() || !labels.changes.is_empty() {
+            if let Some(known) = &placement.known {
+                annotations.insert(ANNOTATION_SOURCE.to_owned(), known.source.to_string());
+            }
+            if let Some(migration) = &memory.last_migration {
+                let text = serde_json::to_string(migration).unwrap_or_default();
+                annotations.insert(ANNOTATION_MIGRATION.to_owned(), text);
+            }
+            annotations.retain(|key, value| node.annotations.get(key) != Some(value));
+        }
+    }
+    if labels.changes.is_empty() && annotations.is_empty() {
+        return None;
+    }
+    let from = node
+        .annotations
+        .get(ANNOTATION_HOST)
+        .filter(|from| *from != placement.host.as_str());
+    let announce = from
+        .filter(|_| settings.report.events)
+        .map(|from| events::moved(from, placement, labels));
+    let removes = labels.changes.values().any(Option::is_none);
+    Some(NodePatch {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        resource_version: node.resource_version.clone().filter(|_| removes),
+        labels: labels.changes.clone(),
+        annotations,
+        announce,
+    })
+}
+
+/// The patch of conditions, where one of them changes. `patient`: a true condition outlives short troubles.
+pub fn conditions_patch(
+    settings: &Settings,
+    node: &Node,
+    identity: &Identity,
+    sync: &Sync,
+    patient: bool,
+) -> Option<ConditionsPatch> {
+    if !settings.report.node_conditions || *sync == Sync::Pending {
+        return None;
+    }
+    let wanted = [
+        Some(conditions::identity(identity)),
+        conditions::topology(sync),
+    ]
+    .into_iter()
+    .flatten();
+    let changed: Vec<conditions::Wanted> = wanted
+        .filter(|wanted| wanted.is_change(node))
+        .filter(|wanted| !(patient && wanted.status == "Unknown"))
+        .collect();
+    if changed.is_empty() {
+        return None;
+    }
+    let announce = if settings.report.events {
+        changed
+            .iter()
+            .filter_map(|wanted| events::transition(wanted, node))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    let conditions = changed
+        .into_iter()
+        .map(|wanted| {
+            let same = node
+                .condition(wanted.kind)
+                .is_some_and(|present| present.status == wanted.status);
+            let transition = if same {
+                Transition::SameStatus
+            } else {
+                Transition::NewStatus
+            };
+            (wanted, transition)
+        })
+        .collect();
+    Some(ConditionsPatch {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        conditions,
+        announce,
+    })
+}

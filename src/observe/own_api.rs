@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Finds out whether a Harvester credential that does not work leads to the guest cluster's own API.
+
+use super::{World, limited};
+use crate::facts::{Seen, Why, WhyKind};
+
+impl World {
+    /// A Harvester credential that does not work may lead to the guest cluster: what is read there is then the same.
+    pub(super) async fn suspect_own_api(&mut self) {
+        let odd = self
+            .candidates
+            .why()
+            .is_some_and(|why| matches!(why.kind, WhyKind::Refused | WhyKind::Forbidden));
+        let generations = self.generations();
+        let (Ok(harvester), Ok(guest)) = (
+            self.connections.harvester.link(),
+            self.connections.guest.link(),
+        ) else {
+            return;
+        };
+        if !odd || self.cleared == Some(generations) {
+            return;
+        }
+        let namespace = "/api/v1/namespaces/kube-system";
+        let namespaces = async {
+            tokio::join!(
+                harvester.client.get_metadata(namespace),
+                guest.client.get_metadata(namespace)
+            )
+        };
+        let same_namespace = match limited(namespaces).await {
+            Some((Ok(theirs), Ok(ours))) => {
+                theirs.metadata.uid.is_some() && theirs.metadata.uid == ours.metadata.uid
+            }
+            _ => false,
+        };
+        // A kubelet may not read namespaces; but only the guest cluster has our Node.
+        let same_node = match self.node.known() {
+            Some(node) if !same_namespace => {
+                let path = format!("/api/v1/nodes/{}", node.name);
+                let theirs = limited(harvester.client.get_metadata(&path)).await;
+                matches!(theirs, Some(Ok(theirs)) if theirs.metadata.uid.as_deref() == Some(node.uid.as_str()))
+            }
+            _ => false,
+        };
+        if same_namespace || same_node {
+            let file = harvester.credential.kubeconfig.display();
+            let what = if same_namespace {
+                "namespace kube-system"
+            } else {
+                "our own Node"
+            };
+            let text = format!(
+                "`{file}` leads to the guest cluster's own API: {what} has the same UID there"
+            );
+            self.harvester = Seen::Failed(Why::new(WhyKind::OwnApi, text.clone()));
+            self.connections
+                .harvester
+                .refuse(Why::new(WhyKind::OwnApi, text));
+        } else if self.node.known().is_some() {
+            self.cleared = Some(generations);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A timer that wakes the process once, when it is due.
+//!
+//! tokio's own timers move down a wheel of slots and wake the process at each step: up to two times more for a wait of half
+//! a minute. For waits that make up the whole life of an idle process the kernel's timer (`timerfd_create(2)`) is exact.
+
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use tokio::net::unix::pipe;
+
+/// The shortest wait; zero would switch the kernel's timer off.
+const LEAST: Duration = Duration::from_micros(1);
+
+/// The timer.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: TimerFd,
+    /// The same timer, as tokio can wait for it.
+    ring: pipe::Receiver,
+}
+
+impl Alarm {
+    /// A timer that is not set, on the clock that never jumps.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives us no descriptor.
+    pub fn new() -> std::io::Result<Self> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        let descriptor = std::os::fd::AsFd::as_fd(&timer).try_clone_to_owned()?;
+        // To tokio it is a descriptor that becomes readable, as the reading end of a pipe does.
+        let ring = pipe::Receiver::from_owned_fd_unchecked(descriptor)?;
+        Ok(Self { timer, ring })
+    }
+
+    /// Sets the timer to ring after `wait`, whatever it was set to.
+    pub fn set(&self, wait: Duration) {
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(wait.max(LEAST)));
+        if let Err(error) = self.timer.set(expiration, TimerSetTimeFlags::empty()) {
+            tracing::debug!(%error, "failed to set the timer");
+        }
+    }
+
+    /// Waits until the timer rings. Cancel-safe: a ring that nobody waited for is still there.
+    pub async fn ring(&self) {
+        let mut count = [0; 8];
+        loop {
+            match self.ring.readable().await {
+                Ok(()) => match self.ring.try_read(&mut count) {
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    _ => return,
+                },
+                // The descriptor is ours and open: this cannot be, and must not spin.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{Instant, timeout};
+
+    #[tokio::test]
+    async fn it_rings_once_when_it_is_due_and_again_when_it_is_set_again() {
+        let alarm = Alarm::new().unwrap();
+        for _ in 0..3 {
+            let began = Instant::now();
+            alarm.set(Duration::from_millis(30));
+            timeout(Duration::from_secs(5), alarm.ring()).await.unwrap();
+            assert!(
+                began.elapsed() >= Duration::from_millis(30),
+                "{:?}",
+                began.elapsed()
+            );
+            timeout(Duration::from_millis(60), alarm.ring())
+                .await
+                .unwrap_err();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_setting_replaces_the_old_one_and_zero_rings_at_once() {
+        let alarm = Alarm::new().unwrap();
+        alarm.set(Duration::from_millis(10));
+        alarm.set(Duration::from_secs(3600));
+        timeout(Duration::from_millis(60), alarm.ring())
+            .await
+            .unwrap_err();
+        alarm.set(Duration::ZERO);
+        timeout(Duration::from_secs(5), alarm.ring()).await.unwrap();
+    }
+}
