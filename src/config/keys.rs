@@ -172,7 +172,7 @@ pub const KEYS: &[Key] = &[
         path: "hosts.*.region",
         default: "{}",
         allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host, for guests without a credential for Harvester",
+        help: "region and zone of each Harvester host, for guests without a credential for Harvester; no effect in this version",
         set: |settings, names, value| {
             let region = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, region, |place| &mut place.region)
@@ -182,7 +182,7 @@ pub const KEYS: &[Key] = &[
         path: "hosts.*.zone",
         default: "{}",
         allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host, for guests without a credential for Harvester",
+        help: "region and zone of each Harvester host, for guests without a credential for Harvester; no effect in this version",
         set: |settings, names, value| {
             let zone = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, zone, |place| &mut place.zone)
@@ -206,7 +206,7 @@ pub const KEYS: &[Key] = &[
         path: "report.annotations",
         default: "true",
         allowed: "true, false",
-        help: "write annotations to our Node",
+        help: "write annotations about the VM, the source and the last migration; the two on what we own are always written",
         set: |settings, _, value| put(&mut settings.report.annotations, value.switch()),
     },
     Key {
@@ -241,7 +241,7 @@ pub const KEYS: &[Key] = &[
         path: "timing.hostname_debounce",
         default: r#""2s""#,
         allowed: r#"a time from "0s" to "60s""#,
-        help: "look at a changed hostname when it has been quiet for this long",
+        help: "look at a changed hostname when it has been quiet for this long; no effect in this version",
         set: |settings, _, value| {
             let wait = value.duration(Duration::ZERO, MOST_WAIT);
             put(&mut settings.timing.hostname_debounce, wait)

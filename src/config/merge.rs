@@ -12,6 +12,9 @@ use super::settings::{Settings, TextFile};
 use super::value::{Why, Wrong};
 use crate::facts::placement::Source;
 
+/// Keys that are read and checked, so that one configuration serves images of different age, and that nothing uses yet.
+const WITHOUT_EFFECT: &[&str] = &["hosts.*.region", "hosts.*.zone"];
+
 /// One key as it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
@@ -151,7 +154,6 @@ impl Merged {
         let mut warn = |place: &Place, text: String| warnings.push(format!("{place}: {text}"));
         if let Some(entry) = self.winners.get("topology.sources")
             && sources.is_empty()
-            && settings.hosts.is_empty()
         {
             let text = "`topology.sources` is empty, so no region and no zone will be found";
             warn(&entry.place, text.to_owned());
@@ -169,6 +171,16 @@ impl Merged {
             let text =
                 "`report.textfile` does not end in `.prom`, so node-exporter will not read it";
             warn(&entry.place, text.to_owned());
+        }
+        for entry in self
+            .winners
+            .values()
+            .filter(|entry| WITHOUT_EFFECT.contains(&entry.key.path))
+        {
+            warn(
+                &entry.place,
+                format!("`{}` has no effect in this version", entry.path),
+            );
         }
         let has_labels_of_hosts =
             sources.contains(&Source::HostNode) || sources.contains(&Source::ConfigMap);

@@ -197,7 +197,8 @@ pub struct Report {
     pub node_conditions: bool,
     /// Events about our Node.
     pub events: bool,
-    /// Annotations on our Node.
+    /// Annotations on our Node about the VM, the source and the last migration. Those that say what we own, and of which
+    /// host the labels are, are always written: the next decision needs them.
     pub annotations: bool,
     /// Metrics in a file for node-exporter.
     pub textfile: TextFile,

@@ -776,13 +776,18 @@ fn settings_without_effect_are_warned_about() {
             "labels.extra.'node.kubernetes.io/instance-type' = 'a'",
             "is a label that cloud controllers write too",
         ),
+        (
+            "hosts.a.zone = 'z'",
+            "`hosts.a.zone` has no effect in this version",
+        ),
     ] {
         let warnings = Tree::new().file(ADMIN_FILE, content).load().warnings;
         assert_eq!(warnings.len(), 1, "{content}: {warnings:?}");
         assert!(warnings[0].contains(expected), "{warnings:?}");
         assert!(warnings[0].starts_with(ADMIN_FILE), "{warnings:?}");
     }
-    let sensible = "topology.sources = []\nhosts.a.zone = 'z'";
+    let sensible = "topology.sources = ['host-node']
+labels.extra.x = 'x'";
     assert!(
         Tree::new()
             .file(ADMIN_FILE, sensible)
