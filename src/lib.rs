@@ -60,6 +60,7 @@
 //! | the command line | [`cli`] |
 
 pub mod agent;
+pub mod alarm;
 pub mod apply;
 pub mod cli;
 pub mod config;

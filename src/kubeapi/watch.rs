@@ -3,14 +3,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
+
+use crate::alarm::Alarm;
 
 use super::error::{Error, Target};
 use super::json::{MAXIMUM_DEPTH, is_deeper_than};
@@ -67,7 +68,9 @@ pub struct Watch<T> {
     live: Option<Live>,
     lines: Lines,
     /// The one timer of the stream, re-armed by each event.
-    silence: Pin<Box<Sleep>>,
+    ///
+    /// None where the kernel gave no descriptor for it: then TCP alone finds a dead peer.
+    silence: Option<Alarm>,
     /// Set when the silence is over, until an event shows that the stream lives after all.
     last_chance: Option<Instant>,
     limit: Duration,
@@ -153,6 +156,10 @@ pub(super) async fn open<T>(
     let limit = request
         .silence_limit
         .unwrap_or(transport.timeouts.watch_silence);
+    let silence = Alarm::new().ok();
+    if let Some(silence) = &silence {
+        silence.set(limit);
+    }
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
@@ -161,12 +168,20 @@ pub(super) async fn open<T>(
             _turn: turn,
         }),
         lines: Lines::default(),
-        silence: Box::pin(sleep(limit)),
+        silence,
         last_chance: None,
         limit,
         bookmarks: 0,
         objects: PhantomData,
     })
+}
+
+/// The end of the silence that is allowed.
+async fn over(silence: Option<&Alarm>) {
+    match silence {
+        Some(alarm) => alarm.ring().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl<T> Watch<T> {
@@ -178,7 +193,9 @@ impl<T> Watch<T> {
 
     fn heard(&mut self) {
         self.last_chance = None;
-        self.silence.as_mut().reset(Instant::now() + self.limit);
+        if let Some(silence) = &self.silence {
+            silence.set(self.limit);
+        }
     }
 
     /// Ends the stream for good. After a fault in it nothing that follows can be believed.
@@ -223,7 +240,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 None => tokio::select! {
                     biased;
                     piece = live.response.chunk() => piece,
-                    () = self.silence.as_mut() => {
+                    () = over(self.silence.as_ref()) => {
                         self.last_chance = Some(Instant::now() + LAST_CHANCE);
                         continue;
                     }

@@ -143,16 +143,20 @@ impl World {
             return;
         };
         let concerns = |other: &&Vmi| other.name != vmi.name && self.names.contains(&other.name);
-        let others = candidates.vmis.iter().filter(concerns).cloned().collect();
+        let others: Vec<Vmi> = candidates.vmis.iter().filter(concerns).cloned().collect();
+        let coverage = candidates.coverage;
         self.own = Some(Found {
             vmi: vmi.clone(),
             others: Candidates {
-                vmis: others,
-                coverage: candidates.coverage,
+                vmis: others.clone(),
+                coverage,
             },
             names: self.names.clone(),
             generation: link.generation,
         });
+        // The rest of the namespace has had its say; an idle agent does not keep it.
+        let vmis = [vmi.clone()].into_iter().chain(others).collect();
+        self.candidates = Seen::Known(Candidates { vmis, coverage });
     }
 
     async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {

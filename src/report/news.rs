@@ -51,7 +51,10 @@ impl Told {
     /// The records for what is new in `status`, in the order in which a person wants to read them.
     pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
         let mut records = Vec::new();
-        let vm = status.identity.vm.as_ref().map(|vm| vm.name.clone());
+        let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
+            Some(namespace) => format!("{namespace}/{}", vm.name),
+            None => vm.name.clone(),
+        });
         let host = status
             .placement
             .as_ref()

@@ -5,7 +5,6 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
-pub mod alarm;
 pub mod files;
 pub mod health;
 pub mod watch;
@@ -22,11 +21,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::agent::{Scope, Trigger, Wait, Wake};
+use crate::alarm::Alarm;
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
 use crate::root::Root;
-use alarm::Alarm;
 use health::Health;
 use watch::{Target, Watched, keep_watching};
 
