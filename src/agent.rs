@@ -33,7 +33,7 @@ pub enum Trigger {
     Vmi,
     /// Our Node changed.
     Node,
-    /// A credential file changed.
+    /// A file changed: a credential, the host name, the distribution's configuration.
     Files,
     /// The configuration was read again.
     Reload,

@@ -95,12 +95,22 @@ impl World {
         }
     }
 
+    /// Changes our own instance, where there is one.
+    pub(crate) fn change_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
+        if let Seen::Known(Candidates { vmis, .. }) = &mut self.who.candidates
+            && let Some(vmi) = vmis.first_mut()
+        {
+            change(vmi);
+        }
+    }
+
+    /// Adds another instance, like ours but for the change, where there is one.
     pub(crate) fn add_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
-        let mut other = self.vmi().clone();
-        change(&mut other);
-        match &mut self.who.candidates {
-            Seen::Known(candidates) => candidates.vmis.push(other),
-            other => panic!("no candidates: {other:?}"),
+        if let Seen::Known(Candidates { vmis, .. }) = &mut self.who.candidates
+            && let Some(mut other) = vmis.first().cloned()
+        {
+            change(&mut other);
+            vmis.push(other);
         }
     }
 
@@ -158,7 +168,7 @@ impl World {
 
     /// The VM runs on another host now, and the host's Node can be read.
     pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
-        self.vmi().host = Some(host(to));
+        self.change_vmi(|vmi| vmi.host = Some(host(to)));
         self.reads = PlacementReads {
             host_node: Seen::Known(host_labels(region, zone)),
             ..PlacementReads::none(host(to))
@@ -168,10 +178,11 @@ impl World {
     /// Harvester writes its annotations for a host.
     pub(crate) fn annotate(&mut self, to: &str, region: &str, zone: &str) {
         let annotations = [(HOSTNAME, to), (REGION, region), (ZONE, zone)];
-        let vmi = self.vmi();
-        vmi.annotated_by_harvester = true;
-        vmi.annotations
-            .extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        self.change_vmi(|vmi| {
+            vmi.annotated_by_harvester = true;
+            vmi.annotations
+                .extend(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        });
     }
 }
 

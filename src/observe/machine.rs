@@ -10,6 +10,9 @@ use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::{Seen, WhyKind};
 use crate::root::{ReadError, Root};
 
+/// The static host name; every tool that changes the host name for good replaces this file.
+pub const STATIC_HOSTNAME: &str = "/etc/hostname";
+
 /// Names and identifiers are one line; more is not one.
 const LINE_MAX: u64 = 4096;
 
@@ -23,7 +26,7 @@ const ADDRESS_PERMANENT: &str = "0";
 pub fn read_machine(root: &Root) -> Machine {
     Machine {
         kernel_hostname: kernel_hostname(root),
-        static_hostname: line(root, "/etc/hostname"),
+        static_hostname: line(root, STATIC_HOSTNAME),
         platform_hostname: platform_hostname(root),
         product_uuid: parsed(root, "/sys/class/dmi/id/product_uuid", |text| {
             Uuid::parse_str(text).ok()

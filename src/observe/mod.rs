@@ -11,6 +11,7 @@ mod own_api;
 pub mod permissions;
 pub mod whereabouts;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -306,6 +307,7 @@ impl Observe for World {
                 .files()
                 .into_iter()
                 .chain(distribution::watched())
+                .chain([PathBuf::from(machine::STATIC_HOSTNAME)])
                 .collect(),
         }
     }

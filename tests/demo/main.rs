@@ -198,7 +198,6 @@ impl Demo {
     async fn hostname_changed(&mut self) -> Step {
         self.world.guest.kernel_hostname("localhost");
         self.world.guest.static_hostname("localhost");
-        self.agent.signal(Signal::SIGHUP);
         self.condition("HarvesterIdentityVerified", "False").await?;
         let told = self
             .agent
@@ -208,15 +207,17 @@ impl Demo {
             told.text.contains("localhost"),
             "the record names the hostname",
         )?;
-        let events = self.world.events().await;
-        let told = events
-            .iter()
-            .filter(|event| event["reason"] == "HarvesterIdentityVerifiedMismatch")
-            .count();
-        check(told == 1, "one Event")?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.told("HarvesterIdentityVerifiedMismatch").await == 0 && Instant::now() < deadline
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        check(
+            self.told("HarvesterIdentityVerifiedMismatch").await == 1,
+            "one Event",
+        )?;
         self.world.guest.kernel_hostname(VM_NAME);
         self.world.guest.static_hostname(VM_NAME);
-        self.agent.signal(Signal::SIGHUP);
         self.condition("HarvesterIdentityVerified", "True").await?;
         Ok("condition False with the verdict as reason, one Event, one record; True again when put right".to_owned())
     }
@@ -279,11 +280,12 @@ impl Demo {
         let status = self.world.guest.status().unwrap_or(Value::Null);
         let kept = status["findings"].to_string().contains("credential-kept");
         check(!kept, "the new certificate is in use")?;
-        let shown = run_once(BINARY, self.world.guest.root(), &["status"], PATIENCE).await;
-        check(
-            shown.stdout.contains("host             hv-a"),
-            "`status` shows the host",
-        )?;
+        // The labels are there first, the report of them a moment later.
+        let deadline = Instant::now() + PATIENCE;
+        while !self.status().await.contains("host             hv-a") {
+            check(Instant::now() < deadline, "`status` shows the host")?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         Ok(format!(
             "labels written with the new certificate, {} ms after the move",
             ms(at.saturating_duration_since(began))
@@ -300,6 +302,22 @@ impl Demo {
             "ended after {} ms; the labels stay",
             ms(began.elapsed())
         ))
+    }
+
+    /// What `status` prints.
+    async fn status(&self) -> String {
+        run_once(BINARY, self.world.guest.root(), &["status"], PATIENCE)
+            .await
+            .stdout
+    }
+
+    /// How many Events have this reason.
+    async fn told(&self, reason: &str) -> usize {
+        let events = self.world.events().await;
+        events
+            .iter()
+            .filter(|event| event["reason"] == reason)
+            .count()
     }
 
     /// When a label was first seen with a value by somebody who watches the Node.

