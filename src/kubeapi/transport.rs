@@ -281,3 +281,15 @@ fn authorization(token: &SecretString) -> Result<HeaderValue, CredentialProblem>
     value.set_sensitive(true);
     Ok(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_with_the_token_prints_nothing_of_it() {
+        let header = authorization(&" hunter2\n".to_owned().into()).unwrap();
+        assert_eq!(header.to_str().unwrap(), "Bearer hunter2");
+        assert!(!format!("{header:?}").contains("hunter2"));
+    }
+}

@@ -68,11 +68,20 @@ impl Server {
     }
 
     pub(super) async fn with_tls(config: ServerConfig, steps: Vec<Step>) -> Self {
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        Self::listen(Some(acceptor), Arc::new(move |_, _| steps.clone())).await
+        Self::with_slow_tls(config, Duration::ZERO, steps).await
     }
 
-    async fn listen(tls: Option<TlsAcceptor>, script: Arc<Script>) -> Self {
+    /// Lets the client wait for the handshake.
+    pub(super) async fn with_slow_tls(
+        config: ServerConfig,
+        wait: Duration,
+        steps: Vec<Step>,
+    ) -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Self::listen(Some((acceptor, wait)), Arc::new(move |_, _| steps.clone())).await
+    }
+
+    async fn listen(tls: Option<(TlsAcceptor, Duration)>, script: Arc<Script>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Mutex<Seen>>::default();
@@ -121,7 +130,7 @@ impl Drop for Server {
 
 async fn connection(
     stream: TcpStream,
-    tls: Option<TlsAcceptor>,
+    tls: Option<(TlsAcceptor, Duration)>,
     script: Arc<Script>,
     seen: Arc<Mutex<Seen>>,
 ) {
@@ -129,7 +138,8 @@ async fn connection(
     let mut about = Request::default();
     match tls {
         None => serve(stream, about, script, seen).await,
-        Some(acceptor) => {
+        Some((acceptor, wait)) => {
+            tokio::time::sleep(wait).await;
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

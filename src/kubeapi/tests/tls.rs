@@ -112,6 +112,20 @@ async fn a_server_of_our_authority_is_believed() {
 }
 
 #[tokio::test]
+async fn the_time_for_connecting_is_not_taken_from_the_time_for_the_head() {
+    let authority = Authority::new("ours");
+    let config = config(authority.issue(&["127.0.0.1"], |_| {}), None);
+    let wait = std::time::Duration::from_millis(1500);
+    let server = Server::with_slow_tls(config, wait, json(200, "{}")).await;
+    let timeouts = Timeouts {
+        headers: std::time::Duration::from_millis(700),
+        ..Timeouts::default()
+    };
+    let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
+    client.get::<Value>("/version").await.unwrap();
+}
+
+#[tokio::test]
 async fn an_unknown_authority_is_named_beside_the_known_one() {
     let (ours, theirs) = (
         Authority::new("rke2-server-ca"),
