@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: wake for a reason, observe, decide, apply, report. It knows no I/O crate and cannot end by an error.
 //!
-//! The world is behind four narrow traits, so that the loop runs in tests with a paused clock and no world at all.
+//! The world is behind a few narrow traits, so that the loop runs in tests with a paused clock and no world at all.
 
 mod round;
 #[cfg(test)]

@@ -100,19 +100,20 @@ impl Connections {
         remarks
     }
 
-    /// Every file whose change may change a credential, those that do not exist yet included.
-    pub fn files(&self) -> BTreeSet<PathBuf> {
+    /// Every file whose change may change a credential: the places where one is looked for, and all that was read or
+    /// looked for in the last reading, missing files included.
+    pub fn files(&self, root: &Root) -> BTreeSet<PathBuf> {
         let sides = [&self.harvester, &self.guest];
-        let candidates = sides.iter().flat_map(|side| {
+        let places = sides.iter().flat_map(|side| {
             side.candidates
                 .iter()
                 .map(|candidate| candidate.path.clone())
         });
         let read = sides
             .iter()
-            .filter_map(|side| side.link.as_ref())
-            .flat_map(|link| link.credential.files.clone());
-        candidates.chain(read).collect()
+            .filter_map(|side| side.source.as_ref())
+            .flat_map(|source| source.watched(root));
+        places.chain(read).collect()
     }
 }
 

@@ -30,6 +30,7 @@
 //! | `kubeapi` | the wire | know label keys or findings, retry |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
+//! | `connections` | `credentials`, `kubeapi` clients | send a request |
 //! | `cli` `main` | everything | hold logic worth testing |
 //!
 //! `tests/tidy.rs` holds the code to this table.

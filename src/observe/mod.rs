@@ -304,7 +304,7 @@ impl Observe for World {
             }),
             files: self
                 .connections
-                .files()
+                .files(&self.root)
                 .into_iter()
                 .chain(distribution::watched())
                 .chain([PathBuf::from(machine::STATIC_HOSTNAME)])

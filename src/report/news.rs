@@ -8,7 +8,7 @@ use super::status::Status;
 use crate::decide::Migration;
 use crate::findings::{Code, Severity};
 
-/// `MESSAGE_ID`s, one for each kind of record; the catalogue in `packaging` explains them to `journalctl -x`.
+/// `MESSAGE_ID`s, one for each kind of record. They never change once released.
 pub mod message_id {
     /// The agent started.
     pub const STARTED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a101";

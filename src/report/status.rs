@@ -61,7 +61,7 @@ pub struct AgentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// How the names compare: one of the verdicts of `explain verdicts`.
+    /// How the names compare: the name of a `decide::verdict::Verdict`, such as `match` or `another-vm`.
     pub verdict: String,
     /// What breaks because of it.
     pub consequence: String,
