@@ -35,6 +35,18 @@ pub enum Trigger {
     Node,
     /// A file changed: a credential, the host name, the distribution's configuration.
     Files,
+    /// A virtual NIC announced itself anew: another QEMU runs us, or the same one after a pause for saving.
+    Link,
+    /// The host side of a virtio-serial port that we hold was replaced.
+    Port,
+    /// The wall clock was set.
+    Clock,
+    /// A name of this machine changed.
+    Hostname,
+    /// A unit of the guest agent changed.
+    Units,
+    /// Somebody on the host asked for it through our own channel.
+    Operator,
     /// The configuration was read again.
     Reload,
     /// It is time.
@@ -49,6 +61,12 @@ impl Trigger {
             Self::Vmi => "vmi",
             Self::Node => "node",
             Self::Files => "files",
+            Self::Link => "link",
+            Self::Port => "port",
+            Self::Clock => "clock",
+            Self::Hostname => "hostname",
+            Self::Units => "units",
+            Self::Operator => "operator",
             Self::Reload => "reload",
             Self::Timer => "timer",
         }
@@ -59,8 +77,12 @@ impl Trigger {
         match self {
             Self::Vmi => Scope::VM,
             Self::Node => Scope::NODE,
-            Self::Timer => Scope::KNOWN,
+            Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
+            Self::Link | Self::Port | Self::Clock => Scope::MOVED,
+            // The names of this machine are read at every look.
+            Self::Hostname => Scope::NONE,
+            Self::Units => Scope::UNITS,
             Self::Startup | Self::Reload => Scope::ALL,
         }
     }
@@ -71,56 +93,67 @@ impl Trigger {
 pub struct Scope {
     /// The files that lead to the two APIs. Where they changed, all that was read through them is read again.
     pub files: bool,
-    /// Our VM and its host.
+    /// Our VM. Where it moved, the sources that tell of its host are read again as well.
     pub vm: bool,
+    /// The sources that tell of the host, although it is the same one.
+    pub host: bool,
     /// Our Node.
     pub node: bool,
+    /// The guest agent's unit and what it needs.
+    pub units: bool,
     /// Which VM is ours, as if it had never been found.
     pub search: bool,
 }
 
 impl Scope {
-    /// Everything, as if for the first time.
-    pub const ALL: Self = Self {
-        files: true,
-        vm: true,
-        node: true,
-        search: true,
-    };
-    /// The files, the VM that was found, its host, and our Node.
-    pub const KNOWN: Self = Self {
-        files: true,
-        vm: true,
-        node: true,
-        search: false,
-    };
-    /// The VM and its host.
-    pub const VM: Self = Self {
-        files: false,
-        vm: true,
-        node: false,
-        search: false,
-    };
-    /// Our Node.
-    pub const NODE: Self = Self {
-        files: false,
-        vm: false,
-        node: true,
-        search: false,
-    };
     /// Nothing: a decision on what was read last.
     pub const NONE: Self = Self {
         files: false,
         vm: false,
+        host: false,
         node: false,
+        units: false,
         search: false,
+    };
+    /// Everything, as if for the first time.
+    pub const ALL: Self = Self {
+        search: true,
+        ..Self::KNOWN
+    };
+    /// The files, the VM that was found, its host, our Node and the guest agent.
+    pub const KNOWN: Self = Self {
+        files: true,
+        vm: true,
+        host: true,
+        node: true,
+        units: true,
+        search: false,
+    };
+    /// The VM and its host.
+    pub const VM: Self = Self {
+        vm: true,
+        host: true,
+        ..Self::NONE
+    };
+    /// The VM, and its host where that is another one.
+    pub const MOVED: Self = Self {
+        vm: true,
+        ..Self::NONE
+    };
+    /// Our Node.
+    pub const NODE: Self = Self {
+        node: true,
+        ..Self::NONE
     };
     /// The files, and nothing more while they hold what they held.
     pub const FILES: Self = Self {
         files: true,
-        vm: false,
-        node: false,
-        search: false,
+        ..Self::NONE
+    };
+    /// The guest agent.
+    pub const UNITS: Self = Self {
+        units: true,
+        ..Self::NONE
     };
 
     /// Both.
@@ -129,7 +162,9 @@ impl Scope {
         Self {
             files: self.files || other.files,
             vm: self.vm || other.vm,
+            host: self.host || other.host,
             node: self.node || other.node,
+            units: self.units || other.units,
             search: self.search || other.search,
         }
     }

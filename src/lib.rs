@@ -28,6 +28,7 @@
 //! | `triggers` | inotify, `kubeapi` watches, process signals | carry facts, call `observe` |
 //! | `apply` | `kubeapi` writes | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
+//! | `channel` | virtio-serial ports below the root | the network, judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |
@@ -63,12 +64,14 @@
 pub mod agent;
 pub mod alarm;
 pub mod apply;
+pub mod channel;
 pub mod cli;
 pub mod config;
 pub mod connections;
 pub mod credentials;
 pub mod decide;
 pub mod durable;
+pub mod edges;
 pub mod escape;
 pub mod facts;
 pub mod findings;

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
@@ -144,6 +145,34 @@ impl Root {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// Opens a character device for reading and writing, without blocking now or later.
+    ///
+    /// A pseudo-terminal cannot stand in a tree: the kernel opens it only in its own file system. So in a tree a link to
+    /// one is followed out of it, and no other link is.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said; `InvalidInput` for anything but a character device.
+    pub fn open_device(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let path = path.as_ref();
+        let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let terminal = self
+            .link_target(path)
+            .filter(|target| target.starts_with("/dev/pts") && normalise(target) == *target);
+        let file = match terminal {
+            Some(terminal) => Self::new("/").open(&terminal, flags)?,
+            None => self.open(path, flags)?,
+        };
+        if file.metadata()?.file_type().is_char_device() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a character device",
+            ))
+        }
     }
 
     /// Size, mode and owner of what the path leads to.

