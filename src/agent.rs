@@ -9,179 +9,25 @@ mod tests;
 
 use std::time::Duration;
 
+pub use crate::reason::{Next, Reasons, Scope, Trigger};
 pub use round::{Report, Round};
 
 use crate::config::Settings;
 use crate::decide::identity::{Identity, identify};
-use crate::decide::placement::place;
+use crate::decide::placement::{Located, locate, place};
 use crate::decide::rival::Rivalry;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
 use crate::facts::placement::PlacementReads;
-use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
 
 /// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
 const ONCE_ROUNDS: usize = 4;
 
-/// Why the agent looks. A reason only: what is true is read afresh.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Trigger {
-    /// The agent has just started.
-    Startup,
-    /// Our VirtualMachineInstance changed.
-    Vmi,
-    /// Our Node changed.
-    Node,
-    /// A file changed: a credential, the host name, the distribution's configuration.
-    Files,
-    /// A virtual NIC announced itself anew: another QEMU runs us, or the same one after a pause for saving.
-    Link,
-    /// The host side of a virtio-serial port that we hold was replaced.
-    Port,
-    /// The wall clock was set.
-    Clock,
-    /// A name of this machine changed.
-    Hostname,
-    /// A unit of the guest agent changed.
-    Units,
-    /// Somebody on the host asked for it through our own channel.
-    Operator,
-    /// The configuration was read again.
-    Reload,
-    /// It is time.
-    Timer,
-}
-
-impl Trigger {
-    /// The name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Startup => "startup",
-            Self::Vmi => "vmi",
-            Self::Node => "node",
-            Self::Files => "files",
-            Self::Link => "link",
-            Self::Port => "port",
-            Self::Clock => "clock",
-            Self::Hostname => "hostname",
-            Self::Units => "units",
-            Self::Operator => "operator",
-            Self::Reload => "reload",
-            Self::Timer => "timer",
-        }
-    }
-
-    /// What must be read afresh because of it.
-    pub fn scope(self) -> Scope {
-        match self {
-            Self::Vmi => Scope::VM,
-            Self::Node => Scope::NODE,
-            Self::Timer | Self::Operator => Scope::KNOWN,
-            Self::Files => Scope::FILES,
-            Self::Link | Self::Port | Self::Clock => Scope::MOVED,
-            // The names of this machine are read at every look.
-            Self::Hostname => Scope::NONE,
-            Self::Units => Scope::UNITS,
-            Self::Startup | Self::Reload => Scope::ALL,
-        }
-    }
-}
-
-/// What an observation reads afresh; the rest is what was read last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
-    /// The files that lead to the two APIs. Where they changed, all that was read through them is read again.
-    pub files: bool,
-    /// Our VM. Where it moved, the sources that tell of its host are read again as well.
-    pub vm: bool,
-    /// The sources that tell of the host, although it is the same one.
-    pub host: bool,
-    /// Our Node.
-    pub node: bool,
-    /// The guest agent's unit and what it needs.
-    pub units: bool,
-    /// Which VM is ours, as if it had never been found.
-    pub search: bool,
-}
-
-impl Scope {
-    /// Nothing: a decision on what was read last.
-    pub const NONE: Self = Self {
-        files: false,
-        vm: false,
-        host: false,
-        node: false,
-        units: false,
-        search: false,
-    };
-    /// Everything, as if for the first time.
-    pub const ALL: Self = Self {
-        search: true,
-        ..Self::KNOWN
-    };
-    /// The files, the VM that was found, its host, our Node and the guest agent.
-    pub const KNOWN: Self = Self {
-        files: true,
-        vm: true,
-        host: true,
-        node: true,
-        units: true,
-        search: false,
-    };
-    /// The VM and its host.
-    pub const VM: Self = Self {
-        vm: true,
-        host: true,
-        ..Self::NONE
-    };
-    /// The VM, and its host where that is another one.
-    pub const MOVED: Self = Self {
-        vm: true,
-        ..Self::NONE
-    };
-    /// Our Node.
-    pub const NODE: Self = Self {
-        node: true,
-        ..Self::NONE
-    };
-    /// The files, and nothing more while they hold what they held.
-    pub const FILES: Self = Self {
-        files: true,
-        ..Self::NONE
-    };
-    /// The guest agent.
-    pub const UNITS: Self = Self {
-        units: true,
-        ..Self::NONE
-    };
-
-    /// Both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            files: self.files || other.files,
-            vm: self.vm || other.vm,
-            host: self.host || other.host,
-            node: self.node || other.node,
-            units: self.units || other.units,
-            search: self.search || other.search,
-        }
-    }
-}
-
 /// What ended a wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Something may have changed.
-    Look {
-        /// The first reason, which the report names.
-        trigger: Trigger,
-        /// What to read, for all reasons together.
-        scope: Scope,
-        /// When the first reason arrived, since the start of the process.
-        at: Duration,
-    },
+    Look(Reasons),
     /// The configuration is to be read again.
     Reload,
 }
@@ -193,19 +39,14 @@ pub trait Observe {
     /// What to listen to, given who we are.
     fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
     /// Reads who we are.
-    fn who(
-        &mut self,
-        settings: &Settings,
-        scope: Scope,
-        uptime: Duration,
-    ) -> impl Future<Output = Who>;
-    /// Reads what is told of the host that runs our VM; `None` when none does.
+    fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> impl Future<Output = Who>;
+    /// Reads what is told of the host that runs our VM.
     fn placement(
         &mut self,
         settings: &Settings,
-        vmi: &Vmi,
-        uptime: Duration,
-    ) -> impl Future<Output = Option<PlacementReads>>;
+        located: &Located<'_>,
+        now: Now,
+    ) -> impl Future<Output = PlacementReads>;
 }
 
 /// Writes, and nothing else.
@@ -243,8 +84,10 @@ pub trait Wait {
     type Targets;
     /// Says what to listen to, after each observation.
     fn aim(&mut self, targets: Self::Targets);
-    /// The next reason, or the end of `limit`. Calls `alive` at intervals.
-    fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
+    /// The next reasons, or what is to come by itself. Calls `alive` at intervals.
+    fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
+    /// Begins a watch anew that has said nothing since `since`: its connection may not have survived a move.
+    fn prove(&mut self, since: Duration);
 }
 
 /// Reads the configuration again.
@@ -296,11 +139,7 @@ pub async fn run<W, P, T, R, C>(
     let mut memory = memory;
     // The local facts were read before this: an API that is away must not hold the boot.
     publish.alive();
-    let mut wake = Wake::Look {
-        trigger: Trigger::Startup,
-        scope: Scope::ALL,
-        at: clock.now().uptime,
-    };
+    let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
     loop {
         match wake {
             Wake::Reload => {
@@ -312,29 +151,27 @@ pub async fn run<W, P, T, R, C>(
                     // The configuration may be the remedy of a fight.
                     memory.rivalry = Rivalry::default();
                 }
-                wake = Wake::Look {
-                    trigger: Trigger::Reload,
-                    scope: Scope::ALL,
-                    at,
-                };
+                wake = Wake::Look(Reasons::new(Trigger::Reload, at));
             }
-            Wake::Look { trigger, scope, at } => {
+            Wake::Look(reasons) => {
                 let look = Look {
-                    trigger,
-                    scope,
-                    at,
+                    reasons,
                     patience: Patience::Daemon,
                 };
                 let round = round(&settings, world, publish, clock, memory, look).await;
                 wait.aim(world.targets(&settings, &round.identity));
+                if let Some(since) = round.plan.prove {
+                    wait.prove(since);
+                }
                 publish.publish(&round.report(&settings));
-                wake = if round.labelled() && scope != Scope::NONE {
+                wake = if round.labelled() && reasons.scope != Scope::NONE {
                     // The answer to the patch is our Node as it is now: conditions and status are decided on it at once.
-                    Wake::Look {
-                        trigger,
+                    Wake::Look(Reasons {
                         scope: Scope::NONE,
+                        sign: None,
                         at: clock.now().uptime,
-                    }
+                        ..reasons
+                    })
                 } else {
                     wait.wait(round.plan.next, &mut || publish.alive()).await
                 };
@@ -363,9 +200,7 @@ where
     for _ in 0..ONCE_ROUNDS {
         let at = clock.now().uptime;
         let look = Look {
-            trigger: Trigger::Startup,
-            scope: Scope::ALL,
-            at,
+            reasons: Reasons::new(Trigger::Startup, at),
             patience: Patience::Once,
         };
         let round = match mode {
@@ -395,9 +230,7 @@ pub enum Mode {
 
 #[derive(Debug, Clone, Copy)]
 struct Look {
-    trigger: Trigger,
-    scope: Scope,
-    at: Duration,
+    reasons: Reasons,
     patience: Patience,
 }
 
@@ -440,11 +273,15 @@ where
     if let Some(Err(refusal)) = round.outcomes.iter().find(|outcome| outcome.is_err()) {
         // Refused work is tried again with growing waits, as every other trouble.
         round.memory.failures = round.memory.failures.max(1);
-        let retry =
+        let after =
             decide::schedule::retry(round.memory.failures, refusal.retry_after, round.now.random);
-        round.plan.next = retry;
+        round.plan.next = Next {
+            after,
+            trigger: Trigger::Timer,
+            scope: Scope::KNOWN,
+        };
     }
-    round.latency = clock.now().uptime.saturating_sub(look.at);
+    round.ended = clock.now().uptime;
     round
 }
 
@@ -462,7 +299,8 @@ where
     P: Publish,
     C: Clock,
 {
-    let who = world.who(settings, look.scope, clock.now().uptime).await;
+    let reasons = look.reasons;
+    let who = world.who(settings, reasons.scope, clock.now()).await;
     publish.alive();
     let identity = identify(
         &who,
@@ -473,13 +311,14 @@ where
             .map(|vmi| (vmi, memory.last_others.as_slice())),
     );
     let mut placement = None;
-    if let Some(vmi) = identity.vmi() {
-        let reads = world.placement(settings, vmi, clock.now().uptime).await;
+    if let Some(located) = locate(&identity, &who) {
+        let reads = world.placement(settings, &located, clock.now()).await;
         publish.alive();
-        placement = reads.and_then(|reads| place(vmi, &reads, &settings.topology.sources));
+        placement = Some(place(settings, &located, &reads));
     }
     let now = clock.now();
     let seen = decide::Seen {
+        reasons,
         who: &who,
         identity: &identity,
         placement: placement.as_ref(),
@@ -487,14 +326,14 @@ where
     let plan = decide::plan(settings, seen, &memory, look.patience, now);
     let memory = plan.memory.clone();
     Round {
-        trigger: look.trigger,
+        reasons,
         now,
         who,
         identity,
         placement,
         plan,
         outcomes: Vec::new(),
-        latency: now.uptime.saturating_sub(look.at),
+        ended: now.uptime,
         memory,
     }
 }

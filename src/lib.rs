@@ -79,6 +79,7 @@ pub mod kubeapi;
 pub mod lock;
 pub mod logging;
 pub mod observe;
+pub mod reason;
 pub mod report;
 pub mod root;
 pub mod state;

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Refusal, Trigger};
+use super::{Reasons, Refusal, Trigger};
 use crate::config::Settings;
 use crate::decide::identity::Identity;
+use crate::decide::window::Window;
 use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
 use crate::facts::WhyKind;
 use crate::facts::who::Who;
@@ -14,7 +15,7 @@ use crate::facts::who::Who;
 #[derive(Debug)]
 pub struct Round {
     /// Why.
-    pub trigger: Trigger,
+    pub reasons: Reasons,
     /// When it was decided.
     pub now: Now,
     /// Who we are.
@@ -27,8 +28,8 @@ pub struct Round {
     pub plan: Plan,
     /// What became of each action.
     pub outcomes: Vec<Result<(), Refusal>>,
-    /// From the arrival of the trigger to the end of the last write.
-    pub latency: Duration,
+    /// When the last write was done, since the start of the process.
+    pub ended: Duration,
     /// What to remember.
     pub memory: Memory,
 }
@@ -61,15 +62,29 @@ impl Round {
         let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
             outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
+        // What is done about a move is done because of the first sign of it.
+        let moved = |window: &&Window| {
+            let host = self.placement.as_ref().map(|placement| &placement.host);
+            window.from.is_some() && host.is_some_and(|host| window.from.as_ref() != Some(host))
+        };
+        let (trigger, since) = self
+            .plan
+            .memory
+            .window
+            .as_ref()
+            .filter(moved)
+            .map_or((self.reasons.trigger, self.reasons.at), |window| {
+                (window.trigger, window.opened)
+            });
         Report {
-            trigger: self.trigger,
+            trigger,
             now: self.now,
             who: &self.who,
             identity: &self.identity,
             placement: self.placement.as_ref(),
             plan: &self.plan,
             outcomes: &self.outcomes,
-            latency: self.latency,
+            latency: self.ended.saturating_sub(since),
             migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
             settings,
         }

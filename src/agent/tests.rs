@@ -26,13 +26,13 @@ impl Observe for FakeWorld {
 
     fn targets(&self, _: &Settings, _: &Identity) {}
 
-    async fn who(&mut self, _: &Settings, scope: Scope, _: Duration) -> Who {
+    async fn who(&mut self, _: &Settings, scope: Scope, _: Now) -> Who {
         self.log.borrow_mut().push(format!("who {}", named(scope)));
         self.facts.who.clone()
     }
 
-    async fn placement(&mut self, _: &Settings, _: &Vmi, _: Duration) -> Option<PlacementReads> {
-        Some(self.facts.reads.clone())
+    async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
+        self.facts.reads.clone()
     }
 }
 
@@ -88,18 +88,25 @@ impl Wait for FakeWait {
 
     fn aim(&mut self, (): ()) {}
 
-    async fn wait(&mut self, limit: Duration, _: &mut dyn FnMut()) -> Wake {
-        self.limits.borrow_mut().push(limit);
+    async fn wait(&mut self, next: Next, _: &mut dyn FnMut()) -> Wake {
+        self.limits.borrow_mut().push(next.after);
         if let Some(wake) = self.script.pop_front() {
             return wake;
         }
-        tokio::time::sleep(limit).await;
+        tokio::time::sleep(next.after).await;
         self.timers += 1;
         if self.timers > 3 {
             std::future::pending::<()>().await;
         }
-        look(Trigger::Timer)
+        Wake::Look(Reasons {
+            trigger: next.trigger,
+            scope: next.scope,
+            at: Duration::from_secs(1),
+            sign: None,
+        })
     }
+
+    fn prove(&mut self, _: Duration) {}
 }
 
 struct FakeReload(VecDeque<Result<Settings, String>>);
@@ -126,11 +133,7 @@ impl Clock for PausedClock {
 }
 
 fn look(trigger: Trigger) -> Wake {
-    Wake::Look {
-        trigger,
-        scope: trigger.scope(),
-        at: Duration::from_secs(1),
-    }
+    Wake::Look(Reasons::new(trigger, Duration::from_secs(1)))
 }
 
 fn named(scope: Scope) -> &'static str {

@@ -263,14 +263,14 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let clock = SystemClock::new();
     let (state, _) = state::load(&process.root, &MachineId::of(&read_machine(&process.root)));
     let mut world = World::new(process.root.clone(), Health::default(), earlier(&state));
-    let rounds = agent::once(
+    let rounds = Box::pin(agent::once(
         settings,
         &mut world,
         &mut Silent,
         &clock,
         Memory::default(),
         mode,
-    )
+    ))
     .await;
     let Some(last) = rounds.last() else {
         return Answer::new("", Exit::TryAgain);
@@ -280,6 +280,7 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
         signals: Vec::new(),
         since: std::collections::BTreeMap::new(),
         last_migration: None,
+        last_resync: None,
     };
     let mut status = Status::new(&last.report(settings), &context);
     if task == Task::Whoami {

@@ -143,8 +143,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         path: "topology.sources",
-        default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap"]"#,
-        allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", in this order"#,
+        default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table"]"#,
+        allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table", in this order"#,
         help: "sources of region and zone that may be asked; the first that answers wins",
         set: |settings, _, value| {
             let sources = value.ordered_choices::<Source>();
@@ -172,7 +172,7 @@ pub const KEYS: &[Key] = &[
         path: "hosts.*.region",
         default: "{}",
         allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host, for guests without a credential for Harvester; no effect in this version",
+        help: "region and zone of each Harvester host; with the downward metrics of KubeVirt no credential for Harvester is needed",
         set: |settings, names, value| {
             let region = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, region, |place| &mut place.region)
@@ -182,11 +182,18 @@ pub const KEYS: &[Key] = &[
         path: "hosts.*.zone",
         default: "{}",
         allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host, for guests without a credential for Harvester; no effect in this version",
+        help: "region and zone of each Harvester host; with the downward metrics of KubeVirt no credential for Harvester is needed",
         set: |settings, names, value| {
             let zone = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, zone, |place| &mut place.zone)
         },
+    },
+    Key {
+        path: "guest_agent.start",
+        default: "false",
+        allowed: "true, false",
+        help: "start qemu-guest-agent through systemd when it is installed and stopped",
+        set: |settings, _, value| put(&mut settings.guest_agent.start, value.switch()),
     },
     Key {
         path: "report.node_conditions",
@@ -241,7 +248,7 @@ pub const KEYS: &[Key] = &[
         path: "timing.hostname_debounce",
         default: r#""2s""#,
         allowed: r#"a time from "0s" to "60s""#,
-        help: "look at a changed hostname when it has been quiet for this long; no effect in this version",
+        help: "complain about a changed hostname when it has been quiet for this long",
         set: |settings, _, value| {
             let wait = value.duration(Duration::ZERO, MOST_WAIT);
             put(&mut settings.timing.hostname_debounce, wait)

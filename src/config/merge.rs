@@ -12,9 +12,6 @@ use super::settings::{Settings, TextFile};
 use super::value::{Why, Wrong};
 use crate::facts::placement::Source;
 
-/// Keys that are read and checked, so that one configuration serves images of different age, and that nothing uses yet.
-const WITHOUT_EFFECT: &[&str] = &["hosts.*.region", "hosts.*.zone"];
-
 /// One key as it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
@@ -172,15 +169,15 @@ impl Merged {
                 "`report.textfile` does not end in `.prom`, so node-exporter will not read it";
             warn(&entry.place, text.to_owned());
         }
-        for entry in self
-            .winners
-            .values()
-            .filter(|entry| WITHOUT_EFFECT.contains(&entry.key.path))
-        {
-            warn(
-                &entry.place,
-                format!("`{}` has no effect in this version", entry.path),
-            );
+        if !sources.contains(&Source::HostsTable) {
+            let of_hosts = |entry: &&Entry| entry.key.path.starts_with("hosts.*.");
+            for entry in self.winners.values().filter(of_hosts) {
+                let text = format!(
+                    "`{}` has no effect, because `topology.sources` leaves \"hosts-table\" out",
+                    entry.path
+                );
+                warn(&entry.place, text);
+            }
         }
         let has_labels_of_hosts =
             sources.contains(&Source::HostNode) || sources.contains(&Source::ConfigMap);

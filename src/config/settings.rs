@@ -62,8 +62,10 @@ pub struct Settings {
     pub topology: Topology,
     /// Labels of the host that are copied to our Node: key on our Node to key on the host.
     pub extra_labels: BTreeMap<LabelKey, LabelKey>,
-    /// Where each Harvester host stands, for guests that hold no credential for Harvester.
+    /// Where each Harvester host stands; [`Source::HostsTable`].
     pub hosts: BTreeMap<HostName, HostPlace>,
+    /// QEMU's own guest agent.
+    pub guest_agent: GuestAgent,
     /// Where the agent says what it found.
     pub report: Report,
     /// How long and how often.
@@ -178,6 +180,7 @@ impl Choice for Source {
         ("vmi-annotations", Self::VmiAnnotations),
         ("launcher-pod", Self::LauncherPod),
         ("configmap", Self::ConfigMap),
+        ("hosts-table", Self::HostsTable),
     ];
 }
 
@@ -188,6 +191,13 @@ pub struct HostPlace {
     pub region: Option<LabelValue>,
     /// Its zone, when stated.
     pub zone: Option<LabelValue>,
+}
+
+/// QEMU's own guest agent, which Harvester asks for the hostname and the addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuestAgent {
+    /// Whether its unit is started when it is installed and stopped.
+    pub start: bool,
 }
 
 /// Where the agent says what it found.
@@ -226,7 +236,7 @@ impl TextFile {
 pub struct Timing {
     /// Everything is read again this often although nothing called for it.
     pub poll: Duration,
-    /// A change of the hostname is looked at when it has been quiet for so long.
+    /// A changed hostname is complained about when it has been quiet for so long.
     pub hostname_debounce: Duration,
     /// How long Harvester's own annotations are waited for on VMs that Harvester labels.
     pub settle: Duration,
@@ -275,6 +285,7 @@ impl Default for Settings {
             },
             extra_labels: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            guest_agent: GuestAgent::default(),
             report: Report {
                 node_conditions: true,
                 events: true,

@@ -223,6 +223,7 @@ fn every_key_sets_its_field() {
             };
             s.hosts.insert(HostName::parse("hv-b").unwrap(), place);
         }),
+        ("guest_agent.start = true", |s| s.guest_agent.start = true),
         ("report.node_conditions = false", |s| {
             s.report.node_conditions = false;
         }),
@@ -413,6 +414,10 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "unknown key `hosts.hv.zones`; did you mean `hosts.hv.zone`?",
         ),
         (
+            "guest_agent.start = 'yes'",
+            "expected boolean, found string \"yes\"",
+        ),
+        (
             "report.node_conditions = 1",
             "expected boolean, found integer 1",
         ),
@@ -505,7 +510,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, report, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, report, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");
@@ -777,8 +782,8 @@ fn settings_without_effect_are_warned_about() {
             "is a label that cloud controllers write too",
         ),
         (
-            "hosts.a.zone = 'z'",
-            "`hosts.a.zone` has no effect in this version",
+            "hosts.a.zone = 'z'\ntopology.sources = ['host-node']",
+            "1: `hosts.a.zone` has no effect, because",
         ),
     ] {
         let warnings = Tree::new().file(ADMIN_FILE, content).load().warnings;

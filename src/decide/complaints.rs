@@ -10,6 +10,7 @@ use super::verdict::Verdict;
 use super::{Memory, Now, Seen};
 use crate::config::Settings;
 use crate::facts::names::short;
+use crate::facts::placement::Source;
 use crate::facts::topology::TWINS;
 use crate::facts::who::{Remark, Who};
 use crate::facts::{self, Why, WhyKind};
@@ -29,9 +30,12 @@ pub fn raise(
     now: Now,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    credentials(seen.who, now, &mut findings);
+    credentials(seen, now, &mut findings);
     reads(seen.who, &mut findings);
-    identity(seen.identity, seen.who, &mut findings);
+    if memory.names_left(settings, now).is_none() {
+        names(seen.identity, seen.who, &mut findings);
+    }
+    identity(seen.identity, &mut findings);
     placement(seen, sync, &mut findings);
     for left in &labels.left {
         findings.extend(label_left(left));
@@ -55,14 +59,16 @@ pub fn raise(
     findings
 }
 
-fn credentials(who: &Who, now: Now, findings: &mut Vec<Finding>) {
+fn credentials(seen: Seen<'_>, now: Now, findings: &mut Vec<Finding>) {
+    let who = seen.who;
     if let facts::Seen::Failed(why) = &who.harvester {
         let code = match why.kind {
-            WhyKind::Missing => Code::HarvesterCredentialMissing,
-            WhyKind::OwnApi => Code::HarvesterIsOwnApi,
-            _ => Code::HarvesterCredentialInvalid,
+            WhyKind::Missing if needs_no_credential(seen) => None,
+            WhyKind::Missing => Some(Code::HarvesterCredentialMissing),
+            WhyKind::OwnApi => Some(Code::HarvesterIsOwnApi),
+            _ => Some(Code::HarvesterCredentialInvalid),
         };
-        findings.push(Finding::new(code, why.text.clone()));
+        findings.extend(code.map(|code| Finding::new(code, why.text.clone())));
     }
     if let facts::Seen::Failed(why) = &who.kubelet {
         let code = match why.kind {
@@ -105,6 +111,14 @@ fn credentials(who: &Who, now: Now, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether the host tells its name and our configuration its place, as it is meant to be without a credential.
+fn needs_no_credential(seen: Seen<'_>) -> bool {
+    let known = seen
+        .placement
+        .and_then(|placement| placement.known.as_ref());
+    known.is_some_and(|known| known.source == Source::HostsTable)
+}
+
 /// Failed answers of the two APIs.
 fn reads(who: &Who, findings: &mut Vec<Finding>) {
     if let (facts::Seen::Known(_), Some(why)) = (&who.harvester, who.candidates.why()) {
@@ -141,7 +155,7 @@ fn reads(who: &Who, findings: &mut Vec<Finding>) {
     }
 }
 
-fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
+fn identity(identity: &Identity, findings: &mut Vec<Finding>) {
     match &identity.vm {
         OwnVm::Ambiguous(vms) => {
             let text = format!("{} fit by {}", vms.join(" and "), identity.proof());
@@ -166,6 +180,17 @@ fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
         | OwnVm::ProvenOffline(_)
         | OwnVm::Unknown(_) => {}
     }
+    let provider = identity
+        .evidence
+        .iter()
+        .find(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
+    if let (Some(item), OwnVm::Identified(_)) = (provider, &identity.vm) {
+        findings.push(Finding::new(Code::ProviderIdDiffers, item.detail.clone()));
+    }
+}
+
+/// Names of this machine that are not its VM's.
+fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
     if let Some(vm) = &identity.expected {
         let differing = |judged: &&super::identity::JudgedName| {
             judged.kind != NameKind::StaticHostname
@@ -209,13 +234,6 @@ fn identity(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
             fixed.escape_debug()
         );
         findings.push(Finding::new(Code::StaticHostnameDiffers, text));
-    }
-    let provider = identity
-        .evidence
-        .iter()
-        .find(|item| item.kind == EvidenceKind::ProviderId && !item.agrees);
-    if let (Some(item), OwnVm::Identified(_)) = (provider, &identity.vm) {
-        findings.push(Finding::new(Code::ProviderIdDiffers, item.detail.clone()));
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use time::UtcDateTime;
 
 use super::identity::{Identity, identify};
-use super::placement::{Placement, place};
+use super::placement::{Placement, locate, place};
 use super::schedule::Random;
 use super::{Memory, Now, Patience, Plan, Seen as Decided};
 use crate::config::Settings;
@@ -20,6 +20,7 @@ use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Who};
 use crate::facts::{Seen, WhyKind};
+use crate::reason::{Reasons, Trigger};
 
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
@@ -33,6 +34,7 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) patience: Patience,
     pub(crate) uptime: Duration,
+    pub(crate) reasons: Reasons,
 }
 
 impl World {
@@ -49,6 +51,7 @@ impl World {
             memory: Memory::default(),
             patience: Patience::Daemon,
             uptime: Duration::from_secs(100),
+            reasons: Reasons::new(Trigger::Timer, Duration::from_secs(100)),
         }
     }
 
@@ -64,17 +67,16 @@ impl World {
     }
 
     pub(crate) fn placement(&self) -> Option<Placement> {
-        place(
-            self.identity().vmi()?,
-            &self.reads,
-            &self.settings.topology.sources,
-        )
+        let identity = self.identity();
+        let located = locate(&identity, &self.who)?;
+        Some(place(&self.settings, &located, &self.reads))
     }
 
     pub(crate) fn plan(&self) -> Plan {
         let identity = self.identity();
         let placement = self.placement();
         let seen = Decided {
+            reasons: self.reasons,
             who: &self.who,
             identity: &identity,
             placement: placement.as_ref(),
@@ -250,6 +252,7 @@ fn who() -> Who {
             vmis: vec![vmi()],
             coverage: Coverage::Namespace,
         }),
+        host_metrics: Seen::failed(WhyKind::NotAsked, "not needed"),
         remarks: Vec::new(),
     }
 }

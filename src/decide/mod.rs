@@ -11,33 +11,36 @@ pub mod conditions;
 pub mod events;
 pub mod identity;
 pub mod labels;
+pub mod memory;
 pub mod patches;
 pub mod placement;
 pub mod rival;
 pub mod schedule;
 pub mod sync;
 pub mod verdict;
+pub mod window;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use time::UtcDateTime;
 
 use crate::config::Settings;
 use crate::facts::Why;
-use crate::facts::names::{HostName, NodeName, VmName};
-use crate::facts::vmi::Vmi;
+use crate::facts::names::NodeName;
 use crate::facts::who::Who;
 use crate::findings::Finding;
+use crate::reason::{Next, Reasons, Scope, Trigger};
 use events::EventDraft;
 use identity::Identity;
 use labels::{LabelPlan, Owned, plan_labels};
 use patches::{conditions_patch, node_patch};
 use placement::{Known, Placement};
-use rival::Rivalry;
 use schedule::Random;
 use sync::Sync;
+use window::{Epoch, Found};
+
+pub use memory::{Memory, Migration, Refused};
 
 /// Prefix of our annotations on the Node.
 pub const ANNOTATION_PREFIX: &str = "node-agent.harvesterhci.io/";
@@ -68,40 +71,6 @@ pub struct Now {
     pub random: Random,
 }
 
-/// What is remembered from one decision to the next.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Memory {
-    /// Our own instance when it was last read; names are judged against it while the API is away.
-    pub last_vmi: Option<Vmi>,
-    /// The other instances of that time: a name of theirs stays dangerous while the API is away.
-    pub last_others: Vec<VmName>,
-    /// The host that ran us when it was last read, and since when we know of it.
-    pub host: Option<(HostName, Duration)>,
-    /// Since when Harvester cannot be read.
-    pub unread_since: Option<Duration>,
-    /// Decisions in a row that wait for something passing.
-    pub failures: u32,
-    /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
-    pub refusal: Option<Refused>,
-    /// The last migration.
-    pub last_migration: Option<Migration>,
-    /// Who writes the same labels.
-    pub rivalry: Rivalry,
-}
-
-/// A change of our Node that the API refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Which change.
-    pub write: Write,
-    /// One line for people.
-    pub text: String,
-    /// Whether the same change may be accepted later, with nothing changed here.
-    pub passing: bool,
-    /// How long the server asked us to stay away.
-    pub retry_after: Option<Duration>,
-}
-
 /// The kinds of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
@@ -109,17 +78,6 @@ pub enum Write {
     Node,
     /// Conditions.
     Conditions,
-}
-
-/// A move from one host to another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Migration {
-    /// The host before.
-    pub from: String,
-    /// The host after.
-    pub to: String,
-    /// When the agent saw it, RFC 3339.
-    pub at: String,
 }
 
 /// How patient a decision is.
@@ -144,8 +102,14 @@ pub struct Plan {
     pub labels: LabelPlan,
     /// A move that this decision is the first to see.
     pub moved: Option<Migration>,
-    /// When to look again if nothing happens.
-    pub next: Duration,
+    /// A sign of a move that this decision is the first to see.
+    pub sign: Option<Trigger>,
+    /// The end of a re-sync window.
+    pub epoch: Option<Epoch>,
+    /// Watches that have said nothing since then, counted from the start of the process, are to be begun anew.
+    pub prove: Option<Duration>,
+    /// The look that comes by itself.
+    pub next: Next,
     /// What to remember.
     pub memory: Memory,
 }
@@ -211,6 +175,8 @@ pub enum Transition {
 /// The most that one observation knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
+    /// Why we looked, and how far.
+    pub reasons: Reasons,
     /// Who we are.
     pub who: &'a Who,
     /// The judgement of that.
@@ -231,9 +197,12 @@ pub fn plan(
         who,
         identity,
         placement,
+        reasons,
     } = seen;
     let mut memory = memory.clone();
-    let moved = remember(&mut memory, seen, now);
+    let sign = admit(&mut memory, seen, patience);
+    memory.note_names(identity, now);
+    let moved = memory.remember(seen, now);
     let node = who.node.known();
     let settling = match patience {
         Patience::Daemon => settling(settings, seen, &memory, now),
@@ -266,21 +235,25 @@ pub fn plan(
     };
     let sync = sync::state(&inputs);
     let mut actions = Vec::new();
-    if let (Some(node), Some(vmi), Some(placement), None, None) =
-        (node, identity.vmi(), placement, &stand_down, settling)
-    {
+    if let (Some(node), Some(placement), None, None) = (node, placement, &stand_down, settling) {
         actions.extend(
-            node_patch(settings, node, vmi, placement, &labels, &memory).map(Action::PatchNode),
+            node_patch(settings, node, identity, placement, &labels, &memory)
+                .map(Action::PatchNode),
         );
     }
-    if let Some(node) = node {
+    if let Some(node) = node.filter(|_| sync != Sync::Pending) {
+        let names_quiet = memory.names_left(settings, now).is_none();
+        let wanted = [
+            names_quiet.then(|| conditions::identity(identity)),
+            conditions::topology(&sync),
+        ];
         let patient = patience == Patience::Daemon
             && memory
                 .unread_since
                 .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_PATIENCE);
-        actions.extend(
-            conditions_patch(settings, node, identity, &sync, patient).map(Action::PatchConditions),
-        );
+        let wanted = wanted.into_iter().flatten().collect();
+        actions
+            .extend(conditions_patch(settings, node, wanted, patient).map(Action::PatchConditions));
     }
     let wanted = |refused: &Refused| actions.iter().any(|action| action.write() == refused.write);
     if !memory.refusal.as_ref().is_some_and(wanted) {
@@ -295,6 +268,14 @@ pub fn plan(
         &memory,
         now,
     );
+    let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
+    let found = Found {
+        host: placement.map(|placement| &placement.host),
+        is_answered: placement.is_some() || identity.vmi().is_some(),
+        is_read: reasons.scope.vm && (reasons.trigger == Trigger::Resync || reasons.sign.is_some()),
+        is_settled: sync.is_final() && !is_unwritten,
+    };
+    let (epoch, prove) = memory.step_window(found, now);
     let next = next_look(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
@@ -302,57 +283,25 @@ pub fn plan(
         sync,
         labels,
         moved,
+        sign,
+        epoch,
+        prove,
         next,
         memory,
     }
 }
 
-/// Takes note of where we are and how long reads have failed. Answers a move that was not known before.
-fn remember(memory: &mut Memory, seen: Seen<'_>, now: Now) -> Option<Migration> {
-    if trouble(seen).is_empty() {
-        memory.unread_since = None;
-    } else {
-        memory.unread_since.get_or_insert(now.uptime);
-    }
-    if let Some(vmi) = seen.identity.vmi() {
-        memory.last_vmi = Some(vmi.clone());
-        let others = seen
-            .who
-            .candidates
-            .known()
-            .map(|candidates| candidates.vmis.as_slice())
-            .unwrap_or_default();
-        memory.last_others = others
-            .iter()
-            .map(|other| other.name.clone())
-            .filter(|name| *name != vmi.name)
-            .collect();
-    }
-    let host = seen.placement.map(|placement| placement.host.clone())?;
-    let labelled = seen
-        .who
-        .node
-        .known()
-        .and_then(|node| node.annotations.get(ANNOTATION_HOST))
-        .cloned();
-    let before = memory.host.as_ref().map(|(host, _)| host.to_string());
-    let first = before.is_none();
-    if before.as_deref() != Some(host.as_str()) {
-        memory.host = Some((host.clone(), now.uptime));
-    }
-    // After a restart the annotation tells where we were: a move while the agent was down is a move as well.
-    let from = before.or(labelled).filter(|from| *from != host.as_str())?;
-    let known = |last: &Migration| last.from == from && last.to == host.as_str();
-    if first && memory.last_migration.as_ref().is_some_and(known) {
+/// Opens a re-sync window where there was a sign of a move. Answers the sign, where it opened one.
+fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) -> Option<Trigger> {
+    if patience == Patience::Once {
         return None;
     }
-    let migration = Migration {
-        from,
-        to: host.to_string(),
-        at: rfc3339(now.wall),
-    };
-    memory.last_migration = Some(migration.clone());
-    Some(migration)
+    let before = memory.window.take();
+    let opened = before.as_ref().map(|window| window.opened);
+    let host = memory.last_host(seen);
+    memory.window = window::admit(before, seen.reasons.sign, host.as_ref(), memory.moved);
+    let window = memory.window.as_ref()?;
+    (opened != Some(window.opened)).then_some(window.trigger)
 }
 
 /// Reads that failed and may go well soon.
@@ -393,14 +342,14 @@ fn settling(settings: &Settings, seen: Seen<'_>, memory: &Memory, now: Now) -> O
         .filter(|left| !left.is_zero())
 }
 
-/// When to look again if nothing happens.
+/// The look that comes by itself if nothing happens before.
 fn next_look(
     settings: &Settings,
     seen: Seen<'_>,
     memory: &mut Memory,
     settling: Option<Duration>,
     now: Now,
-) -> Duration {
+) -> Next {
     let passing = trouble(seen);
     let refused = memory.refusal.as_ref();
     let asked = passing
@@ -408,20 +357,55 @@ fn next_look(
         .filter_map(|why| why.retry_after)
         .chain(refused.and_then(|r| r.retry_after))
         .max();
-    let trouble =
+    let is_trouble =
         !passing.is_empty() || refused.is_some() || seen.who.node == crate::facts::Seen::Absent;
-    memory.failures = if trouble {
+    memory.failures = if is_trouble {
         memory.failures.saturating_add(1)
     } else {
         0
     };
-    let usual = if trouble {
-        schedule::retry(memory.failures, asked, now.random)
-    } else {
-        let machine = seen.who.machine.phase();
-        schedule::poll(settings.timing.poll, machine, now.uptime, now.random)
+    let again = |after, trigger, scope| Next {
+        after,
+        trigger,
+        scope,
     };
-    settling.map_or(usual, |left| left.min(usual))
+    let usual = match &memory.window {
+        // While the window is open its schedule is the only retry.
+        Some(window) => {
+            let scope = Scope {
+                host: !passing.is_empty(),
+                node: seen.who.node.known().is_none(),
+                ..Scope::MOVED
+            };
+            let after = window.wait(now.uptime).max(asked.unwrap_or_default());
+            again(after, Trigger::Resync, scope)
+        }
+        None if is_trouble => {
+            let after = schedule::retry(memory.failures, asked, now.random);
+            again(after, Trigger::Timer, Scope::KNOWN)
+        }
+        None => {
+            let (interval, scope) = schedule::backstop(settings);
+            let machine = seen.who.machine.phase();
+            let after = schedule::poll(interval, machine, now.uptime, now.random);
+            again(after, Trigger::Timer, scope)
+        }
+    };
+    let settled = settling.map(|left| again(left, Trigger::Timer, Scope::KNOWN));
+    // Names are judged again when they have been quiet for long enough; they are read at every look.
+    let quiet = memory
+        .names_left(settings, now)
+        .map(|left| again(left, Trigger::Hostname, Scope::NONE));
+    [settled, quiet]
+        .into_iter()
+        .flatten()
+        .fold(usual, |first, other| {
+            if other.after < first.after {
+                other
+            } else {
+                first
+            }
+        })
 }
 
 /// RFC 3339 with seconds, as Kubernetes writes times.

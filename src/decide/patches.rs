@@ -6,20 +6,18 @@ use std::collections::BTreeMap;
 use super::identity::Identity;
 use super::labels::{LabelPlan, LeftReason};
 use super::placement::Placement;
-use super::sync::Sync;
 use super::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM,
     ConditionsPatch, Memory, NodePatch, Transition, conditions, events,
 };
 use crate::config::{OnChange, Settings};
 use crate::facts::node::Node;
-use crate::facts::vmi::Vmi;
 
 /// The patch of labels and annotations, where there is something to change.
 pub fn node_patch(
     settings: &Settings,
     node: &Node,
-    vmi: &Vmi,
+    identity: &Identity,
     placement: &Placement,
     labels: &LabelPlan,
     memory: &Memory,
@@ -49,7 +47,9 @@ pub fn node_patch(
         want(ANNOTATION_HOST, placement.host.to_string());
     }
     if settings.report.annotations {
-        want(ANNOTATION_VM, vmi.reference());
+        if let Some(vmi) = identity.vmi() {
+            want(ANNOTATION_VM, vmi.reference());
+        }
         // The rest rides along: a source that comes and goes is no reason to write.
         if !annotations.is_empty() || !labels.changes.is_empty() {
             if let Some(known) = &placement.known {
@@ -87,20 +87,14 @@ pub fn node_patch(
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
-    identity: &Identity,
-    sync: &Sync,
+    wanted: Vec<conditions::Wanted>,
     patient: bool,
 ) -> Option<ConditionsPatch> {
-    if !settings.report.node_conditions || *sync == Sync::Pending {
+    if !settings.report.node_conditions {
         return None;
     }
-    let wanted = [
-        Some(conditions::identity(identity)),
-        conditions::topology(sync),
-    ]
-    .into_iter()
-    .flatten();
     let changed: Vec<conditions::Wanted> = wanted
+        .into_iter()
         .filter(|wanted| wanted.is_change(node))
         .filter(|wanted| !(patient && wanted.status == "Unknown"))
         .collect();

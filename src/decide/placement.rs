@@ -3,17 +3,23 @@
 
 use serde::Serialize;
 
+use super::identity::{Identity, OwnVm};
+use crate::config::Settings;
+use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
-use crate::facts::topology::{IllegalValue, Topology};
+use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
+use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// The host that runs us: `status.nodeName` of the instance, and nothing else.
+    /// The host that runs us.
     pub host: HostName,
+    /// Who says so, for people.
+    pub told_by: &'static str,
     /// Its topology, where a source told it.
     pub known: Option<Known>,
     /// All labels of the host, from a source that tells all of them; for extra labels.
@@ -75,9 +81,67 @@ pub enum Outcome {
     Illegal,
 }
 
-/// Weighs the sources for the host that runs `vmi`. `None` when no host is known.
-pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Placement> {
-    let host = vmi.host.clone()?;
+/// The host that runs us, and who says so.
+#[derive(Debug, Clone)]
+pub struct Located<'a> {
+    /// The host.
+    pub host: HostName,
+    /// Who says so.
+    pub told_by: ToldBy<'a>,
+}
+
+/// Who says which host runs us.
+#[derive(Debug, Clone, Copy)]
+pub enum ToldBy<'a> {
+    /// Harvester's API: `status.nodeName` of our instance.
+    Harvester(&'a Vmi),
+    /// The host itself: `HostName` of KubeVirt's downward metrics.
+    DownwardMetrics(Via),
+}
+
+impl ToldBy<'_> {
+    /// The same for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Harvester(_) => "status.nodeName of the VM",
+            Self::DownwardMetrics(Via::Channel) => "downward metrics on virtio-serial",
+            Self::DownwardMetrics(Via::Disk) => "downward metrics on a disk",
+        }
+    }
+
+    fn vmi(&self) -> Option<&Vmi> {
+        match self {
+            Self::Harvester(vmi) => Some(vmi),
+            Self::DownwardMetrics(_) => None,
+        }
+    }
+}
+
+/// The host that runs us, where somebody tells. Harvester's word counts; the host's own is heard only while there is no
+/// other, and never when it is doubtful which VM we are.
+pub fn locate<'a>(identity: &'a Identity, who: &Who) -> Option<Located<'a>> {
+    match &identity.vm {
+        OwnVm::Identified(vmi) => Some(Located {
+            host: vmi.host.clone()?,
+            told_by: ToldBy::Harvester(vmi),
+        }),
+        OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
+        OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_) => {
+            let metrics = who.host_metrics.known()?;
+            Some(Located {
+                host: metrics.host.clone(),
+                told_by: ToldBy::DownwardMetrics(metrics.via),
+            })
+        }
+    }
+}
+
+/// Weighs the sources for the host that runs us.
+pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads) -> Placement {
+    let allowed = settings.topology.sources.as_slice();
+    let host = located.host.clone();
+    let vmi = located.told_by.vmi();
+    let stated = stated(settings, &host);
     // Reads for another host are of the past.
     let stale = reads.host != host;
     let mut known: Option<Known> = None;
@@ -86,7 +150,7 @@ pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Pl
     for source in Source::ALL {
         let absence = match source {
             Source::HostNode | Source::ConfigMap => Absence::Proven,
-            Source::VmiAnnotations | Source::LauncherPod => Absence::Silent,
+            Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable => Absence::Silent,
         };
         let (outcome, detail) = if !allowed.contains(&source) {
             (
@@ -97,7 +161,15 @@ pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Pl
             (Outcome::NotNeeded, "an earlier source answered".to_owned())
         } else {
             let labels = match source {
-                Source::VmiAnnotations => annotations(vmi, &host),
+                Source::HostsTable => stated.as_ref().ok_or_else(|| {
+                    (
+                        Outcome::Nothing,
+                        format!("our configuration has no [hosts.{host}]"),
+                    )
+                }),
+                Source::VmiAnnotations => vmi
+                    .ok_or_else(unasked)
+                    .and_then(|vmi| annotations(vmi, &host)),
                 Source::HostNode if !stale => weigh(&reads.host_node),
                 Source::LauncherPod if !stale => weigh(&reads.launcher_pod),
                 Source::ConfigMap if !stale => weigh(&reads.configmap),
@@ -167,13 +239,31 @@ pub fn place(vmi: &Vmi, reads: &PlacementReads, allowed: &[Source]) -> Option<Pl
         .filter(passing)
         .find_map(Seen::why)
         .cloned();
-    Some(Placement {
+    Placement {
         host,
+        told_by: located.told_by.describe(),
         known: known.or(empty),
         host_labels,
         trouble,
         tried,
-    })
+    }
+}
+
+/// What our configuration states of a host, as labels.
+fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
+    let place = settings.hosts.get(host)?;
+    let parts = [(REGION, &place.region), (ZONE, &place.zone)];
+    let labels = parts
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?.to_string())));
+    Some(labels.collect())
+}
+
+fn unasked() -> Failed {
+    (
+        Outcome::NotNeeded,
+        "Harvester's API did not tell of the VM".to_owned(),
+    )
 }
 
 type Failed = (Outcome, String);

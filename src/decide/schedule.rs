@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use crate::config::{Mode, Settings};
+use crate::reason::Scope;
+
 /// The shortest ceiling of a retry.
 const RETRY_FLOOR: Duration = Duration::from_millis(500);
 
@@ -11,6 +14,9 @@ const RETRY_CEILING: Duration = Duration::from_secs(5 * 60);
 
 /// The least wait before a retry, so that full jitter never makes a busy loop.
 const RETRY_LEAST: Duration = Duration::from_millis(100);
+
+/// Without standing watches, and with none that could break, a rare look must do.
+const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
 
 /// A random number in [0, 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +27,11 @@ impl Random {
     pub fn from_bits(bits: u64) -> Self {
         // 53 bits are what an f64 holds exactly.
         Self((bits >> 11) as f64 / (1u64 << 53) as f64)
+    }
+
+    /// The number, at least 0 and less than 1.
+    pub fn value(self) -> f64 {
+        self.0
     }
 }
 
@@ -53,6 +64,15 @@ pub fn poll(interval: Duration, machine: u64, uptime: Duration, random: Random) 
     };
     let wait = Duration::from_millis(u64::try_from(until_phase).unwrap_or(u64::MAX));
     wait + interval.mul_f64(random.0 / 10.0)
+}
+
+/// How often everything is read although nothing called for it, and what that reads. A very large fleet without standing
+/// watches asks rarely, and what the API servers' caches hold is new enough for it.
+pub fn backstop(settings: &Settings) -> (Duration, Scope) {
+    match settings.mode {
+        Mode::Watch => (settings.timing.poll, Scope::KNOWN),
+        Mode::Signals => (settings.timing.poll.max(POLL_OF_SIGNALS), Scope::CACHED),
+    }
 }
 
 /// Looks that may follow each other at once; more of them wait.

@@ -43,6 +43,17 @@ pub enum Sync {
     },
 }
 
+impl Sync {
+    /// Whether another look at the same world would find the labels no better: they are right, or stay as they are for a
+    /// reason that time does not remove.
+    pub fn is_final(&self) -> bool {
+        !matches!(
+            self,
+            Self::Pending | Self::Stale | Self::NoSource | Self::NoVm { .. }
+        )
+    }
+}
+
 /// What decides the state.
 #[derive(Debug)]
 pub struct Inputs<'a> {
@@ -92,6 +103,8 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
             .any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
     };
     match &placement.known {
+        // The host tells its name, and nobody its place: what is missing is the API's word.
+        None if inputs.identity.vmi().is_none() => without_host(inputs.identity),
         None if tried(Outcome::Illegal, None) => Sync::Illegal,
         None if tried(Outcome::Stale, Some(Source::VmiAnnotations)) => Sync::Stale,
         None => Sync::NoSource,

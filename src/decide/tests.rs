@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::fixtures::{World, forbidden, host_labels};
+use super::window::Outcome;
 use super::*;
+use crate::facts::names::VmName;
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::{Seen as Fact, Why, WhyKind};
 use crate::findings::Code;
@@ -236,7 +238,7 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert_eq!((plan.actions.len(), &plan.sync), (0, &Sync::Pending));
-    assert!(plan.next <= Duration::from_secs(10));
+    assert!(plan.next.after <= Duration::from_secs(10));
     world.memory = plan.memory;
     let mut late = world.clone();
     late.uptime += Duration::from_secs(10);
@@ -297,6 +299,25 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
     world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
     let plan = world.plan();
+    // It may be one of several changes in a row: a look that reads nothing more comes when it has been quiet.
+    assert_eq!(
+        (codes(&plan), plan.actions.as_slice()),
+        (vec![], [].as_slice())
+    );
+    assert_eq!(plan.next.trigger, Trigger::Hostname);
+    assert_eq!(
+        (plan.next.after, plan.next.scope),
+        (Duration::from_secs(2), Scope::NONE)
+    );
+    world.apply(&plan);
+    world.uptime += Duration::from_secs(1);
+    let plan = world.plan();
+    assert_eq!(
+        (codes(&plan), plan.next.after),
+        (vec![], Duration::from_secs(1))
+    );
+    world.uptime += Duration::from_secs(1);
+    let plan = world.plan();
     assert_eq!(codes(&plan), [Code::HostnameDiffers]);
     let [Action::PatchConditions(patch)] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions)
@@ -309,6 +330,102 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(patch.announce[0].kind, "Warning");
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start_is_at_once() {
+    let mut world = World::new();
+    world.settle();
+    let right = world.who.machine.kernel_hostname.clone();
+    world.who.machine.kernel_hostname = Fact::Known("localhost".to_owned());
+    let plan = world.plan();
+    world.apply(&plan);
+    world.uptime += Duration::from_millis(500);
+    world.who.machine.kernel_hostname = right;
+    let plan = world.plan();
+    assert_eq!(codes(&plan), []);
+    world.apply(&plan);
+    world.uptime += Duration::from_secs(3);
+    let plan = world.plan();
+    assert_eq!((codes(&plan), plan.actions), (vec![], vec![]));
+
+    let mut world = World::new();
+    world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+    world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+    assert_eq!(codes(&world.plan()), [Code::HostnameDiffers]);
+}
+
+#[test]
+fn without_standing_watches_everything_is_read_once_an_hour_from_the_caches() {
+    let mut world = World::new();
+    world.settle();
+    world.settings.mode = crate::config::Mode::Signals;
+    let next = world.plan().next;
+    assert!(next.after >= Duration::from_secs(6 * 60), "{next:?}");
+    assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::CACHED));
+    world.settings.mode = crate::config::Mode::Watch;
+    assert_eq!(world.plan().next.scope, Scope::KNOWN);
+}
+
+#[test]
+fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
+    let mut world = World::new();
+    world.settle();
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    let plan = world.plan();
+    assert_eq!((plan.sign, plan.epoch.clone()), (Some(Trigger::Link), None));
+    assert_eq!(plan.next.trigger, Trigger::Resync);
+    assert_eq!(plan.next.scope, Scope::MOVED);
+    assert!(
+        plan.next.after < Duration::from_millis(200),
+        "{:?}",
+        plan.next
+    );
+    world.apply(&plan);
+
+    world.uptime += Duration::from_millis(100);
+    world.reasons = Reasons::new(Trigger::Resync, world.uptime);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert!(plan.epoch.is_none() && plan.moved.is_some() && plan.sign.is_none());
+    world.apply(&plan);
+
+    world.reasons = Reasons {
+        scope: Scope::NONE,
+        ..world.reasons
+    };
+    let plan = world.plan();
+    let epoch = plan.epoch.unwrap();
+    assert_eq!((epoch.took, epoch.reads), (Duration::from_millis(100), 2));
+    assert!(matches!(epoch.outcome, Outcome::Confirmed { .. }));
+    assert_eq!(plan.memory.window, None);
+    assert_eq!(plan.next.trigger, Trigger::Timer);
+}
+
+#[test]
+fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
+    let mut world = World::new();
+    world.settle();
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    world.who.candidates = Fact::failed(WhyKind::Unreachable, "connection refused");
+    let mut looks = 0;
+    let ended = loop {
+        let plan = world.plan();
+        looks += 1;
+        world.apply(&plan);
+        if plan.epoch.is_some() {
+            break plan;
+        }
+        assert_eq!(plan.next.trigger, Trigger::Resync);
+        world.uptime += plan.next.after;
+        world.reasons = Reasons::new(Trigger::Resync, world.uptime);
+    };
+    assert!(looks <= 11, "{looks} looks");
+    assert_eq!(ended.epoch.unwrap().outcome, Outcome::ApiUnavailable);
+    assert_eq!(
+        (ended.next.trigger, ended.next.scope),
+        (Trigger::Timer, Scope::KNOWN)
+    );
 }
 
 #[test]
@@ -413,7 +530,11 @@ fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condit
     world.migrate("hv-b", "", "");
     world.reads.host_node = Fact::failed(WhyKind::Unreachable, "503");
     let plan = world.plan();
-    assert!(plan.next <= Duration::from_millis(500), "{:?}", plan.next);
+    assert!(
+        plan.next.after <= Duration::from_millis(500),
+        "{:?}",
+        plan.next
+    );
     assert_eq!(
         (plan.actions.len(), codes(&plan)),
         (0, vec![Code::HarvesterUnreachable])
@@ -542,15 +663,15 @@ fn a_switched_off_report_writes_neither_conditions_nor_annotations() {
 fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() {
     let mut world = World::new();
     world.settle();
-    assert!(world.plan().next >= Duration::from_secs(60));
+    assert!(world.plan().next.after >= Duration::from_secs(60));
     world.who.candidates = Fact::failed(WhyKind::Unreachable, "503");
-    assert!(world.plan().next <= Duration::from_millis(500));
+    assert!(world.plan().next.after <= Duration::from_millis(500));
     let why = Why {
         retry_after: Some(Duration::from_secs(30)),
         ..Why::new(WhyKind::Unreachable, "429")
     };
     world.who.candidates = Fact::Failed(why);
-    assert!(world.plan().next >= Duration::from_secs(30));
+    assert!(world.plan().next.after >= Duration::from_secs(30));
 }
 
 #[test]

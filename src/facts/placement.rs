@@ -26,15 +26,19 @@ pub enum Source {
     /// A ConfigMap that an administrator keeps in `harvester-public`.
     #[serde(rename = "configmap")]
     ConfigMap,
+    /// The `[hosts]` table of our own configuration. With the host's own name from KubeVirt's downward metrics it needs no
+    /// credential for Harvester.
+    HostsTable,
 }
 
 impl Source {
     /// All sources, in order.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::HostNode,
         Self::VmiAnnotations,
         Self::LauncherPod,
         Self::ConfigMap,
+        Self::HostsTable,
     ];
 
     /// The name used in configuration and reports.
@@ -44,6 +48,7 @@ impl Source {
             Self::VmiAnnotations => "vmi-annotations",
             Self::LauncherPod => "launcher-pod",
             Self::ConfigMap => "configmap",
+            Self::HostsTable => "hosts-table",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::Seen;
 use super::distribution::Distribution;
+use super::host_metrics::HostMetrics;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName};
 use super::node::Node;
@@ -25,6 +26,8 @@ pub struct Who {
     pub harvester: Seen<Harvester>,
     /// The VirtualMachineInstances that this machine might be.
     pub candidates: Seen<Candidates>,
+    /// What the host itself tells of itself, where it was asked: while Harvester's API tells of our VM it is not needed.
+    pub host_metrics: Seen<HostMetrics>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
     pub remarks: Vec<Remark>,
 }

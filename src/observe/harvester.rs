@@ -11,6 +11,7 @@ use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, WhyKind};
 use crate::kubeapi::{Class, Client, Error, Selectors};
 
+use super::node::Freshness;
 use super::why;
 
 /// The names under which our VM might be found.
@@ -95,9 +96,10 @@ pub async fn read_own(
     own: &Vmi,
     known: &Candidates,
     others: Others,
+    freshness: Freshness,
 ) -> Option<Seen<Candidates>> {
     let collection = collection(&own.namespace);
-    let mut vmis = match get(client, &collection, &own.name).await {
+    let mut vmis = match get(client, &collection, &own.name, freshness).await {
         Ok(Some(vmi)) if vmi.uid == own.uid => vec![vmi],
         Ok(_) => return None,
         Err(error) => return Some(failed(&error)),
@@ -105,7 +107,7 @@ pub async fn read_own(
     for other in known.vmis.iter().filter(|other| other.name != own.name) {
         match others {
             Others::AsKnown => vmis.push(other.clone()),
-            Others::Again => match get(client, &collection, &other.name).await {
+            Others::Again => match get(client, &collection, &other.name, freshness).await {
                 Ok(vmi) => vmis.extend(vmi),
                 Err(error) => return Some(failed(&error)),
             },
@@ -127,7 +129,7 @@ async fn named(
     let mut vmis = Vec::new();
     let mut readable = false;
     for name in &names.0 {
-        match get(client, collection, name).await {
+        match get(client, collection, name, Freshness::Newest).await {
             Ok(vmi) => {
                 readable = true;
                 vmis.extend(vmi);
@@ -147,8 +149,14 @@ async fn named(
     }
 }
 
-async fn get(client: &Client, collection: &str, name: &VmName) -> Result<Option<Vmi>, Error> {
-    match client.get::<Vmi>(&format!("{collection}/{name}")).await {
+async fn get(
+    client: &Client,
+    collection: &str,
+    name: &VmName,
+    freshness: Freshness,
+) -> Result<Option<Vmi>, Error> {
+    let path = format!("{collection}/{name}");
+    match freshness.get::<Vmi>(client, &path).await {
         Ok(vmi) => Ok(Some(vmi).filter(|vmi| vmi.name == *name)),
         Err(error) if error.class() == Class::NotFound => Ok(None),
         Err(error) => Err(error),

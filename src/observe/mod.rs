@@ -6,27 +6,27 @@
 pub mod credentials;
 pub mod distribution;
 pub mod harvester;
+pub mod host_metrics;
+mod limit;
 pub mod machine;
+mod node;
 mod own_api;
 pub mod permissions;
 pub mod whereabouts;
-
-use std::path::PathBuf;
-use std::time::Duration;
-
-use tokio::time::timeout;
 
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::config::{Mode, Settings};
 use crate::connections::{Connections, Link};
 use crate::decide::identity::{Identity, OwnVm};
+use crate::decide::placement::{Located, ToldBy};
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
+use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::{NodeName, VmName};
 use crate::facts::node::Node;
 use crate::facts::permissions::Permission;
-use crate::facts::placement::PlacementReads;
+use crate::facts::placement::{PlacementReads, Source};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
@@ -36,10 +36,10 @@ use crate::triggers::Targets;
 use crate::triggers::health::Health;
 use crate::triggers::watch::Target;
 use harvester::Others;
+use limit::{limited, too_slow, too_slow_text};
+use node::Freshness;
+use std::path::PathBuf;
 use whereabouts::Denied;
-
-/// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
-const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
@@ -53,6 +53,7 @@ pub struct World {
     harvester: Seen<Harvester>,
     node: Seen<Node>,
     candidates: Seen<Candidates>,
+    host_metrics: Seen<HostMetrics>,
     /// The VM of an earlier run.
     earlier: Option<VmName>,
     /// What was found to be our own instance, and how it was searched for.
@@ -88,6 +89,7 @@ impl World {
             harvester: Seen::Failed(unread()),
             node: Seen::Failed(unread()),
             candidates: Seen::Failed(unread()),
+            host_metrics: Seen::Failed(unread()),
             earlier,
             own: None,
             names: harvester::Names::default(),
@@ -160,7 +162,7 @@ impl World {
         self.candidates = Seen::Known(Candidates { vmis, coverage });
     }
 
-    async fn look(&mut self, settings: &Settings, scope: Scope) -> Who {
+    async fn look(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
         let machine = machine::read_machine(&self.root);
         let before = self.generations();
         if scope.search {
@@ -194,10 +196,15 @@ impl World {
             || renamed
             || old_harvester != new_harvester
             || self.candidates.known().is_none();
+        let freshness = if scope.cached {
+            Freshness::Cached
+        } else {
+            Freshness::Newest
+        };
         let read_node = async {
             match (self.connections.guest.link(), self.kubelet.known()) {
                 (Ok(link), Some(kubelet)) if stale_node => {
-                    Some(read_node(link, &kubelet.node_name).await)
+                    Some(node::read(link, &kubelet.node_name, freshness).await)
                 }
                 (Ok(_), Some(_)) => None,
                 (Ok(_), None) => Some(Seen::failed(
@@ -217,8 +224,8 @@ impl World {
                             } else {
                                 Others::AsKnown
                             };
-                            harvester::read_own(&link.client, &found.vmi, &found.others, others)
-                                .await
+                            let (client, vmi) = (&link.client, &found.vmi);
+                            harvester::read_own(client, vmi, &found.others, others, freshness).await
                         }
                         None => None,
                     };
@@ -248,6 +255,7 @@ impl World {
             self.reads = None;
         }
         self.suspect_own_api().await;
+        self.hear_host(settings, scope, now).await;
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let remarks = problems
@@ -262,7 +270,20 @@ impl World {
             node: self.node.clone(),
             harvester: self.harvester.clone(),
             candidates: self.candidates.clone(),
+            host_metrics: self.host_metrics.clone(),
             remarks,
+        }
+    }
+
+    /// Asks the host itself, where nobody else tells which one it is.
+    async fn hear_host(&mut self, settings: &Settings, scope: Scope, now: Now) {
+        let allowed = settings.topology.sources.contains(&Source::HostsTable);
+        if self.candidates.known().is_some() || !allowed {
+            self.host_metrics = Seen::failed(WhyKind::NotAsked, "not needed");
+        } else if scope.vm || self.host_metrics.known().is_none() {
+            self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+                .await
+                .unwrap_or_else(|| too_slow("the host's downward metrics"));
         }
     }
 }
@@ -312,41 +333,38 @@ impl Observe for World {
         }
     }
 
-    async fn who(&mut self, settings: &Settings, scope: Scope, _uptime: Duration) -> Who {
-        self.look(settings, scope).await
+    async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
+        self.look(settings, scope, now).await
     }
 
     async fn placement(
         &mut self,
         settings: &Settings,
-        vmi: &Vmi,
-        uptime: Duration,
-    ) -> Option<PlacementReads> {
+        located: &Located<'_>,
+        now: Now,
+    ) -> PlacementReads {
+        let host = &located.host;
+        let ToldBy::Harvester(vmi) = located.told_by else {
+            return PlacementReads::none(host.clone());
+        };
         self.found(vmi);
-        let host = vmi.host.clone()?;
-        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == host) {
-            return Some(reads.clone());
+        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
+            return reads.clone();
         }
         let reads = match self.connections.harvester.link() {
             Ok(link) => {
                 let (client, generation) = (&link.client, link.generation);
-                let reads = whereabouts::read(
-                    client,
-                    generation,
-                    settings,
-                    vmi,
-                    &host,
-                    &mut self.denied,
-                    uptime,
-                );
+                let denied = &mut self.denied;
+                let reads =
+                    whereabouts::read(client, generation, settings, vmi, host, denied, now.uptime);
                 let failed =
                     || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
                 limited(reads).await.unwrap_or_else(failed)
             }
-            Err(_) => PlacementReads::none(host),
+            Err(_) => PlacementReads::none(host.clone()),
         };
         self.reads = Some(reads.clone());
-        Some(reads)
+        reads
     }
 }
 
@@ -383,22 +401,6 @@ impl Apply for World {
     }
 }
 
-async fn read_node(link: &Link, name: &NodeName) -> Seen<Node> {
-    match link
-        .client
-        .get::<Node>(&format!("/api/v1/nodes/{name}"))
-        .await
-    {
-        Ok(node) if node.name == *name => Seen::Known(node),
-        Ok(node) => Seen::failed(
-            WhyKind::Refused,
-            format!("asked for Node `{name}`, got `{}`", node.name),
-        ),
-        Err(error) if error.class() == Class::NotFound => Seen::Absent,
-        Err(error) => Seen::Failed(why(&error)),
-    }
-}
-
 /// An error of the wire as a reason.
 pub fn why(error: &Error) -> Why {
     let kind = match error.class() {
@@ -412,18 +414,6 @@ pub fn why(error: &Error) -> Why {
         retry_after: error.retry_after(),
         ..Why::new(kind, chain(error))
     }
-}
-
-async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
-    timeout(LOOK_LIMIT, work).await.ok()
-}
-
-fn too_slow_text(whom: &str) -> String {
-    format!("{whom} did not answer within {} s", LOOK_LIMIT.as_secs())
-}
-
-fn too_slow<T>(whom: &str) -> Seen<T> {
-    Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
 }
 
 impl<T> From<Result<T, Why>> for Seen<T> {

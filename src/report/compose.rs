@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EvidenceStatus, FindingStatus,
     IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus, PermissionStatus,
-    PlacementStatus, SignalStatus, SourceStatus, Status, VmStatus,
+    PlacementStatus, ResyncStatus, SignalStatus, SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{LeftReason, Owned};
 use crate::decide::placement::{Outcome, Placement};
 use crate::decide::sync::Sync;
+use crate::decide::window::Epoch;
 use crate::decide::{self, Migration};
 use crate::facts::Seen;
 use crate::facts::permissions::Permission;
@@ -29,6 +30,8 @@ pub struct Context {
     pub since: BTreeMap<String, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
+    /// The last sign of a move and what became of it.
+    pub last_resync: Option<ResyncStatus>,
 }
 
 impl Status {
@@ -62,6 +65,7 @@ impl Status {
             placement: report.placement.map(placement),
             labels: labels(report),
             last_migration: last_migration(report, context),
+            last_resync: context.last_resync.clone(),
             credentials: credentials(report.who),
             permissions: Vec::new(),
             signals: context.signals.clone(),
@@ -126,6 +130,7 @@ fn placement(placement: &Placement) -> PlacementStatus {
     let topology = known.map(|known| &known.topology);
     PlacementStatus {
         host: placement.host.to_string(),
+        host_told_by: placement.told_by.to_owned(),
         region: topology
             .and_then(|topology| topology.region.as_ref())
             .map(ToString::to_string),
@@ -261,6 +266,19 @@ fn credentials(who: &Who) -> CredentialsStatus {
         },
     };
     CredentialsStatus { harvester, kubelet }
+}
+
+impl ResyncStatus {
+    /// The end of a re-sync window.
+    pub fn new(epoch: &Epoch, at: String) -> Self {
+        Self {
+            trigger: epoch.trigger.as_str().to_owned(),
+            outcome: epoch.outcome.as_str().to_owned(),
+            at,
+            took_ms: u64::try_from(epoch.took.as_millis()).unwrap_or(u64::MAX),
+            reads: epoch.reads,
+        }
+    }
 }
 
 impl PermissionStatus {

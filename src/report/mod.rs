@@ -32,7 +32,7 @@ use crate::triggers::health::Health;
 use compose::Context;
 use journal::{Journal, Priority, Record};
 use news::{Deeds, Told, message_id};
-use status::{AgentStatus, MigrationStatus, SignalStatus, Status};
+use status::{AgentStatus, MigrationStatus, ResyncStatus, SignalStatus, Status};
 use systemd::Notifier;
 use trouble::Trouble;
 
@@ -83,6 +83,7 @@ impl Reporter {
             signals: Vec::new(),
             since: BTreeMap::new(),
             last_migration,
+            last_resync: None,
         };
         Self {
             root,
@@ -210,12 +211,18 @@ impl Publish for Reporter {
             detail: signal.detail,
         };
         self.context.signals = self.health.signals().into_iter().map(signal).collect();
+        let plan = report.plan;
+        if let Some(epoch) = &plan.epoch {
+            self.context.last_resync = Some(ResyncStatus::new(epoch, now));
+        }
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
         let deeds = Deeds {
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
-            moved: report.plan.moved.as_ref(),
+            moved: plan.moved.as_ref(),
+            sign: plan.sign,
+            epoch: plan.epoch.as_ref(),
         };
         for record in self.told.news(&status, deeds) {
             self.journal.send(record);

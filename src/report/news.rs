@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{Priority, Record};
-use super::status::Status;
+use super::status::{NameStatus, Status};
 use crate::decide::Migration;
+use crate::decide::identity::NameKind;
+use crate::decide::window::{Epoch, Outcome};
 use crate::findings::{Code, Severity};
+use crate::reason::Trigger;
 
 /// `MESSAGE_ID`s, one for each kind of record. They never change once released.
 pub mod message_id {
@@ -24,6 +27,14 @@ pub mod message_id {
     pub const IDENTIFIED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a106";
     /// The configuration was read again.
     pub const RELOADED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a107";
+    /// A sign of a move was seen.
+    pub const SIGN: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a109";
+    /// A sign of a move turned out to be none, or nobody could tell.
+    pub const UNCONFIRMED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10a";
+    /// A host name of the machine changed.
+    pub const RENAMED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10b";
+    /// The wall clock was set.
+    pub const CLOCK_SET: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10c";
     /// The agent ends.
     pub const STOPPED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a108";
 }
@@ -34,6 +45,9 @@ pub struct Told {
     /// What was seen, by code; one code may have several.
     findings: BTreeMap<String, BTreeSet<String>>,
     vm: Option<String>,
+    /// Host names of the machine, by kind.
+    names: Option<BTreeMap<String, String>>,
+    clock: Option<String>,
 }
 
 /// What happened in a round, beyond its status.
@@ -45,6 +59,10 @@ pub struct Deeds<'a> {
     pub latency_ms: u64,
     /// A move that is seen for the first time.
     pub moved: Option<&'a Migration>,
+    /// A sign of a move that is seen for the first time.
+    pub sign: Option<Trigger>,
+    /// What became of a sign.
+    pub epoch: Option<&'a Epoch>,
 }
 
 impl Told {
@@ -80,6 +98,21 @@ impl Told {
             );
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
+        records.extend(
+            self.renamed(status)
+                .into_iter()
+                .map(|text| record(Priority::Notice, message_id::RENAMED, text)),
+        );
+        if let Some(text) = self.clock_set(status) {
+            records.push(record(Priority::Info, message_id::CLOCK_SET, text));
+        }
+        if let Some(sign) = deeds.sign {
+            let text = format!(
+                "sign of a live migration ({}): asking where this VM runs now",
+                meaning(sign)
+            );
+            records.push(record(Priority::Info, message_id::SIGN, text));
+        }
         if let Some(Migration { from, to, .. }) = deeds.moved {
             let text = format!("moved from Harvester host {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
@@ -99,6 +132,14 @@ impl Told {
             records.push(Record {
                 latency_ms: Some(deeds.latency_ms),
                 ..labelled
+            });
+        }
+        if let Some((priority, text)) = deeds.epoch.and_then(|epoch| ended(epoch, host.as_deref()))
+        {
+            let ended = record(priority, message_id::UNCONFIRMED, text);
+            records.push(Record {
+                trigger: deeds.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
+                ..ended
             });
         }
         for finding in &status.findings {
@@ -154,12 +195,81 @@ impl Told {
         records
     }
 
+    /// Host names that changed since the last report; none at the first one.
+    fn renamed(&mut self, status: &Status) -> Vec<String> {
+        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName.as_str();
+        let names: BTreeMap<String, String> = status
+            .identity
+            .names
+            .iter()
+            .filter(is_host_name)
+            .map(|name| (name.kind.clone(), name.name.clone()))
+            .collect();
+        let Some(before) = self.names.replace(names) else {
+            return Vec::new();
+        };
+        let text = |name: &NameStatus| {
+            let old = before.get(&name.kind)?;
+            (*old != name.name).then(|| {
+                let (kind, new) = (&name.kind, &name.name);
+                format!("{kind} is now `{new}`, was `{old}`: {}", name.verdict)
+            })
+        };
+        status.identity.names.iter().filter_map(text).collect()
+    }
+
+    /// The last step of the clock, where it is news.
+    fn clock_set(&mut self, status: &Status) -> Option<String> {
+        let clock = status
+            .signals
+            .iter()
+            .find(|signal| signal.name == Trigger::Clock.as_str())?;
+        let before = self.clock.replace(clock.detail.clone())?;
+        (before != clock.detail).then(|| clock.detail.clone())
+    }
+
     /// Whether a finding is to be told: it is new, or something else was seen.
     fn is_news(&self, code: &str, seen: &str) -> bool {
         let same = |told: &BTreeSet<String>| {
             told.contains(seen) || Code::parse(code).is_some_and(Code::is_error_text)
         };
         !self.findings.get(code).is_some_and(same)
+    }
+}
+
+/// What a sign of a move is, for people.
+fn meaning(sign: Trigger) -> &'static str {
+    match sign {
+        Trigger::Link => "link: a virtual NIC announced itself anew",
+        Trigger::Port => "port: the host side of a virtio-serial port went away",
+        other => other.as_str(),
+    }
+}
+
+/// The end of a window that found no move. One that found a move is told by the move and the labels.
+fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
+    let (sign, reads) = (epoch.trigger.as_str(), epoch.reads);
+    let seconds = epoch.took.as_secs();
+    match epoch.outcome {
+        Outcome::Confirmed { .. } => None,
+        Outcome::Unconfirmed => {
+            let host = host.unwrap_or("the same host");
+            let cause = match epoch.trigger {
+                Trigger::Port => "the program on the host that holds the port was restarted",
+                _ => "the VM was restored from a saved state, or somebody had QEMU announce it",
+            };
+            let text = format!(
+                "no live migration after the sign {sign}: still on {host} after {seconds} s ({reads} reads); {cause}"
+            );
+            Some((Priority::Info, text))
+        }
+        Outcome::ApiUnavailable => {
+            let text = format!(
+                "nobody told for {seconds} s where this VM runs after the sign {sign} of a live migration; the labels stay, \
+                 and it is asked again until it is known"
+            );
+            Some((Priority::Warning, text))
+        }
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Status {
     /// The last migration that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_migration: Option<MigrationStatus>,
+    /// The last sign of a move and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_resync: Option<ResyncStatus>,
     /// The two credentials.
     pub credentials: CredentialsStatus,
     /// What the Harvester credential may do; only where it was asked for.
@@ -124,6 +127,9 @@ pub struct EvidenceStatus {
 pub struct PlacementStatus {
     /// The Harvester host.
     pub host: String,
+    /// Who says so.
+    #[serde(default)]
+    pub host_told_by: String,
     /// Its region.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -196,6 +202,22 @@ pub struct MigrationStatus {
     /// The trigger after which the labels were written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
+}
+
+/// A sign of a move and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResyncStatus {
+    /// The first sign: `link` or `port`.
+    pub trigger: String,
+    /// `confirmed`, `unconfirmed` or `api-unavailable`.
+    pub outcome: String,
+    /// When it ended, RFC 3339.
+    pub at: String,
+    /// Milliseconds from the first sign to the end; of a confirmed one, to the written labels.
+    pub took_ms: u64,
+    /// Reads that it cost.
+    pub reads: usize,
 }
 
 /// The two credentials, without their secrets.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::status::{CredentialStatus, FindingStatus, Status};
+use super::status::{CredentialStatus, FindingStatus, SignalStatus, Status};
 use crate::escape::one_line;
 
 /// The longest text shown in one row, in characters.
@@ -46,14 +46,17 @@ pub fn status(status: &Status, style: Style) -> String {
             ),
         );
     }
-    for signal in &status.signals {
-        let state = if signal.live { "live" } else { "not live" };
+    if let Some(resync) = &status.last_resync {
         row(
             &mut text,
-            "signal",
-            &format!("{}: {state}, {}", signal.name, signal.detail),
+            "resync",
+            &format!(
+                "{} at {}: sign {}, {} ms, {} reads",
+                resync.outcome, resync.at, resync.trigger, resync.took_ms, resync.reads
+            ),
         );
     }
+    signals(&mut text, &status.signals);
     row(
         &mut text,
         "checked",
@@ -96,6 +99,7 @@ pub fn whoami(status: &Status, style: Style) -> String {
         );
     }
     credential(&mut text, "kubelet", &status.credentials.kubelet);
+    signals(&mut text, &status.signals);
     text + &findings(&status.findings, style)
 }
 
@@ -174,6 +178,7 @@ fn who_and_where(status: &Status) -> String {
     match &status.placement {
         Some(placement) => {
             row(&mut text, "host", &placement.host);
+            row(&mut text, "named by", &placement.host_told_by);
             row(
                 &mut text,
                 "region",
@@ -193,6 +198,18 @@ fn who_and_where(status: &Status) -> String {
         None => row(&mut text, "host", "unknown"),
     }
     text
+}
+
+/// What wakes the agent here, and what does not and why.
+fn signals(text: &mut String, signals: &[SignalStatus]) {
+    for signal in signals {
+        let state = if signal.live { "live" } else { "not live" };
+        row(
+            text,
+            "signal",
+            &format!("{}: {state}, {}", signal.name, signal.detail),
+        );
+    }
 }
 
 fn credential(text: &mut String, name: &str, credential: &CredentialStatus) {

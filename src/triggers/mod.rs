@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::{Scope, Trigger, Wait, Wake};
+use crate::agent::{Next, Reasons, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
 use crate::root::Root;
 use health::Health;
-use watch::{Target, Watched, keep_watching};
+use watch::{Pulse, Target, Watched, keep_watching};
 
 /// Reasons that wait to be taken. More of them say nothing more.
 const QUEUE: usize = 64;
@@ -74,8 +74,8 @@ pub struct Listener {
     watchdog: Option<Duration>,
     pace: Pace,
     hangup: Signal,
-    vmi: Option<(Target, JoinHandle<()>)>,
-    node: Option<(Target, JoinHandle<()>)>,
+    vmi: Option<Standing>,
+    node: Option<Standing>,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
     /// The guest's own signals, which are the same for the life of the process.
     guest: Vec<JoinHandle<()>>,
@@ -116,30 +116,40 @@ impl Listener {
 
     fn aim_watch<T: Watched>(
         &self,
-        slot: Option<(Target, JoinHandle<()>)>,
+        slot: Option<Standing>,
         target: Option<Target>,
         trigger: Trigger,
-    ) -> Option<(Target, JoinHandle<()>)> {
-        if let (Some((old, task)), Some(new)) = (&slot, &target)
-            && old.is_same(new)
-            && !task.is_finished()
+    ) -> Option<Standing> {
+        if let (Some(old), Some(new)) = (&slot, &target)
+            && old.target.is_same(new)
+            && !old.task.is_finished()
         {
             return slot;
         }
-        if let Some((_, task)) = slot {
-            task.abort();
+        if let Some(old) = slot {
+            old.task.abort();
             self.health
                 .set(trigger.as_str(), false, "not known yet what to watch");
             self.health.remark(trigger.as_str(), None);
         }
         let target = target?;
-        let task = keep_watching::<T>(
+        let pulse = Pulse::default();
+        let task = tokio::spawn(keep_watching::<T>(
             target.clone(),
             trigger,
             self.sender.clone(),
             self.health.clone(),
-        );
-        Some((target, tokio::spawn(task)))
+            pulse.clone(),
+        ));
+        Some(Standing {
+            target,
+            task,
+            pulse,
+        })
+    }
+
+    fn since_start(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.start)
     }
 
     fn aim_files(&mut self, files: BTreeSet<PathBuf>) {
@@ -180,6 +190,14 @@ fn guest_signals(_root: &Root, _sender: &Sender, _health: &Health) -> Vec<JoinHa
     Vec::new()
 }
 
+/// A watch that is kept.
+#[derive(Debug)]
+struct Standing {
+    target: Target,
+    task: JoinHandle<()>,
+    pulse: Pulse,
+}
+
 impl Wait for Listener {
     type Targets = Targets;
 
@@ -190,27 +208,28 @@ impl Wait for Listener {
         self.aim_files(targets.files);
     }
 
-    async fn wait(&mut self, limit: Duration, alive: &mut dyn FnMut()) -> Wake {
-        let mut due = Instant::now() + limit;
+    async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
+        let mut due = Instant::now() + next.after;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
-        let mut pending: Option<(Trigger, Scope, Instant)> = None;
+        let mut pending: Option<Reasons> = None;
         loop {
             // One timer for all that is waited for: an idle process is woken once for each.
-            let next = feed.map_or(due, |feed| feed.min(due));
+            let first = feed.map_or(due, |feed| feed.min(due));
             self.alarm
-                .set(next.saturating_duration_since(Instant::now()));
+                .set(first.saturating_duration_since(Instant::now()));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another one is first.
             tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
                 Some((trigger, at)) = self.reasons.recv() => {
-                    let now = Instant::now();
+                    let reasons = Reasons::new(trigger, self.since_start(at));
                     pending = Some(match pending {
                         None => {
-                            due = due.min(now + self.pace.take(now.saturating_duration_since(self.start)));
-                            (trigger, trigger.scope(), at)
+                            let now = Instant::now();
+                            due = due.min(now + self.pace.take(self.since_start(now)));
+                            reasons
                         }
-                        Some((first, scope, at)) => (first, scope.and(trigger.scope()), at),
+                        Some(earlier) => earlier.and(reasons),
                     });
                 }
                 () = self.alarm.ring() => {
@@ -222,11 +241,22 @@ impl Wait for Listener {
                         feed = Some(now + period);
                     }
                     if due <= now {
-                        let (trigger, scope, at) = pending.unwrap_or((Trigger::Timer, Scope::KNOWN, now));
-                        return Wake::Look { trigger, scope, at: at.saturating_duration_since(self.start) };
+                        let by_itself = Reasons {
+                            trigger: next.trigger,
+                            scope: next.scope,
+                            at: self.since_start(now),
+                            sign: None,
+                        };
+                        return Wake::Look(pending.unwrap_or(by_itself));
                     }
                 }
             }
+        }
+    }
+
+    fn prove(&mut self, since: Duration) {
+        for standing in [&self.vmi, &self.node].into_iter().flatten() {
+            standing.pulse.prove(self.start + since);
         }
     }
 }
@@ -236,7 +266,7 @@ impl Drop for Listener {
         let watches = [self.vmi.take(), self.node.take()]
             .into_iter()
             .flatten()
-            .map(|(_, task)| task);
+            .map(|standing| standing.task);
         let others = self.files.take().map(|(_, task)| task);
         for task in watches.chain(others).chain(self.guest.drain(..)) {
             task.abort();

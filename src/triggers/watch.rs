@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A standing watch of one object. It says that something changed, never what: the loop reads afresh.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Sender;
@@ -52,12 +54,43 @@ pub trait Watched: DeserializeOwned + Send + 'static {
     fn glimpse(self) -> Self::Glimpse;
 }
 
+/// Whether a watch is known to be alive. A connection may not survive a move, and TCP notices that a minute later.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    heard: Arc<Mutex<Instant>>,
+    redial: Arc<Notify>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            heard: Arc::new(Mutex::new(Instant::now())),
+            redial: Arc::default(),
+        }
+    }
+}
+
+impl Pulse {
+    /// Begins the watch anew, from where it stands, unless the server has said something since `since`.
+    pub fn prove(&self, since: Instant) {
+        if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < since {
+            // Only to one that listens: one that is between two connections begins anew anyway.
+            self.redial.notify_waiters();
+        }
+    }
+
+    fn beat(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
 /// Watches until dropped.
 pub async fn keep_watching<T: Watched>(
     target: Target,
     trigger: Trigger,
     sender: Sender,
     health: Health,
+    pulse: Pulse,
 ) {
     let signal = trigger.as_str();
     let mut last: Option<T::Glimpse> = None;
@@ -65,6 +98,7 @@ pub async fn keep_watching<T: Watched>(
     let mut silent: u32 = 0;
     let mut failures: u32 = 0;
     loop {
+        let mut redialled = false;
         let opened = Instant::now();
         let request = WatchRequest {
             name: Some(target.name.clone()),
@@ -80,6 +114,7 @@ pub async fn keep_watching<T: Watched>(
         };
         let ended = match target.client.watch::<T>(&request).await {
             Ok(mut watch) => {
+                pulse.beat();
                 health.set(
                     signal,
                     true,
@@ -91,7 +126,19 @@ pub async fn keep_watching<T: Watched>(
                     sender.send(trigger);
                 }
                 let ended = loop {
-                    match watch.next().await {
+                    let event = tokio::select! {
+                        biased;
+                        // A watch that is left in the middle of an event is not used any more.
+                        () = pulse.redial.notified() => {
+                            redialled = true;
+                            break None;
+                        }
+                        event = watch.next() => event,
+                    };
+                    if event.is_ok() {
+                        pulse.beat();
+                    }
+                    match event {
                         Ok(
                             WatchEvent::Changed { object, .. } | WatchEvent::Deleted { object, .. },
                         ) if object.name() != target.name => {
@@ -136,7 +183,7 @@ pub async fn keep_watching<T: Watched>(
             }
             Err(error) => Some(error),
         };
-        if ended.is_none() && opened.elapsed() >= SHORT {
+        if redialled || ended.is_none() && opened.elapsed() >= SHORT {
             failures = 0;
             continue;
         }

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::decide::fixtures::{World, forbidden, host_labels};
-use crate::facts::topology::{HOSTNAME, ZONE};
+use crate::config::HostPlace;
+use crate::decide::Write;
+use crate::decide::fixtures::{World, forbidden, host, host_labels};
+use crate::decide::sync::Sync;
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::names::VmName;
+use crate::facts::topology::{HOSTNAME, LabelValue, ZONE};
 
 fn outcomes(placement: &Placement) -> Vec<Outcome> {
     placement.tried.iter().map(|tried| tried.outcome).collect()
@@ -27,7 +32,10 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     world.reads.configmap = Seen::Known(host_labels("eu-1", "rack-d"));
     let placement = world.placement().unwrap();
     assert_eq!(source(&placement), Some(Source::ConfigMap));
-    assert_eq!(outcomes(&placement), [Failed, Nothing, NotNeeded, Won]);
+    assert_eq!(
+        outcomes(&placement),
+        [Failed, Nothing, NotNeeded, Won, NotNeeded]
+    );
     world.reads.launcher_pod = Seen::Known(host_labels("eu-1", "rack-c"));
     assert_eq!(
         source(&world.placement().unwrap()),
@@ -36,7 +44,121 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     world.annotate("hv-a", "eu-1", "rack-b");
     let placement = world.placement().unwrap();
     assert_eq!(source(&placement), Some(Source::VmiAnnotations));
-    assert_eq!(outcomes(&placement), [Failed, Won, NotNeeded, NotNeeded]);
+    assert_eq!(
+        outcomes(&placement),
+        [Failed, Won, NotNeeded, NotNeeded, NotNeeded]
+    );
+}
+
+/// `[hosts.hv-a]` and `[hosts.hv-b]` in our configuration.
+fn with_hosts_table(world: &mut World) {
+    for (name, zone) in [("hv-a", "rack-1"), ("hv-b", "rack-2")] {
+        let place = HostPlace {
+            region: LabelValue::parse("eu-9").ok(),
+            zone: LabelValue::parse(zone).ok(),
+        };
+        world.settings.hosts.insert(host(name), place);
+    }
+}
+
+/// No credential for Harvester, and a host that tells its name.
+fn without_credential(world: &mut World, told: &str) {
+    world.who.harvester = Seen::failed(WhyKind::Missing, "no kubeconfig for Harvester");
+    world.who.candidates = Seen::failed(WhyKind::NotAsked, "no kubeconfig for Harvester");
+    world.who.host_metrics = Seen::Known(HostMetrics {
+        host: host(told),
+        time: None,
+        via: Via::Channel,
+    });
+    world.reads = PlacementReads::none(host(told));
+}
+
+#[test]
+fn the_hosts_table_is_the_last_source_for_a_host_that_harvester_names() {
+    let mut world = World::new();
+    with_hosts_table(&mut world);
+    assert_eq!(source(&world.placement().unwrap()), Some(Source::HostNode));
+    world.reads.host_node = forbidden();
+    let placement = world.placement().unwrap();
+    assert_eq!(source(&placement), Some(Source::HostsTable));
+    assert_eq!(placement.known.unwrap().topology.to_string(), "eu-9/rack-1");
+    world.settings.hosts.remove(&host("hv-a"));
+    let placement = world.placement().unwrap();
+    assert_eq!(placement.known, None);
+    assert!(placement.tried[4].detail.contains("[hosts.hv-a]"));
+}
+
+#[test]
+fn without_any_credential_the_host_itself_and_the_table_are_enough() {
+    let mut world = World::new();
+    with_hosts_table(&mut world);
+    without_credential(&mut world, "hv-b");
+    let placement = world.placement().unwrap();
+    assert_eq!(placement.host, host("hv-b"));
+    assert_eq!(placement.told_by, "downward metrics on virtio-serial");
+    assert_eq!(source(&placement), Some(Source::HostsTable));
+    let plan = world.plan();
+    assert_eq!(plan.findings, [], "no credential is missed");
+    world.settle();
+    assert_eq!(world.node().labels.get(ZONE).unwrap(), "rack-2");
+    assert_eq!(
+        world.node().annotations.get(crate::decide::ANNOTATION_VM),
+        None
+    );
+    // A changed name is a move.
+    without_credential(&mut world, "hv-a");
+    let plan = world.plan();
+    let moved = plan.moved.as_ref().unwrap();
+    assert_eq!((moved.from.as_str(), moved.to.as_str()), ("hv-b", "hv-a"));
+    world.settle();
+    assert_eq!(world.node().labels.get(ZONE).unwrap(), "rack-1");
+}
+
+#[test]
+fn a_host_that_is_named_and_placed_nowhere_keeps_the_labels() {
+    let mut world = World::new();
+    with_hosts_table(&mut world);
+    world.settle();
+    let labels = world.node().labels.clone();
+    without_credential(&mut world, "hv-z");
+    let plan = world.plan();
+    assert_eq!(
+        plan.actions
+            .iter()
+            .filter(|action| action.write() == Write::Node)
+            .count(),
+        0
+    );
+    assert!(
+        matches!(
+            plan.sync,
+            Sync::NoVm {
+                reason: "NoHarvesterCredential",
+                ..
+            }
+        ),
+        "{:?}",
+        plan.sync
+    );
+    assert_eq!(world.node().labels, labels);
+}
+
+#[test]
+fn the_host_is_not_heard_when_it_is_doubtful_which_vm_we_are() {
+    let mut world = World::new();
+    with_hosts_table(&mut world);
+    world.who.host_metrics = Seen::Known(HostMetrics {
+        host: host("hv-b"),
+        time: None,
+        via: Via::Disk,
+    });
+    assert_eq!(
+        world.placement().unwrap().host,
+        host("hv-a"),
+        "Harvester's word counts"
+    );
+    world.add_vmi(|vmi| vmi.name = VmName::parse("double").unwrap());
+    assert_eq!(world.placement(), None);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use super::*;
 use crate::report::status::{
     AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus,
-    PlacementStatus, VmStatus,
+    NameStatus, PlacementStatus, VmStatus,
 };
 
 fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
     Status {
+        last_resync: None,
         api_version: String::new(),
         kind: String::new(),
         updated_at: String::new(),
@@ -31,6 +32,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             evidence: Vec::new(),
         },
         placement: Some(PlacementStatus {
+            host_told_by: "status.nodeName of the VM".to_owned(),
             host: host.to_owned(),
             region: None,
             zone: Some("rack-a".to_owned()),
@@ -119,6 +121,7 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
             labelled: &labelled,
             latency_ms: 12,
             moved: Some(&moved),
+            ..Deeds::default()
         },
     );
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
@@ -127,6 +130,82 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
         (Some("hv-a"), Some("hv-b"))
     );
     assert_eq!(news[1].latency_ms, Some(12));
+}
+
+#[test]
+fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
+    let named = |names: &[(&str, &str, &str)]| {
+        let mut status = status("hv-a", &[]);
+        status.identity.names = names
+            .iter()
+            .map(|(kind, name, verdict)| NameStatus {
+                kind: (*kind).to_owned(),
+                name: (*name).to_owned(),
+                verdict: (*verdict).to_owned(),
+            })
+            .collect();
+        status
+    };
+    let mut told = Told::default();
+    let right = named(&[
+        ("hostname", "vm-1", "match"),
+        ("node name", "vm-1", "match"),
+    ]);
+    let first = told.news(&right, Deeds::default());
+    assert_eq!(ids(&first), [message_id::IDENTIFIED]);
+    let wrong = named(&[
+        ("hostname", "localhost", "mismatch"),
+        ("node name", "vm-2", "match"),
+    ]);
+    let news = told.news(&wrong, Deeds::default());
+    assert_eq!(ids(&news), [message_id::RENAMED]);
+    assert_eq!(
+        news[0].message,
+        "hostname is now `localhost`, was `vm-1`: mismatch"
+    );
+    assert!(told.news(&wrong, Deeds::default()).is_empty());
+}
+
+#[test]
+fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
+    let end = |trigger, outcome| Epoch {
+        trigger,
+        outcome,
+        took: std::time::Duration::from_secs(60),
+        reads: 11,
+    };
+    let mut told = Told::default();
+    let there = status("hv-a", &[]);
+    told.news(&there, Deeds::default());
+    let sign = Deeds {
+        sign: Some(Trigger::Link),
+        ..Deeds::default()
+    };
+    let news = told.news(&there, sign);
+    assert_eq!(ids(&news), [message_id::SIGN]);
+    assert!(news[0].message.contains("announced itself"));
+    let mut ended = |epoch: &Epoch| {
+        let deeds = Deeds {
+            epoch: Some(epoch),
+            ..Deeds::default()
+        };
+        told.news(&there, deeds)
+    };
+    let news = ended(&end(Trigger::Link, Outcome::Unconfirmed));
+    assert_eq!(
+        (ids(&news), news[0].priority),
+        (vec![message_id::UNCONFIRMED], Priority::Info)
+    );
+    assert!(
+        news[0]
+            .message
+            .contains("still on hv-a after 60 s (11 reads)")
+    );
+    assert_eq!(news[0].trigger.as_deref(), Some("link"));
+    let news = ended(&end(Trigger::Port, Outcome::ApiUnavailable));
+    assert_eq!(news[0].priority, Priority::Warning);
+    let [from, to] = ["hv-a", "hv-b"].map(crate::decide::fixtures::host);
+    assert!(ended(&end(Trigger::Link, Outcome::Confirmed { from, to })).is_empty());
 }
 
 #[test]

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::decide::fixtures::host;
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Dice that change nothing, in the middle of the spread.
+const FAIR: u64 = u64::MAX / 2 + 1;
+
+fn now(uptime: Duration, dice: u64) -> Now {
+    Now {
+        uptime,
+        wall: time::UtcDateTime::UNIX_EPOCH,
+        random: Random::from_bits(dice),
+    }
+}
+
+fn opened(from: Option<&str>) -> Window {
+    let from = from.map(host);
+    admit(
+        None,
+        Some((Trigger::Link, seconds(100.0))),
+        from.as_ref(),
+        None,
+    )
+    .unwrap()
+}
+
+fn answer(name: Option<&HostName>) -> Found<'_> {
+    Found {
+        host: name,
+        is_answered: name.is_some(),
+        is_read: true,
+        is_settled: name.is_some(),
+    }
+}
+
+/// Reads when the window asks for it until it ends; the moments of the reads since the first sign, and the end.
+fn play(mut window: Window, name: Option<&HostName>, dice: u64) -> (Vec<Duration>, Epoch) {
+    let began = window.opened;
+    let mut uptime = began;
+    let mut reads = Vec::new();
+    loop {
+        uptime += window.wait(uptime);
+        reads.push(uptime - began);
+        match window.step(answer(name), now(uptime, dice)).state {
+            Ok(open) => window = open,
+            Err(epoch) => return (reads, epoch),
+        }
+    }
+}
+
+#[test]
+fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_ends_by_itself() {
+    let same = host("hv-a");
+    let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), FAIR);
+    assert_eq!(reads, OFFSETS);
+    assert_eq!(
+        epoch,
+        Epoch {
+            trigger: Trigger::Link,
+            outcome: Outcome::Unconfirmed,
+            took: seconds(60.0),
+            reads: 11
+        }
+    );
+}
+
+#[test]
+fn whatever_the_dice_an_unconfirmed_window_costs_at_most_eleven_reads_and_its_first_is_at_once() {
+    let same = host("hv-a");
+    for dice in [0, 1 << 60, 1 << 62, FAIR, u64::MAX] {
+        let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), dice);
+        assert_eq!(epoch.outcome, Outcome::Unconfirmed);
+        assert!(reads.len() <= 11 && reads.len() == epoch.reads, "{reads:?}");
+        assert_eq!(reads.first(), Some(&Duration::ZERO));
+        let last = reads.last().unwrap();
+        assert!(*last >= seconds(48.0) && *last <= seconds(72.0), "{last:?}");
+    }
+}
+
+#[test]
+fn machines_of_a_drained_host_read_at_different_moments() {
+    let same = host("hv-a");
+    let (early, _) = play(opened(Some("hv-a")), Some(&same), 0);
+    let (late, _) = play(opened(Some("hv-a")), Some(&same), u64::MAX);
+    for (early, late) in early.iter().zip(&late).skip(1) {
+        assert!(*late > early.mul_f64(1.4), "{early:?} {late:?}");
+    }
+}
+
+#[test]
+fn another_host_confirms_as_soon_as_the_labels_are_settled() {
+    let there = host("hv-b");
+    let window = opened(Some("hv-a"));
+    let unsettled = Found {
+        is_settled: false,
+        ..answer(Some(&there))
+    };
+    let step = window.step(unsettled, now(seconds(100.2), FAIR));
+    let window = step.state.unwrap();
+    // The watch told it: that is no read of the window, and settles it all the same.
+    let by_watch = Found {
+        is_read: false,
+        ..answer(Some(&there))
+    };
+    let step = window.step(by_watch, now(seconds(100.3), FAIR));
+    let epoch = step.state.unwrap_err();
+    assert_eq!(
+        epoch.outcome,
+        Outcome::Confirmed {
+            from: host("hv-a"),
+            to: host("hv-b")
+        }
+    );
+    assert_eq!(
+        (epoch.took, epoch.reads),
+        (seconds(100.3) - seconds(100.0), 1)
+    );
+}
+
+#[test]
+fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
+    let there = host("hv-b");
+    let mut window = opened(Some("hv-a"));
+    let epoch = loop {
+        let uptime = window.due;
+        let found = Found {
+            is_settled: false,
+            ..answer(Some(&there))
+        };
+        match window.step(found, now(uptime, FAIR)).state {
+            Ok(open) => window = open,
+            Err(epoch) => break epoch,
+        }
+    };
+    assert!(matches!(epoch.outcome, Outcome::Confirmed { .. }));
+    assert_eq!(epoch.took, seconds(60.0));
+}
+
+#[test]
+fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
+    let (_, epoch) = play(opened(Some("hv-a")), None, FAIR);
+    assert_eq!(epoch.outcome, Outcome::ApiUnavailable);
+    let (_, epoch) = play(opened(None), Some(&host("hv-a")), FAIR);
+    assert_eq!(
+        epoch.outcome,
+        Outcome::Unconfirmed,
+        "no host to compare with"
+    );
+}
+
+#[test]
+fn slow_answers_skip_reads_and_do_not_pile_up() {
+    let same = host("hv-a");
+    let window = opened(Some("hv-a"));
+    let step = window.step(answer(Some(&same)), now(seconds(105.0), FAIR));
+    let window = step.state.unwrap();
+    assert_eq!(window.wait(seconds(105.0)), seconds(3.0));
+}
+
+#[test]
+fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
+    let sign = |trigger, at| Some((trigger, seconds(at)));
+    let mut window = None;
+    for at in [100.0, 100.05, 100.2, 100.45, 100.8, 102.0] {
+        window = admit(window, sign(Trigger::Link, at), Some(&host("hv-a")), None);
+        window = admit(window, sign(Trigger::Port, at), Some(&host("hv-a")), None);
+    }
+    let first = window.unwrap();
+    assert_eq!(
+        (first.opened, first.trigger),
+        (seconds(100.0), Trigger::Link)
+    );
+    let again = admit(Some(first.clone()), sign(Trigger::Link, 110.0), None, None).unwrap();
+    assert_eq!(again.opened, seconds(110.0));
+    assert_eq!(again.from, first.from, "where we were is not forgotten");
+    assert_eq!(admit(Some(again.clone()), None, None, None), Some(again));
+}
+
+#[test]
+fn a_sign_that_comes_after_the_move_was_seen_opens_nothing() {
+    let sign = Some((Trigger::Port, seconds(103.0)));
+    assert_eq!(
+        admit(None, sign, Some(&host("hv-b")), Some(seconds(100.0))),
+        None
+    );
+    assert!(admit(None, sign, Some(&host("hv-b")), Some(seconds(90.0))).is_some());
+}
+
+#[test]
+fn the_watch_is_proven_once_two_seconds_after_the_sign_or_at_the_end() {
+    let same = host("hv-a");
+    let step = opened(Some("hv-a")).step(answer(Some(&same)), now(seconds(101.0), FAIR));
+    assert_eq!(step.prove, None);
+    let step = step
+        .state
+        .unwrap()
+        .step(answer(Some(&same)), now(seconds(102.0), FAIR));
+    assert_eq!(step.prove, Some(seconds(100.0)));
+    let step = step
+        .state
+        .unwrap()
+        .step(answer(Some(&same)), now(seconds(104.0), FAIR));
+    assert_eq!(step.prove, None);
+    let there = host("hv-b");
+    let step = opened(Some("hv-a")).step(answer(Some(&there)), now(seconds(100.1), FAIR));
+    assert_eq!(
+        step.prove,
+        Some(seconds(100.0)),
+        "found by a read, not by the watch"
+    );
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long an observation may take.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::facts::{Seen, WhyKind};
+
+/// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
+
+/// The result, or `None` when it did not come in time.
+pub async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
+    timeout(LOOK_LIMIT, work).await.ok()
+}
+
+/// The reason, for people.
+pub fn too_slow_text(whom: &str) -> String {
+    format!("{whom} did not answer within {} s", LOOK_LIMIT.as_secs())
+}
+
+/// A fact that did not come in time.
+pub fn too_slow<T>(whom: &str) -> Seen<T> {
+    Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
+}

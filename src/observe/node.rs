@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads our own Node.
+
+use serde::de::DeserializeOwned;
+
+use super::why;
+use crate::connections::Link;
+use crate::facts::names::NodeName;
+use crate::facts::node::Node;
+use crate::facts::{Seen, WhyKind};
+use crate::kubeapi::{Class, Client, Error};
+
+/// How new an answer must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// As it is now, by a quorum of the store.
+    Newest,
+    /// As the API server's cache has it, which costs the store nothing.
+    Cached,
+}
+
+impl Freshness {
+    /// Reads one object so.
+    pub async fn get<T: DeserializeOwned>(self, client: &Client, path: &str) -> Result<T, Error> {
+        match self {
+            Self::Newest => client.get(path).await,
+            Self::Cached => client.get_cached(path).await,
+        }
+    }
+}
+
+/// Reads the Node of this name.
+pub async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<Node> {
+    let path = format!("/api/v1/nodes/{name}");
+    match freshness.get::<Node>(&link.client, &path).await {
+        Ok(node) if node.name == *name => Seen::Known(node),
+        Ok(node) => Seen::failed(
+            WhyKind::Refused,
+            format!("asked for Node `{name}`, got `{}`", node.name),
+        ),
+        Err(error) if error.class() == Class::NotFound => Seen::Absent,
+        Err(error) => Seen::Failed(why(&error)),
+    }
+}

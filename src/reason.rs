@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why the agent looks, and how far. Reasons only: what is true is read afresh.
+
+use std::time::Duration;
+
+/// Why the agent looks. A reason only: what is true is read afresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// The agent has just started.
+    Startup,
+    /// Our VirtualMachineInstance changed.
+    Vmi,
+    /// Our Node changed.
+    Node,
+    /// A file changed: a credential, the host name, the distribution's configuration.
+    Files,
+    /// A virtual NIC announced itself anew: another QEMU runs us, or the same one after a pause for saving.
+    Link,
+    /// The host side of a virtio-serial port that we hold was replaced.
+    Port,
+    /// The wall clock was set.
+    Clock,
+    /// A name of this machine changed.
+    Hostname,
+    /// A unit of the guest agent changed.
+    Units,
+    /// Somebody on the host asked for it through our own channel.
+    Operator,
+    /// The configuration was read again.
+    Reload,
+    /// A read of a re-sync window, after a sign of a move.
+    Resync,
+    /// It is time.
+    Timer,
+}
+
+impl Trigger {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Vmi => "vmi",
+            Self::Node => "node",
+            Self::Files => "files",
+            Self::Link => "link",
+            Self::Port => "port",
+            Self::Clock => "clock",
+            Self::Hostname => "hostname",
+            Self::Units => "units",
+            Self::Operator => "operator",
+            Self::Resync => "resync",
+            Self::Reload => "reload",
+            Self::Timer => "timer",
+        }
+    }
+
+    /// Whether it is a sign that another host runs us now: the guest sees a move before the API tells of it.
+    pub fn is_sign_of_move(self) -> bool {
+        matches!(self, Self::Link | Self::Port)
+    }
+
+    /// What must be read afresh because of it.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Vmi => Scope::VM,
+            Self::Node => Scope::NODE,
+            Self::Timer | Self::Operator => Scope::KNOWN,
+            Self::Files => Scope::FILES,
+            Self::Link | Self::Port | Self::Clock | Self::Resync => Scope::MOVED,
+            // The names of this machine are read at every look.
+            Self::Hostname => Scope::NONE,
+            Self::Units => Scope::UNITS,
+            Self::Startup | Self::Reload => Scope::ALL,
+        }
+    }
+}
+
+/// What an observation reads afresh; the rest is what was read last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// The files that lead to the two APIs. Where they changed, all that was read through them is read again.
+    pub files: bool,
+    /// Our VM. Where it moved, the sources that tell of its host are read again as well.
+    pub vm: bool,
+    /// The sources that tell of the host, although it is the same one.
+    pub host: bool,
+    /// Our Node.
+    pub node: bool,
+    /// The guest agent's unit and what it needs.
+    pub units: bool,
+    /// Which VM is ours, as if it had never been found.
+    pub search: bool,
+    /// Whether an answer from the API server's cache is new enough.
+    pub cached: bool,
+}
+
+impl Scope {
+    /// Nothing: a decision on what was read last.
+    pub const NONE: Self = Self {
+        files: false,
+        vm: false,
+        host: false,
+        node: false,
+        units: false,
+        search: false,
+        cached: false,
+    };
+    /// Everything, as if for the first time.
+    pub const ALL: Self = Self {
+        search: true,
+        ..Self::KNOWN
+    };
+    /// The files, the VM that was found, its host, our Node and the guest agent.
+    pub const KNOWN: Self = Self {
+        files: true,
+        vm: true,
+        host: true,
+        node: true,
+        units: true,
+        search: false,
+        cached: false,
+    };
+    /// The same, as the API servers' caches have it.
+    pub const CACHED: Self = Self {
+        cached: true,
+        ..Self::KNOWN
+    };
+    /// The VM and its host.
+    pub const VM: Self = Self {
+        vm: true,
+        host: true,
+        ..Self::NONE
+    };
+    /// The VM, and its host where that is another one.
+    pub const MOVED: Self = Self {
+        vm: true,
+        ..Self::NONE
+    };
+    /// Our Node.
+    pub const NODE: Self = Self {
+        node: true,
+        ..Self::NONE
+    };
+    /// The files, and nothing more while they hold what they held.
+    pub const FILES: Self = Self {
+        files: true,
+        ..Self::NONE
+    };
+    /// The guest agent.
+    pub const UNITS: Self = Self {
+        units: true,
+        ..Self::NONE
+    };
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            files: self.files || other.files,
+            vm: self.vm || other.vm,
+            host: self.host || other.host,
+            node: self.node || other.node,
+            units: self.units || other.units,
+            search: self.search || other.search,
+            cached: self.cached && other.cached,
+        }
+    }
+}
+
+/// One or more reasons, taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reasons {
+    /// The first reason, which the report names.
+    pub trigger: Trigger,
+    /// What to read, for all reasons together.
+    pub scope: Scope,
+    /// When the first reason arrived, since the start of the process.
+    pub at: Duration,
+    /// The first sign of a move among them, and when it arrived.
+    pub sign: Option<(Trigger, Duration)>,
+}
+
+impl Reasons {
+    /// One reason that arrived at `at`, since the start of the process.
+    pub fn new(trigger: Trigger, at: Duration) -> Self {
+        Self {
+            trigger,
+            scope: trigger.scope(),
+            at,
+            sign: trigger.is_sign_of_move().then_some((trigger, at)),
+        }
+    }
+
+    /// These, and a later one.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            scope: self.scope.and(later.scope),
+            sign: self.sign.or(later.sign),
+            ..self
+        }
+    }
+}
+
+/// The look that comes by itself when nothing happens before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    /// How long to wait for it.
+    pub after: Duration,
+    /// The reason that it will have.
+    pub trigger: Trigger,
+    /// What it will read.
+    pub scope: Scope,
+}
