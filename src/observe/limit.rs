@@ -11,16 +11,16 @@ use crate::facts::{Seen, WhyKind};
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
 /// The result, or `None` when it did not come in time.
-pub async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(LOOK_LIMIT, work).await.ok()
 }
 
 /// The reason, for people.
-pub fn too_slow_text(whom: &str) -> String {
+pub(super) fn too_slow_text(whom: &str) -> String {
     format!("{whom} did not answer within {} s", LOOK_LIMIT.as_secs())
 }
 
 /// A fact that did not come in time.
-pub fn too_slow<T>(whom: &str) -> Seen<T> {
+pub(super) fn too_slow<T>(whom: &str) -> Seen<T> {
     Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
 }

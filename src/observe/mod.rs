@@ -23,7 +23,7 @@ use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::names::{NodeName, VmName};
+use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::permissions::Permission;
 use crate::facts::placement::{PlacementReads, Source};
