@@ -19,6 +19,8 @@ struct FakeWorld {
     facts: Facts,
     log: Log,
     refuse: Option<Refusal>,
+    /// When the API tells that the VM runs on hv-b, if it ever does.
+    moves: Option<Instant>,
 }
 
 impl Observe for FakeWorld {
@@ -28,6 +30,9 @@ impl Observe for FakeWorld {
 
     async fn who(&mut self, _: &Settings, scope: Scope, _: Now) -> Who {
         self.log.borrow_mut().push(format!("who {}", named(scope)));
+        if self.moves.take_if(|at| *at <= Instant::now()).is_some() {
+            self.facts.migrate("hv-b", "eu-1", "rack-b");
+        }
         self.facts.who.clone()
     }
 
@@ -60,9 +65,19 @@ struct FakePublish {
 
 impl Publish for FakePublish {
     fn publish(&mut self, report: &Report<'_>) {
-        self.log
-            .borrow_mut()
-            .push(format!("report {}", report.trigger.as_str()));
+        let mut log = self.log.borrow_mut();
+        log.push(format!("report {}", report.trigger.as_str()));
+        if report.migrated.is_some() {
+            log.push(format!("migrated after {} ms", report.latency.as_millis()));
+        }
+        if let Some(epoch) = &report.plan.epoch {
+            let outcome = epoch.outcome.as_str();
+            log.push(format!(
+                "{outcome} after {} ms and {} reads",
+                epoch.took.as_millis(),
+                epoch.reads
+            ));
+        }
     }
 
     fn alive(&mut self) {}
@@ -81,6 +96,8 @@ struct FakeWait {
     script: VecDeque<Wake>,
     limits: Rc<RefCell<Vec<Duration>>>,
     timers: usize,
+    began: Instant,
+    log: Log,
 }
 
 impl Wait for FakeWait {
@@ -94,19 +111,24 @@ impl Wait for FakeWait {
             return wake;
         }
         tokio::time::sleep(next.after).await;
-        self.timers += 1;
+        self.timers += usize::from(next.trigger == Trigger::Timer);
         if self.timers > 3 {
             std::future::pending::<()>().await;
         }
         Wake::Look(Reasons {
             trigger: next.trigger,
             scope: next.scope,
-            at: Duration::from_secs(1),
+            at: self.began.elapsed() + Duration::from_secs(1),
             sign: None,
         })
     }
 
-    fn prove(&mut self, _: Duration) {}
+    fn prove(&mut self, since: Duration) {
+        let after = (self.began.elapsed() + Duration::from_secs(1)).saturating_sub(since);
+        self.log
+            .borrow_mut()
+            .push(format!("prove after {} ms", after.as_millis()));
+    }
 }
 
 struct FakeReload(VecDeque<Result<Settings, String>>);
@@ -141,6 +163,7 @@ fn named(scope: Scope) -> &'static str {
         Scope::ALL => "All",
         Scope::KNOWN => "Known",
         Scope::NODE => "Node",
+        Scope::MOVED => "VM",
         Scope::NONE => "nothing",
         _ => "something else",
     }
@@ -157,6 +180,17 @@ async fn run_with(
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
 ) -> Run {
+    run_world(facts, script, refuse, reloads, None).await
+}
+
+/// `moves`: how long after the start the API tells that the VM runs on hv-b.
+async fn run_world(
+    facts: Facts,
+    script: Vec<Wake>,
+    refuse: Option<Refusal>,
+    reloads: Vec<Result<Settings, String>>,
+    moves: Option<Duration>,
+) -> Run {
     let log = Log::default();
     let limits = Rc::new(RefCell::new(Vec::new()));
     let settings = facts.settings.clone();
@@ -165,12 +199,15 @@ async fn run_with(
             facts,
             log: log.clone(),
             refuse,
+            moves: moves.map(|after| Instant::now() + after),
         },
         publish: FakePublish { log: log.clone() },
         wait: FakeWait {
             script: script.into(),
             limits: limits.clone(),
             timers: 0,
+            began: Instant::now(),
+            log: log.clone(),
         },
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
@@ -285,6 +322,68 @@ async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_the_sign() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let moves = Some(Duration::from_millis(700));
+    let run = run_world(facts, vec![look(Trigger::Link)], None, Vec::new(), moves).await;
+    let expected = [
+        "who All",
+        "report startup",
+        "who VM",
+        "report link",
+        "who VM",
+        "report resync",
+        "who VM",
+        "report resync",
+        "who VM",
+        "report resync",
+        "who VM",
+        "patch 2",
+        // What is done about the move is done because of the sign.
+        "report link",
+        "migrated after 1000 ms",
+        "who nothing",
+        "prove after 1000 ms",
+        "report resync",
+        "confirmed after 1000 ms and 5 reads",
+        "who Known",
+        "report timer",
+    ];
+    assert_eq!(run.log[..expected.len()], expected, "{:#?}", run.log);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_without_a_move_costs_eleven_reads_no_write_and_ends_by_itself() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let run = run_with(facts, vec![look(Trigger::Link)], None, Vec::new()).await;
+    let reads = run.log.iter().filter(|entry| *entry == "who VM").count();
+    assert!((10..=11).contains(&reads), "{reads} reads: {:#?}", run.log);
+    let ends: Vec<&String> = run
+        .log
+        .iter()
+        .filter(|entry| entry.starts_with("unconfirmed"))
+        .collect();
+    assert_eq!(ends.len(), 1, "{:#?}", run.log);
+    assert!(!run.log.iter().any(|entry| entry.starts_with("patch")));
+    assert!(
+        run.log.iter().any(|entry| entry == "prove after 2000 ms"),
+        "{:#?}",
+        run.log
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_is_one_look_and_no_window() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let run = run_with(facts, vec![look(Trigger::Clock)], None, Vec::new()).await;
+    let reads = run.log.iter().filter(|entry| *entry == "who VM").count();
+    assert_eq!(reads, 1, "{:#?}", run.log);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() {
     let mut facts = Facts::new();
     facts.settle();
@@ -325,6 +424,7 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
             facts,
             log: log.clone(),
             refuse: None,
+            moves: None,
         };
         let mut publish = FakePublish { log: log.clone() };
         let clock = PausedClock(Instant::now());
