@@ -9,6 +9,7 @@
 pub mod distribution;
 pub mod machine;
 pub mod names;
+pub mod nic;
 pub mod node;
 pub mod permissions;
 pub mod placement;

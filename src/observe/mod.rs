@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod distribution;
 pub mod harvester;
 pub mod machine;
+pub mod nics;
 mod own_api;
 pub mod permissions;
 pub mod whereabouts;
