@@ -29,6 +29,7 @@
 //! | `apply` | `kubeapi` writes | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
 //! | `channel` | virtio-serial ports below the root | the network, judge anything |
+//! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |
@@ -78,6 +79,7 @@ pub mod findings;
 pub mod kubeapi;
 pub mod lock;
 pub mod logging;
+pub mod netlink;
 pub mod observe;
 pub mod reason;
 pub mod report;

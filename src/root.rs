@@ -100,13 +100,7 @@ impl Root {
     pub fn read(&self, path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, ReadError> {
         let path = path.as_ref();
         let io_error = |source| ReadError::new(path, source);
-        // O_NONBLOCK: opening a planted FIFO must not block.
-        let mut file = self
-            .open(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)
-            .map_err(io_error)?;
-        if !file.metadata().map_err(io_error)?.is_file() {
-            return Err(ReadError::NotAFile(path.to_owned()));
-        }
+        let mut file = self.open_file(path)?;
         let mut bytes = Vec::new();
         file.by_ref()
             .take(limit.saturating_add(1))
@@ -119,6 +113,21 @@ impl Root {
             });
         }
         Ok(bytes)
+    }
+
+    /// Opens a regular file for reading. One of `/proc` is regular too.
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
+        let path = path.as_ref();
+        let io_error = |source| ReadError::new(path, source);
+        // O_NONBLOCK: opening a planted FIFO must not block.
+        let file = self
+            .open(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)
+            .map_err(io_error)?;
+        if file.metadata().map_err(io_error)?.is_file() {
+            Ok(file)
+        } else {
+            Err(ReadError::NotAFile(path.to_owned()))
+        }
     }
 
     /// Reads a regular UTF-8 file of at most `limit` bytes.

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";
 
 /// Makes a mount namespace whose mounts nobody else sees.
-const UNSHARE: [&str; 4] = ["--mount", "--propagation", "private", "--"];
+const UNSHARE: [&str; 3] = ["--mount", "--propagation", "private"];
 
 /// Which of the two processes this is.
 #[derive(Debug)]
@@ -29,13 +29,26 @@ pub(crate) fn own_process(test: &str) -> Role {
 
 /// As [`own_process`], with a mount namespace of its own.
 pub(crate) fn own_mounts(test: &str) -> Role {
-    let allowed = Command::new("unshare").args(UNSHARE).arg("true").output();
-    if allowed.is_ok_and(|output| output.status.success()) {
+    own_namespaces(test, &UNSHARE)
+}
+
+/// As [`own_process`], with namespaces of its own, as these options of `unshare` say.
+pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
+    let unshare = || {
         let mut command = Command::new("unshare");
-        command.args(UNSHARE).arg(std::env::current_exe().unwrap());
+        command.args(options);
+        command
+    };
+    if unshare()
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        let mut command = unshare();
+        command.arg(std::env::current_exe().unwrap());
         start(command, test)
     } else {
-        eprintln!("SKIP {test}: no mount namespace can be made here");
+        println!("SKIP {test}: `unshare {}` fails here", options.join(" "));
         Role::Skipped
     }
 }
@@ -48,6 +61,15 @@ impl Role {
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{text}\n{errors}");
             assert!(text.contains("1 passed"), "no such test: {text}");
+            // What it says, without what its harness says: that would be counted twice.
+            let said = |line: &&str| {
+                !["test ", "running "]
+                    .iter()
+                    .any(|word| line.starts_with(word))
+            };
+            for line in text.lines().filter(|line| !line.is_empty()).filter(said) {
+                println!("{line}");
+            }
         }
         matches!(self, Self::Child)
     }

@@ -43,6 +43,10 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
             "durable",
         ],
     ),
+    (
+        &["src/netlink"],
+        &["crate::decide", "findings", "reqwest", "Trigger"],
+    ),
     (&["src/triggers"], &["observe", "crate::apply"]),
     (
         &["src/apply"],

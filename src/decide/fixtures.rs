@@ -225,6 +225,7 @@ fn who() -> Who {
             platform_hostname: Seen::Known(VM.to_owned()),
             product_uuid: Seen::Known(firmware_uuid(VM)),
             product_serial: Seen::Absent,
+            nics: Seen::Absent,
             macs: Seen::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
             vendor: Seen::Known(Vendor {
                 sys_vendor: "KubeVirt".to_owned(),

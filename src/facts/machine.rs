@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Seen;
+use super::nic::Nic;
 
 /// What `sys_vendor` or `product_family` says under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
@@ -25,6 +26,8 @@ pub struct Machine {
     pub product_uuid: Seen<Uuid>,
     /// DMI `product_serial`, which KubeVirt sets to `spec.domain.firmware.serial` where there is one.
     pub product_serial: Seen<String>,
+    /// The NICs with a device behind them.
+    pub nics: Seen<Vec<Nic>>,
     /// Permanent addresses of physical NICs; never those of CNI devices.
     pub macs: Seen<BTreeSet<Mac>>,
     /// DMI `sys_vendor` and `product_family`.
@@ -79,8 +82,13 @@ impl Mac {
             let pair = pairs.next().filter(|pair| pair.len() == 2)?;
             *byte = u8::from_str_radix(pair, 16).ok()?;
         }
+        pairs.next().is_none().then(|| Self::new(bytes)).flatten()
+    }
+
+    /// The same from six bytes.
+    pub fn new(bytes: [u8; 6]) -> Option<Self> {
         let identifies = ![[0; 6], [0xff; 6], [0xee; 6]].contains(&bytes);
-        (pairs.next().is_none() && identifies).then_some(Self(bytes))
+        identifies.then_some(Self(bytes))
     }
 }
 

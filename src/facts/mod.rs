@@ -10,6 +10,7 @@ pub mod distribution;
 pub mod host_metrics;
 pub mod machine;
 pub mod names;
+pub mod nic;
 pub mod node;
 pub mod permissions;
 pub mod placement;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads this machine: host names, DMI, cloud-init, NICs.
 
-use std::collections::BTreeSet;
-
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::facts::machine::{Mac, Machine, Vendor};
+use super::nics;
+use crate::facts::machine::{Machine, Vendor};
 use crate::facts::{Seen, WhyKind};
 use crate::root::{ReadError, Root};
 
@@ -19,11 +18,9 @@ const LINE_MAX: u64 = 4096;
 /// cloud-init's instance data with its copy of user-data; 100 kB is usual.
 const INSTANCE_DATA_MAX: u64 = 4 << 20;
 
-/// `addr_assign_type` of an address that belongs to the hardware (`NET_ADDR_PERM`, include/uapi/linux/netdevice.h).
-const ADDRESS_PERMANENT: &str = "0";
-
 /// Reads all local facts.
 pub fn read_machine(root: &Root) -> Machine {
+    let nics = nics::read(root);
     Machine {
         kernel_hostname: kernel_hostname(root),
         static_hostname: line(root, STATIC_HOSTNAME),
@@ -32,7 +29,8 @@ pub fn read_machine(root: &Root) -> Machine {
             Uuid::parse_str(text).ok()
         }),
         product_serial: serial(root),
-        macs: macs(root),
+        macs: nics::addresses(&nics),
+        nics,
         vendor: vendor(root),
         machine_id: line(root, "/etc/machine-id"),
     }
@@ -104,29 +102,6 @@ fn vendor(root: &Root) -> Seen<Vendor> {
     }
 }
 
-/// Addresses of NICs that have a device behind them and carry its own address. CNI devices (veth, cali*, flannel.*, bridges)
-/// have no device; a bond's or macvlan's copy is not permanent.
-fn macs(root: &Root) -> Seen<BTreeSet<Mac>> {
-    let names = match root.list("/sys/class/net") {
-        Ok(names) => names,
-        Err(error) => return failed(&error),
-    };
-    let mut macs = BTreeSet::new();
-    for name in names {
-        let nic = std::path::Path::new("/sys/class/net").join(name);
-        let read = |file: &str| line(root, nic.join(file)).known().cloned();
-        let is_physical = root.exists(nic.join("device"));
-        if is_physical && read("addr_assign_type").is_none_or(|kind| kind == ADDRESS_PERMANENT) {
-            macs.extend(read("address").as_deref().and_then(Mac::parse));
-        }
-    }
-    if macs.is_empty() {
-        Seen::Absent
-    } else {
-        Seen::Known(macs)
-    }
-}
-
 fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
     match line(root, path) {
         Seen::Known(text) => match parse(&text) {
@@ -155,7 +130,8 @@ fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Seen<String> {
     }
 }
 
-fn failed<T>(error: &ReadError) -> Seen<T> {
+/// A file that could not be read, as a fact.
+pub(super) fn failed<T>(error: &ReadError) -> Seen<T> {
     match error {
         ReadError::NotFound(_) => Seen::Absent,
         ReadError::Denied(_) => Seen::failed(WhyKind::Forbidden, error.to_string()),

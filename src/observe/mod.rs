@@ -9,6 +9,7 @@ pub mod harvester;
 pub mod host_metrics;
 mod limit;
 pub mod machine;
+pub mod nics;
 mod node;
 mod own_api;
 pub mod permissions;

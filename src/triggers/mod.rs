@@ -5,8 +5,14 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod clock;
 pub mod files;
 pub mod health;
+pub mod hostname;
+pub mod link;
+#[cfg(test)]
+mod testing;
+pub mod waits;
 pub mod watch;
 
 use std::collections::BTreeSet;
@@ -186,8 +192,16 @@ impl Listener {
 }
 
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
-fn guest_signals(_root: &Root, _sender: &Sender, _health: &Health) -> Vec<JoinHandle<()>> {
-    Vec::new()
+fn guest_signals(root: &Root, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+    vec![
+        tokio::spawn(link::listen(root.clone(), sender.clone(), health.clone())),
+        tokio::spawn(clock::listen(sender.clone(), health.clone())),
+        tokio::spawn(hostname::listen(
+            root.clone(),
+            sender.clone(),
+            health.clone(),
+        )),
+    ]
 }
 
 /// A watch that is kept.

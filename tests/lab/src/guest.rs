@@ -62,6 +62,10 @@ impl Distribution {
     }
 }
 
+/// Features of a virtio NIC that announces itself, a character for each bit, bit 0 first: `STATUS` is 16, `CTRL_VQ` 17,
+/// `GUEST_ANNOUNCE` 21.
+const FEATURES: &str = "1100010000000000111001000000000010000000000000000000000000000000\n";
+
 /// What kind of network interface stands in `/sys/class/net`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nic {
@@ -270,6 +274,13 @@ impl GuestTree {
                 let real = format!("{device}/net/{name}");
                 self.flip_link(&format!("{real}/device"), &format!("../../../virtio{slot}"));
                 self.write(&format!("{device}/modalias"), "virtio:d00000001v00001AF4\n");
+                let bus = "../../../../bus/virtio";
+                self.flip_link(&format!("{device}/subsystem"), bus);
+                self.flip_link(
+                    &format!("{device}/driver"),
+                    &format!("{bus}/drivers/virtio_net"),
+                );
+                self.write(&format!("{device}/features"), FEATURES);
                 (real, "0")
             }
             Nic::Virtual => (format!("/sys/devices/virtual/net/{name}"), "3"),

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network interface with a device behind it, and whether it can tell of a live migration.
+
+use serde::Serialize;
+
+use super::machine::Mac;
+
+/// What the driver and the host must have agreed on for a NIC to announce itself anew (`drivers/net/virtio_net.c`,
+/// `include/uapi/linux/virtio_net.h`): feature bits, and their names without `VIRTIO_NET_F_`.
+const ANNOUNCE_NEEDS: [(usize, &str); 3] =
+    [(21, "GUEST_ANNOUNCE"), (17, "CTRL_VQ"), (16, "STATUS")];
+
+/// A NIC with a device behind it; never one that CNI made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Nic {
+    /// The name. Root may choose any: escape it before it is shown.
+    pub name: String,
+    /// The address that belongs to the hardware.
+    pub address: Option<Mac>,
+    /// The kernel's driver, such as `virtio_net`.
+    pub driver: Option<String>,
+    /// Whether it announces itself after a live migration.
+    pub announce: Announce,
+}
+
+/// Whether a NIC announces itself after a live migration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Announce {
+    /// It does.
+    Negotiated,
+    /// It does not: these features are missing.
+    NotNegotiated(Vec<&'static str>),
+    /// It does not: only virtio NICs do.
+    NotVirtio,
+    /// Its features cannot be read.
+    Unknown,
+}
+
+impl Announce {
+    /// From a virtio device's `features` in sysfs: a character `0` or `1` for each bit, 64 of them or more, bit 0 first.
+    pub fn of_features(text: &str) -> Self {
+        let bits = text.trim().as_bytes();
+        if bits.len() < 64 || bits.iter().any(|bit| !b"01".contains(bit)) {
+            return Self::Unknown;
+        }
+        let is_missing = |bit: usize| bits.get(bit) != Some(&b'1');
+        let missing = ANNOUNCE_NEEDS.iter().filter(|(bit, _)| is_missing(*bit));
+        let missing: Vec<&str> = missing.map(|(_, name)| *name).collect();
+        if missing.is_empty() {
+            Self::Negotiated
+        } else {
+            Self::NotNegotiated(missing)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(bits: &[usize], length: usize) -> String {
+        let bit = |index| if bits.contains(&index) { '1' } else { '0' };
+        (0..length).map(bit).chain(['\n']).collect()
+    }
+
+    #[test]
+    fn a_nic_announces_only_with_all_three_features_whatever_the_length_of_the_list() {
+        for length in [64, 128] {
+            for (bits, missing) in [
+                (&[16, 17, 21][..], &[][..]),
+                (&[16, 17], &["GUEST_ANNOUNCE"]),
+                (&[16, 21], &["CTRL_VQ"]),
+                (&[17, 21], &["STATUS"]),
+                (&[5], &["GUEST_ANNOUNCE", "CTRL_VQ", "STATUS"]),
+            ] {
+                let expected = if missing.is_empty() {
+                    Announce::Negotiated
+                } else {
+                    Announce::NotNegotiated(missing.to_vec())
+                };
+                assert_eq!(Announce::of_features(&features(bits, length)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn features_that_are_none_prove_nothing() {
+        for text in [
+            "",
+            "1",
+            &"1".repeat(63),
+            &"x".repeat(64),
+            "0x0000000130bf8024",
+        ] {
+            assert_eq!(Announce::of_features(text), Announce::Unknown, "{text}");
+        }
+    }
+}

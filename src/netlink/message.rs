@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages of rtnetlink, as far as this agent reads them. Numbers and shapes: `include/uapi/linux/rtnetlink.h`,
+//! `include/uapi/linux/if_link.h`.
+
+use rtnetlink::packet_core::{DecodeError, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
+
+use crate::facts::machine::Mac;
+
+/// A link is new, or something about it is.
+pub const RTM_NEWLINK: u16 = 16;
+/// Asks for links.
+pub const RTM_GETLINK: u16 = 18;
+
+/// Bytes of `struct nlmsghdr`.
+pub const HEADER: usize = 16;
+/// Bytes of `struct ifinfomsg`, which stands before the attributes of a link.
+pub const LINK_HEADER: usize = 16;
+
+/// The name, text.
+const IFLA_IFNAME: u16 = 3;
+/// What kind of software device it is, nested.
+const IFLA_LINKINFO: u16 = 18;
+/// In [`IFLA_LINKINFO`]: the kind, text such as `vlan`.
+const IFLA_INFO_KIND: u16 = 1;
+/// What the kernel tells of, u32. Since Linux 4.13.
+pub const IFLA_EVENT: u16 = 44;
+/// The address that belongs to the hardware. Since Linux 5.6.
+const IFLA_PERM_ADDRESS: u16 = 54;
+/// The bus of the device behind the link, text such as `virtio`. Since Linux 5.14.
+const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
+
+/// `IFLA_EVENT_NOTIFY_PEERS`: the link tells its neighbours where it is now.
+pub const NOTIFY_PEERS: u32 = 4;
+
+/// A message that breaks the rules of netlink.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// A length field is wrong.
+    #[error("a netlink message has a wrong length")]
+    Length(#[source] DecodeError),
+    /// It ends before its fixed part does.
+    #[error("a netlink message is too short")]
+    Short,
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// `RTM_NEWLINK`.
+    Link(Link),
+    /// The end of a list.
+    Done,
+    /// The kernel refuses, with this errno; 0 is an acknowledgement.
+    Refused(i32),
+    /// Another type.
+    Other(u16),
+}
+
+/// A network interface, as one message tells of it. Text is foreign: escape it before it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The name.
+    pub name: String,
+    /// What the kernel tells of, where it says so.
+    pub event: Option<u32>,
+    /// The address that belongs to the hardware.
+    pub address: Option<Mac>,
+    /// The kind of software device; none for hardware.
+    pub kind: Option<String>,
+    /// The bus of the device behind it; none for software devices, and for all before Linux 5.14.
+    pub bus: Option<String>,
+}
+
+/// The messages of one datagram. Ends after the first that breaks a rule: what follows it cannot be found.
+pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, MessageError>> {
+    std::iter::from_fn(move || {
+        if datagram.is_empty() {
+            return None;
+        }
+        let (message, rest) = match NetlinkBuffer::new_checked(datagram) {
+            Ok(buffer) => {
+                let next = (buffer.length() as usize).next_multiple_of(4);
+                let message = parse(buffer.message_type(), buffer.payload());
+                (message, datagram.get(next..).unwrap_or_default())
+            }
+            Err(error) => (Err(MessageError::Length(error)), [].as_slice()),
+        };
+        datagram = if message.is_ok() { rest } else { &[] };
+        Some(message)
+    })
+}
+
+fn parse(kind: u16, payload: &[u8]) -> Result<Message, MessageError> {
+    Ok(match kind {
+        RTM_NEWLINK => Message::Link(link(
+            payload.get(LINK_HEADER..).ok_or(MessageError::Short)?,
+        )?),
+        NLMSG_DONE => Message::Done,
+        NLMSG_ERROR => {
+            let code = number(payload).ok_or(MessageError::Short)?;
+            Message::Refused(code.cast_signed().saturating_neg())
+        }
+        other => Message::Other(other),
+    })
+}
+
+fn link(attributes: &[u8]) -> Result<Link, MessageError> {
+    let mut link = Link::default();
+    for attribute in NlasIterator::new(attributes) {
+        let attribute = attribute.map_err(MessageError::Length)?;
+        let value = attribute.value();
+        match attribute.kind() {
+            IFLA_IFNAME => link.name = text(value),
+            IFLA_EVENT => link.event = number(value),
+            IFLA_PERM_ADDRESS => link.address = value.try_into().ok().and_then(Mac::new),
+            IFLA_PARENT_DEV_BUS_NAME => link.bus = Some(text(value)),
+            IFLA_LINKINFO => link.kind = kind(value)?,
+            _ => {}
+        }
+    }
+    Ok(link)
+}
+
+fn kind(info: &[u8]) -> Result<Option<String>, MessageError> {
+    for attribute in NlasIterator::new(info) {
+        let attribute = attribute.map_err(MessageError::Length)?;
+        if attribute.kind() == IFLA_INFO_KIND {
+            return Ok(Some(text(attribute.value())));
+        }
+    }
+    Ok(None)
+}
+
+/// The first four bytes, in the machine's order.
+fn number(value: &[u8]) -> Option<u32> {
+    value.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// The bytes before the terminating zero.
+fn text(value: &[u8]) -> String {
+    let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

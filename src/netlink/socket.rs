@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sockets of rtnetlink: one that hears of links, and a short-lived one that asks for them.
+
+use std::io;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc::{MSG_DONTWAIT, MSG_TRUNC};
+use nix::sys::epoll::EpollFlags;
+use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+use rtnetlink::sys::{Socket, SocketAddr};
+use socket2::{SockFilter, SockRef};
+
+use super::message::{HEADER, LINK_HEADER, Link, Message, MessageError, RTM_GETLINK, messages};
+use crate::edges::Edges;
+
+/// The port id of the kernel. A message from any other was made up by a process.
+pub const KERNEL: u32 = 0;
+
+/// Multicast group `RTNLGRP_LINK`, as a bit.
+pub const LINKS: u32 = 1;
+
+/// Room for announcements of a few dozen NICs at once; the kernel's own limit may be lower.
+pub const RECEIVE_BUFFER: usize = 256 << 10;
+
+/// The largest part of a list that the kernel sends at once (`netlink_recvmsg`).
+const PART_MAX: usize = 32 << 10;
+
+/// The most parts of one list: more than a hundred thousand links.
+const PARTS_MAX: usize = 10_000;
+
+/// The kernel answers within the call; this is for one that never ends its list.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Attribute of a request: what is wanted and what is not, u32.
+const IFLA_EXT_MASK: u16 = 29;
+/// In [`IFLA_EXT_MASK`]: no statistics, which make up half of an answer.
+const RTEXT_FILTER_SKIP_STATS: u32 = 8;
+
+/// Why links cannot be heard of or listed.
+#[derive(Debug, thiserror::Error)]
+pub enum NetlinkError {
+    /// A sandbox forbids such sockets.
+    #[error("netlink sockets are forbidden here (`RestrictAddressFamilies=` without `AF_NETLINK`)")]
+    Forbidden,
+    /// No socket.
+    #[error("failed to open a netlink socket")]
+    Open(#[source] io::Error),
+    /// The open socket failed.
+    #[error("failed to use a netlink socket")]
+    Io(#[source] io::Error),
+    /// The kernel does not list its links.
+    #[error("the kernel refuses to list its links")]
+    Refused(#[source] io::Error),
+    /// The list breaks the rules.
+    #[error("the kernel's list of links cannot be understood")]
+    Garbled(#[source] MessageError),
+    /// The list is cut off, late or without end.
+    #[error("the kernel's list of links is not complete")]
+    Incomplete,
+}
+
+impl NetlinkError {
+    fn open(source: io::Error) -> Self {
+        match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EAFNOSUPPORT) => Self::Forbidden,
+            _ => Self::Open(source),
+        }
+    }
+}
+
+/// What a socket gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// A datagram.
+    Datagram {
+        /// Its bytes; more than there was room for are lost.
+        length: usize,
+        /// Port id of the sender.
+        sender: u32,
+    },
+    /// The kernel had more to say than the buffer holds, and dropped what did not fit.
+    Overrun,
+    /// Nothing now.
+    Nothing,
+}
+
+/// Where messages come from: the kernel, or a test.
+pub trait Source: Sync {
+    /// Waits for messages. Receive after each until there is nothing: it is told once. Cancel-safe.
+    fn ready(&self) -> impl Future<Output = io::Result<()>> + Send;
+    /// The next message, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// When the source will never give anything again.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
+}
+
+/// Hears of links.
+#[derive(Debug)]
+pub struct LinkSocket {
+    // Before the socket: an epoll instance must not outlive what it follows.
+    edges: Edges,
+    socket: Socket,
+}
+
+impl LinkSocket {
+    /// Hears what `filter` keeps from now on, with room for `receive_buffer` bytes of the kernel's memory.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives us no socket or takes no filter.
+    pub fn open(filter: &[SockFilter], receive_buffer: usize) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
+        let options = SockRef::from(&socket);
+        // The filter comes before the subscription, or what happens in between would not go through it.
+        let edges = options
+            .attach_filter(filter)
+            .and_then(|()| options.set_recv_buffer_size(receive_buffer))
+            .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
+            .and_then(|()| Edges::of(&socket, EpollFlags::EPOLLIN))
+            .map_err(NetlinkError::Open)?;
+        Ok(Self { edges, socket })
+    }
+}
+
+impl Source for LinkSocket {
+    async fn ready(&self) -> io::Result<()> {
+        self.edges.next().await.map(drop)
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        receive(&self.socket, buffer, MSG_DONTWAIT)
+    }
+}
+
+fn receive(socket: &Socket, mut buffer: &mut [u8], flags: i32) -> io::Result<Received> {
+    match socket.recv_from(&mut buffer, flags | MSG_TRUNC) {
+        Ok((length, sender)) => Ok(Received::Datagram {
+            length,
+            sender: sender.port_number(),
+        }),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOBUFS) => Ok(Received::Overrun),
+            Some(Errno::EAGAIN | Errno::EINTR) => Ok(Received::Nothing),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Asks the kernel for all links of our network namespace.
+///
+/// # Errors
+///
+/// When there is no socket, or the answer is late or wrong.
+pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
+    let socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
+    SockRef::from(&socket)
+        .set_read_timeout(Some(ANSWER_TIMEOUT))
+        .and_then(|()| socket.send_to(&request(), &SocketAddr::new(KERNEL, 0), 0))
+        .map_err(NetlinkError::Io)?;
+    let mut buffer = vec![0; PART_MAX];
+    let mut links = Vec::new();
+    for _ in 0..PARTS_MAX {
+        let part = match receive(&socket, &mut buffer, 0).map_err(NetlinkError::Io)? {
+            Received::Datagram { sender, .. } if sender != KERNEL => continue,
+            Received::Datagram { length, .. } => buffer.get(..length),
+            Received::Overrun | Received::Nothing => None,
+        };
+        for message in messages(part.ok_or(NetlinkError::Incomplete)?) {
+            match message.map_err(NetlinkError::Garbled)? {
+                Message::Link(link) => links.push(link),
+                Message::Done => return Ok(links),
+                Message::Refused(errno) => {
+                    let source = io::Error::from_raw_os_error(errno);
+                    return Err(NetlinkError::Refused(source));
+                }
+                Message::Other(_) => {}
+            }
+        }
+    }
+    Err(NetlinkError::Incomplete)
+}
+
+/// `RTM_GETLINK` for all links, without statistics.
+fn request() -> Vec<u8> {
+    let attribute = 8_u16;
+    let length = HEADER + LINK_HEADER + usize::from(attribute);
+    let mut request = Vec::with_capacity(length);
+    request.extend((length as u32).to_ne_bytes());
+    request.extend(RTM_GETLINK.to_ne_bytes());
+    request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    // Sequence number, port id, and a link header that names no link.
+    request.resize(HEADER + LINK_HEADER, 0);
+    request.extend(attribute.to_ne_bytes());
+    request.extend(IFLA_EXT_MASK.to_ne_bytes());
+    request.extend(RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
+    request
+}

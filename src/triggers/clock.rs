@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps of the wall clock: KubeVirt sets it through the guest agent after a live migration.
+//!
+//! A timer on the wall clock that asks to be cancelled when the clock is set (`timerfd_create(2)`,
+//! `TFD_TIMER_CANCEL_ON_SET`) tells of every step, however small, and never of slewing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::time::clock_gettime;
+use tokio::time::Instant;
+
+use super::Sender;
+use super::health::{Health, Signal};
+use super::waits::Waits;
+use crate::agent::Trigger;
+use crate::edges::Edges;
+use crate::facts::who::Remark;
+use crate::root::Root;
+
+const SIGNAL: &str = "clock";
+
+/// When the timer would expire if the clock were never set: in the year 2223. The kernel's clock ends in 2262.
+const FAR_FUTURE: Duration = Duration::from_secs(8_000_000_000);
+
+/// Listens until dropped.
+pub async fn listen(sender: Sender, health: Health) {
+    let mut waits = Waits::default();
+    loop {
+        let opened = Instant::now();
+        let Err(error) = follow(&sender, &health).await;
+        let detail = format!("timerfd: {error}");
+        health.set(SIGNAL, false, detail.clone());
+        let what = format!("{detail}; the clock's steps are not seen");
+        health.remark(SIGNAL, Some(Remark::WatchUnavailable { what }));
+        tokio::time::sleep(waits.after(opened.elapsed())).await;
+    }
+}
+
+/// How the signal would stand, without listening. A tree has no clock of its own. Needs a tokio runtime.
+pub fn probe(_root: &Root) -> Signal {
+    match StepTimer::new() {
+        Ok(_) => Signal {
+            live: true,
+            detail: "timerfd".to_owned(),
+        },
+        Err(error) => Signal {
+            live: false,
+            detail: format!("timerfd: {error}"),
+        },
+    }
+}
+
+async fn follow(sender: &Sender, health: &Health) -> io::Result<std::convert::Infallible> {
+    let timer = StepTimer::new()?;
+    let mut before = read_offset()?;
+    health.set(SIGNAL, true, "timerfd");
+    health.remark(SIGNAL, None);
+    loop {
+        timer.stepped().await?;
+        sender.send(Trigger::Clock);
+        let after = read_offset()?;
+        let step = describe_step(after - before);
+        health.set(
+            SIGNAL,
+            true,
+            format!("timerfd; the clock was last set by {step}"),
+        );
+        before = after;
+    }
+}
+
+/// What the wall clock is ahead of the clock that never jumps, in nanoseconds. Slewing moves both alike: only a step changes
+/// it.
+fn read_offset() -> io::Result<i128> {
+    let realtime = clock_gettime(nix::time::ClockId::CLOCK_REALTIME)?;
+    let monotonic = clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
+    Ok(offset(realtime, monotonic))
+}
+
+fn offset(realtime: TimeSpec, monotonic: TimeSpec) -> i128 {
+    let nanoseconds =
+        |time: TimeSpec| i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec());
+    nanoseconds(realtime) - nanoseconds(monotonic)
+}
+
+/// A step of so many nanoseconds, in seconds to the millisecond: finer is the time between two readings.
+fn describe_step(nanoseconds: i128) -> String {
+    let sign = if nanoseconds < 0 { '-' } else { '+' };
+    let milliseconds = (nanoseconds.unsigned_abs() + 500_000) / 1_000_000;
+    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+    match milliseconds {
+        0 => "less than 1 ms".to_owned(),
+        _ => format!("{sign}{seconds}.{rest:03} s"),
+    }
+}
+
+/// A timer that never rings and is cancelled by each step of the wall clock.
+#[derive(Debug)]
+struct StepTimer {
+    // Before the timer: an epoll instance must not outlive what it follows.
+    edges: Edges,
+    timer: TimerFd,
+}
+
+impl StepTimer {
+    fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
+        let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(FAR_FUTURE));
+        let flags =
+            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+        match timer.set(expiration, flags) {
+            // ECANCELED: the clock was set just now. The timer is armed all the same (fs/timerfd.c).
+            Ok(()) | Err(Errno::ECANCELED) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let edges = Edges::of(&timer, EpollFlags::EPOLLIN)?;
+        Ok(Self { edges, timer })
+    }
+
+    /// Waits for the next step. Steps in quick succession may be one. Cancel-safe.
+    async fn stepped(&self) -> io::Result<()> {
+        loop {
+            self.edges.next().await?;
+            if is_cancelled(self.timer.as_fd())? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Takes what the timer has to say. It stays armed, and tells of steps even once its time has come (fs/timerfd.c).
+fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
+    // Not `TimerFd::wait`: that hides the very error that is waited for.
+    match nix::unistd::read(timer, &mut [0; 8]) {
+        Err(Errno::ECANCELED) => Ok(true),
+        Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::triggers::testing::sender;
+    use nix::time::clock_settime;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn the_size_of_a_step_is_what_the_wall_clock_gained_on_the_other() {
+        let time = |milliseconds: u64| TimeSpec::from_duration(Duration::from_millis(milliseconds));
+        for (before, after, said) in [
+            // 10.25 s pass, and the wall clock shows 8.702 s more.
+            ((1_000, 500), (19_952, 10_750), "+8.702 s"),
+            ((100_000, 500), (40_000, 500), "-60.000 s"),
+            ((1_000, 500), (1_100, 600), "less than 1 ms"),
+            ((1_000, 500), (0, 500), "-1.000 s"),
+        ] {
+            let before = offset(time(before.0), time(before.1));
+            let after = offset(time(after.0), time(after.1));
+            assert_eq!(describe_step(after - before), said);
+        }
+        assert_eq!(describe_step(1_499_999), "+0.001 s");
+        assert_eq!(describe_step(-500_000), "-0.001 s");
+        assert_eq!(describe_step(-499_999), "less than 1 ms");
+    }
+
+    #[tokio::test]
+    async fn each_step_of_the_clock_is_told_and_time_that_passes_is_not() {
+        let test = "each_step_of_the_clock_is_told_and_time_that_passes_is_not";
+        let (sender, mut reasons) = sender();
+        let health = Health::default();
+        let task = tokio::spawn(listen(sender, health.clone()));
+        let signal = || health.signals().get(SIGNAL).cloned();
+        let stands = async {
+            while signal().is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(SOON, stands).await.unwrap();
+        assert_eq!(signal(), Some(probe(&Root::new("/"))));
+        timeout(Duration::from_millis(100), reasons.recv())
+            .await
+            .unwrap_err();
+        let clock = nix::time::ClockId::CLOCK_REALTIME;
+        let mut slowest = Duration::ZERO;
+        for _ in 0..3 {
+            // To what it shows: back by the microsecond that passes between the two calls.
+            let set = clock_gettime(clock).and_then(|now| clock_settime(clock, now));
+            if let Err(errno) = set {
+                println!("SKIP {test}: the clock must not be set here: {errno}");
+                return;
+            }
+            let began = std::time::Instant::now();
+            let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap().unwrap();
+            slowest = slowest.max(began.elapsed());
+            assert_eq!(trigger, Trigger::Clock);
+        }
+        println!("the slowest of 3 steps of the clock was told after {slowest:?}");
+        reasons.try_recv().unwrap_err();
+        let detail = signal().unwrap().detail;
+        assert!(
+            detail.starts_with("timerfd; the clock was last set by "),
+            "{detail}"
+        );
+        task.abort();
+    }
+}

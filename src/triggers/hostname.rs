@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Changes of the kernel's host name: its file in `/proc` tells of each (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
+use tokio::time::Instant;
+
+use super::Sender;
+use super::health::{Health, Signal};
+use super::waits::Waits;
+use crate::agent::Trigger;
+use crate::edges::Edges;
+use crate::escape::chain;
+use crate::facts::who::Remark;
+use crate::root::{ReadError, Root};
+
+const SIGNAL: &str = "hostname";
+
+/// Where the kernel shows its host name.
+const PATH: &str = "/proc/sys/kernel/hostname";
+
+/// The kernel's limit is 64 bytes (`__NEW_UTS_LEN`), and a line break.
+const NAME_MAX: usize = 128;
+
+/// Why the name cannot be followed.
+#[derive(Debug, thiserror::Error)]
+enum HostnameError {
+    /// What stands for the kernel's file in a tree never tells of a change.
+    #[error("not live: `{PATH}` is not the kernel's here")]
+    NotLive,
+    /// A sandbox hides the file.
+    #[error("`{PATH}` is hidden, as `ProcSubset=pid` of a unit does")]
+    Hidden,
+    /// The file cannot be opened.
+    #[error("failed to open the kernel's host name")]
+    Open(#[source] ReadError),
+    /// The open file failed.
+    #[error("failed to follow `{PATH}`")]
+    Io(#[source] io::Error),
+}
+
+/// Listens until dropped; ends where there is nothing to listen to.
+pub async fn listen(root: Root, sender: Sender, health: Health) {
+    let mut waits = Waits::default();
+    loop {
+        let opened = Instant::now();
+        let Err(error) = follow(&root, &sender, &health).await;
+        let detail = chain(&error);
+        health.set(SIGNAL, false, detail.clone());
+        if matches!(error, HostnameError::NotLive) {
+            return;
+        }
+        let what = format!("{detail}; the host name is read again at each look");
+        health.remark(SIGNAL, Some(Remark::WatchUnavailable { what }));
+        if matches!(error, HostnameError::Hidden) {
+            // It will not come back in the life of this process.
+            return;
+        }
+        tokio::time::sleep(waits.after(opened.elapsed())).await;
+    }
+}
+
+/// How the signal would stand, without listening. Needs a tokio runtime.
+pub fn probe(root: &Root) -> Signal {
+    match NameFile::open(root) {
+        Ok(_) => Signal {
+            live: true,
+            detail: PATH.to_owned(),
+        },
+        Err(error) => Signal {
+            live: false,
+            detail: chain(&error),
+        },
+    }
+}
+
+async fn follow(
+    root: &Root,
+    sender: &Sender,
+    health: &Health,
+) -> Result<std::convert::Infallible, HostnameError> {
+    let file = NameFile::open(root)?;
+    // The first edge is no change: there is something to read from the beginning.
+    file.told().await?;
+    let mut name = file.read()?;
+    health.set(SIGNAL, true, PATH);
+    health.remark(SIGNAL, None);
+    loop {
+        file.told().await?;
+        let now = file.read()?;
+        if now == name {
+            // Either it was set to what it was, or to another name in a namespace that is not ours.
+            let detail = "last set without a change that can be seen here (`ProtectHostname=yes` of a unit hides it)";
+            health.set(SIGNAL, true, format!("{PATH}; {detail}"));
+        } else {
+            name = now;
+            sender.send(Trigger::Hostname);
+            health.set(SIGNAL, true, PATH);
+        }
+    }
+}
+
+/// The file, open, and its changes.
+#[derive(Debug)]
+struct NameFile {
+    // Before the file: an epoll instance must not outlive what it follows.
+    edges: Edges,
+    file: File,
+}
+
+impl NameFile {
+    fn open(root: &Root) -> Result<Self, HostnameError> {
+        let file = root.open_file(PATH).map_err(|error| match error {
+            _ if !root.is_live() => HostnameError::NotLive,
+            ReadError::NotFound(_) => HostnameError::Hidden,
+            error => HostnameError::Open(error),
+        })?;
+        // EPOLLIN, which always holds, makes each wake-up an edge. EPOLLPRI alone would be lost: to ask the file for it takes
+        // it away, and two epoll instances ask, one inside the other.
+        match Edges::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
+            Ok(edges) => Ok(Self { edges, file }),
+            Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
+                Err(HostnameError::NotLive)
+            }
+            Err(error) => Err(HostnameError::Io(error)),
+        }
+    }
+
+    /// Waits until the name is set. Cancel-safe.
+    async fn told(&self) -> Result<(), HostnameError> {
+        self.edges.next().await.map(drop).map_err(HostnameError::Io)
+    }
+
+    fn read(&self) -> Result<Vec<u8>, HostnameError> {
+        let mut name = vec![0; NAME_MAX];
+        let length = self.file.read_at(&mut name, 0).map_err(HostnameError::Io)?;
+        name.truncate(length);
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{own_namespaces, run};
+    use crate::triggers::testing::sender;
+    use nix::unistd::sethostname;
+    use std::time::{Duration, Instant};
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// Whether the signal stands as `live`, with a detail that holds `part`.
+    fn stands(health: &Health, live: bool, part: &str) -> bool {
+        let signals = health.signals();
+        let signal = signals.get(SIGNAL);
+        signal.is_some_and(|signal| signal.live == live && signal.detail.contains(part))
+    }
+
+    async fn until(condition: impl Fn() -> bool) {
+        let wait = async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(SOON, wait).await.unwrap();
+    }
+
+    /// Follows the host name below `root` in a namespace of its own and changes it.
+    async fn each_change_is_told(root: Root) {
+        let (sender, mut reasons) = sender();
+        let health = Health::default();
+        sethostname("before").unwrap();
+        let task = tokio::spawn(listen(root, sender, health.clone()));
+        until(|| stands(&health, true, PATH)).await;
+        let mut slowest = Duration::ZERO;
+        for turn in 0..20 {
+            let began = Instant::now();
+            sethostname(format!("name-{turn}")).unwrap();
+            let (trigger, _) = timeout(SOON, reasons.recv()).await.unwrap().unwrap();
+            slowest = slowest.max(began.elapsed());
+            assert_eq!(trigger, Trigger::Hostname);
+        }
+        println!("the slowest of 20 changes of the host name was told after {slowest:?}");
+        assert!(slowest < Duration::from_millis(50), "{slowest:?}");
+        assert!(stands(&health, true, PATH));
+        // The last one would be told before this is: one reason for each change, and none for a name that stays.
+        sethostname("name-19").unwrap();
+        until(|| stands(&health, true, "ProtectHostname=yes")).await;
+        reasons.try_recv().unwrap_err();
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn each_change_of_the_kernels_host_name_is_told_once_and_at_once() {
+        let test = "triggers::hostname::tests::each_change_of_the_kernels_host_name_is_told_once_and_at_once";
+        if own_namespaces(test, &["--map-root-user", "--uts"]).is_child() {
+            each_change_is_told(Root::new("/")).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tree_with_the_kernels_file_mounted_in_it_is_live() {
+        let test = "triggers::hostname::tests::a_tree_with_the_kernels_file_mounted_in_it_is_live";
+        if own_namespaces(test, &["--map-root-user", "--uts", "--mount"]).is_child() {
+            let (_dir, root) = tree();
+            run(&["mount", "--bind", PATH, root.join(PATH).to_str().unwrap()]);
+            each_change_is_told(root).await;
+        }
+    }
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.join(PATH).parent().unwrap()).unwrap();
+        std::fs::write(root.join(PATH), "worker-1\n").unwrap();
+        (dir, root)
+    }
+
+    #[tokio::test]
+    async fn a_plain_file_in_a_tree_and_none_at_all_are_not_live_and_nothing_to_complain_about() {
+        let (_dir, root) = tree();
+        for _ in 0..2 {
+            let health = Health::default();
+            timeout(SOON, listen(root.clone(), sender().0, health.clone()))
+                .await
+                .unwrap();
+            assert!(stands(&health, false, "not live"));
+            assert_eq!(health.remarks(), []);
+            assert_eq!(probe(&root), health.signals()[SIGNAL]);
+            let _ = std::fs::remove_file(root.join(PATH));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all() {
+        let test = "triggers::hostname::tests::a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all";
+        if own_namespaces(test, &["--map-root-user", "--mount"]).is_child() {
+            run(&["mount", "-t", "tmpfs", "none", "/proc/sys"]);
+            let health = Health::default();
+            let ended = listen(Root::new("/"), sender().0, health.clone());
+            timeout(SOON, ended).await.unwrap();
+            assert!(stands(&health, false, "ProcSubset=pid"));
+            assert_eq!(health.remarks().len(), 1);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many announcements of one move are one reason to look.
+
+use std::time::Duration;
+
+/// Silence that ends a burst. QEMU lets each NIC announce itself five times within 0.8 s.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// No move makes a longer burst: noise must not hide a second move for ever.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// A burst of events.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Burst {
+    /// When it began and when its last event came.
+    now: Option<(Duration, Duration)>,
+}
+
+impl Burst {
+    /// Takes an event at `at`; whether it is the first of a burst.
+    pub fn begins(&mut self, at: Duration) -> bool {
+        let began = self.now.and_then(|(began, last)| {
+            let goes_on = at.saturating_sub(last) < SILENCE && at.saturating_sub(began) < LONGEST;
+            goes_on.then_some(began)
+        });
+        self.now = Some((began.unwrap_or(at), at));
+        began.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of events at these milliseconds are told.
+    fn told(events: impl IntoIterator<Item = u64>) -> usize {
+        let mut burst = Burst::default();
+        let begins = |at: &u64| burst.begins(Duration::from_millis(*at));
+        events.into_iter().filter(begins).count()
+    }
+
+    /// Five announcements as QEMU times them.
+    const ANNOUNCEMENTS: [u64; 5] = [0, 50, 200, 450, 800];
+
+    #[test]
+    fn five_announcements_of_each_of_three_nics_are_told_once() {
+        let mut events: Vec<u64> = (0..3)
+            .flat_map(|nic| ANNOUNCEMENTS.map(|at| at + nic * 3))
+            .collect();
+        events.sort_unstable();
+        assert_eq!(events.len(), 15);
+        assert_eq!(told(events), 1);
+    }
+
+    #[test]
+    fn a_second_move_after_two_seconds_of_silence_is_told_and_one_before_is_not() {
+        assert_eq!(told([0, 800, 2800]), 2);
+        assert_eq!(told([0, 800, 2799]), 1);
+    }
+
+    #[test]
+    fn noise_without_end_is_told_every_ten_seconds() {
+        assert_eq!(told((0..30_000).step_by(100)), 3);
+    }
+}

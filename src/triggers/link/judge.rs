@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which message of the kernel tells that a virtio NIC announces itself anew.
+
+use crate::netlink::inventory::VIRTIO;
+use crate::netlink::message::{Message, MessageError, NOTIFY_PEERS, messages};
+use crate::netlink::socket::KERNEL;
+
+/// A virtio NIC announces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announce {
+    /// Its name. Root may choose any: escape it before it is shown.
+    pub nic: String,
+}
+
+/// Why a message is no reason to look.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// A process sent it, not the kernel.
+    #[error("it comes from port id {0} and not from the kernel")]
+    Forged(u32),
+    /// It breaks the rules of netlink.
+    #[error("it cannot be understood")]
+    Malformed(#[source] MessageError),
+    /// It tells of something else.
+    #[error("it is no announcement")]
+    Other,
+    /// A device on top of a NIC repeats what the NIC says.
+    #[error("it comes from a device of kind {0:?}")]
+    Copy(String),
+    /// Something other than a virtio NIC announces itself: a bond that changes its port, a team, a NIC passed through.
+    #[error("it does not come from a virtio NIC")]
+    NotVirtio,
+}
+
+/// Judges a datagram from the port id `sender`; the kernel puts one message into each. `bus_of` tells the bus of a NIC by its
+/// name, for kernels whose messages do not (before 5.14).
+pub fn judge(
+    datagram: &[u8],
+    sender: u32,
+    bus_of: impl FnOnce(&str) -> Option<String>,
+) -> Result<Announce, Refused> {
+    if sender != KERNEL {
+        return Err(Refused::Forged(sender));
+    }
+    let link = match messages(datagram).next() {
+        Some(Ok(Message::Link(link))) if link.event == Some(NOTIFY_PEERS) => link,
+        Some(Err(error)) => return Err(Refused::Malformed(error)),
+        _ => return Err(Refused::Other),
+    };
+    if let Some(kind) = link.kind {
+        return Err(Refused::Copy(kind));
+    }
+    if link.bus.or_else(|| bus_of(&link.name)).as_deref() != Some(VIRTIO) {
+        return Err(Refused::NotVirtio);
+    }
+    Ok(Announce { nic: link.name })
+}
