@@ -21,6 +21,7 @@ pub struct Edges {
 
 impl Edges {
     /// Follows `descriptor`, which must stay open as long as this is used. A state that holds already is the first edge.
+    /// `EPOLLPRI` of a file in `/proc` is told only together with `EPOLLIN`: looking for the one takes the event away.
     ///
     /// # Errors
     ///

@@ -146,6 +146,8 @@ impl Code {
                 | Self::GuestApiRefused
                 | Self::NodeWriteFailed
                 | Self::WatchUnavailable
+                | Self::SignalUnavailable
+                | Self::DownwardMetricsUnusable
         )
     }
 }
@@ -370,6 +372,14 @@ catalogue! {
     WatchUnavailable, "watch-unavailable", Warning, "a change is noticed late, because a watch cannot be kept open",
         why: "until it can, the agent looks again at intervals",
         fix: "allow verb watch for the named resource, or look for a proxy that ends idle connections",
+        silences: [];
+    SignalUnavailable, "signal-unavailable", Warning, "a change is noticed late, because a signal of this machine does not work",
+        why: "until it does, the other signals and the poll must do",
+        fix: "harvester-node-agent status lists all signals; if a sandbox forbids it, allow it: systemctl edit harvester-node-agent, with RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProtectHostname=no, ProcSubset=all",
+        silences: [];
+    DownwardMetricsUnusable, "downward-metrics-unusable", Warning, "the host's downward metrics cannot be used",
+        why: "without Harvester's API they are all that tells which host runs this VM; the labels stay as they are",
+        fix: "if another program asks for them (vm-dump-metrics, the SAP host agent), stop it; otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
         silences: [];
     WrongObject, "wrong-object", Error, "an API delivered an object that was not asked for",
         why: "it was dropped; something between here and the API mixes up answers",

@@ -136,6 +136,17 @@ fn reads(who: &Who, findings: &mut Vec<Finding>) {
             _ => finding,
         }));
     }
+    // What was not needed was not asked.
+    if let Some(why) = who
+        .host_metrics
+        .why()
+        .filter(|why| why.kind != WhyKind::NotAsked)
+    {
+        findings.push(Finding::new(
+            Code::DownwardMetricsUnusable,
+            why.text.clone(),
+        ));
+    }
     if let (Some(kubelet), facts::Seen::Absent) = (who.kubelet.known(), &who.node) {
         findings.push(Finding::new(
             Code::NodeMissing,
@@ -412,6 +423,7 @@ fn remark(remark: &Remark) -> Finding {
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what } => Finding::new(Code::WatchUnavailable, what.clone()),
+        Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }

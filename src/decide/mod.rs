@@ -306,7 +306,11 @@ fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) -> Option<Trig
 
 /// Reads that failed and may go well soon.
 fn trouble(seen: Seen<'_>) -> Vec<&Why> {
-    let reads = [seen.who.candidates.why(), seen.who.node.why()];
+    let reads = [
+        seen.who.candidates.why(),
+        seen.who.node.why(),
+        seen.who.host_metrics.why(),
+    ];
     let of_host = seen
         .placement
         .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
@@ -392,10 +396,10 @@ fn next_look(
         }
     };
     let settled = settling.map(|left| again(left, Trigger::Timer, Scope::KNOWN));
-    // Names are judged again when they have been quiet for long enough; they are read at every look.
+    // Names that have been quiet for long enough are judged for good, and the VMs that have them are searched.
     let quiet = memory
         .names_left(settings, now)
-        .map(|left| again(left, Trigger::Hostname, Scope::NONE));
+        .map(|left| again(left, Trigger::Hostname, Scope::MOVED));
     [settled, quiet]
         .into_iter()
         .flatten()

@@ -307,7 +307,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(plan.next.trigger, Trigger::Hostname);
     assert_eq!(
         (plan.next.after, plan.next.scope),
-        (Duration::from_secs(2), Scope::NONE)
+        (Duration::from_secs(2), Scope::MOVED)
     );
     world.apply(&plan);
     world.uptime += Duration::from_secs(1);

@@ -74,6 +74,11 @@ pub enum Remark {
         /// Why not, and of what.
         what: String,
     },
+    /// A signal of this machine does not work.
+    SignalUnavailable {
+        /// Why not, and what is done without it.
+        what: String,
+    },
     /// A watch delivered an object that was not asked for.
     WrongObject {
         /// What arrived.

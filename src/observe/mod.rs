@@ -186,7 +186,8 @@ impl World {
             &machine,
             self.kubelet.known(),
         );
-        let renamed = self.own.as_ref().is_some_and(|found| found.names != names);
+        // A new name is said at once, whatever the APIs do; who else has that name is searched when it has been quiet.
+        let renamed = scope.vm && self.own.as_ref().is_some_and(|found| found.names != names);
         let lost =
             |found: &Found| scope.search || renamed || Some(found.generation) != new_harvester;
         if self.own.as_ref().is_some_and(lost) {

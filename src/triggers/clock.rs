@@ -37,7 +37,7 @@ pub async fn listen(sender: Sender, health: Health) {
         let detail = format!("timerfd: {error}");
         health.set(SIGNAL, false, detail.clone());
         let what = format!("{detail}; the clock's steps are not seen");
-        health.remark(SIGNAL, Some(Remark::WatchUnavailable { what }));
+        health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }
 }

@@ -55,7 +55,7 @@ pub async fn listen(root: Root, sender: Sender, health: Health) {
             return;
         }
         let what = format!("{detail}; the host name is read again at each look");
-        health.remark(SIGNAL, Some(Remark::WatchUnavailable { what }));
+        health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
         if matches!(error, HostnameError::Hidden) {
             // It will not come back in the life of this process.
             return;

@@ -127,7 +127,7 @@ impl Listening {
             self.say();
             let what = format!("{detail}; a migration is noticed later, by the other signals");
             self.health
-                .remark(SIGNAL, Some(Remark::WatchUnavailable { what }));
+                .remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
             tokio::time::sleep(waits.after(opened.elapsed())).await;
         }
     }

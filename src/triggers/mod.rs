@@ -185,7 +185,7 @@ impl Listener {
             );
             health.set("files", false, detail.clone());
             let what = format!("{detail}; files are read again at the poll");
-            health.remark("files", Some(Remark::WatchUnavailable { what }));
+            health.remark("files", Some(Remark::SignalUnavailable { what }));
         });
         self.files = Some((files, task));
     }

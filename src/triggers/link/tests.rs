@@ -251,7 +251,7 @@ async fn a_dead_source_is_said() {
     let (live, said) = detail(&health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&health.remarks()[..], [Remark::WatchUnavailable { what }] if what.starts_with(&said))
+        matches!(&health.remarks()[..], [Remark::SignalUnavailable { what }] if what.starts_with(&said))
     );
 }
 
