@@ -6,6 +6,7 @@
 pub mod credentials;
 pub mod distribution;
 pub mod harvester;
+pub mod host_metrics;
 pub mod machine;
 mod own_api;
 pub mod permissions;
