@@ -21,15 +21,15 @@
 //!
 //! | where | may use | must not |
 //! |---|---|---|
-//! | `facts` `decide` `findings` | data types, serde | tokio, the network, files, the environment, clocks, randomness, logging |
+//! | `facts` `decide` `findings` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
 //! | `observe` | files below the root, `kubeapi` reads | write anything, judge anything |
 //! | `triggers` | inotify, `kubeapi` watches, process signals | carry facts, call `observe` |
 //! | `apply` | `kubeapi` writes | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
-//! | `channel` | virtio-serial ports below the root | the network, judge anything |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
+//! | `channel` | virtio-serial ports and vhostmd's disk below the root | the network, judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |

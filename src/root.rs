@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 
 /// Symbolic links followed for one path, as the kernel's own `MAXSYMLINKS`.
@@ -180,6 +180,30 @@ impl Root {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "it is not a character device",
+            ))
+        }
+    }
+
+    /// Opens a block device for reading past the page cache, which does not see what the host writes to it.
+    ///
+    /// Reads must be of whole blocks, from and to multiples of the block size. In a tree a regular file stands for the
+    /// device.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said; `InvalidInput` for anything else.
+    pub fn open_disk(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        let file = self.open(path.as_ref(), OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
+        let kind = file.metadata()?.file_type();
+        if kind.is_block_device() {
+            nix::fcntl::fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT))?;
+            Ok(file)
+        } else if kind.is_file() && !self.is_live() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a block device",
             ))
         }
     }

@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod cloud_controller;
+pub mod downward_metrics;
 pub mod faults;
 pub mod guest;
 pub mod harvester;

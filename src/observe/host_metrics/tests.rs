@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::time::Duration;
+
+use harvester_lab::downward_metrics::{
+    Behaviour, DownwardMetrics, disk_image, document, offer_disk,
+};
+use harvester_lab::guest::GuestTree;
+
+use super::*;
+use crate::facts::host_metrics::Via;
+
+const PATIENCE: Patience = Patience {
+    send: Duration::from_millis(300),
+    receive: Duration::from_millis(800),
+    again: Duration::from_millis(100),
+};
+
+fn guest() -> (tempfile::TempDir, GuestTree, Root) {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = GuestTree::new(dir.path());
+    let root = Root::new(dir.path());
+    (dir, tree, root)
+}
+
+async fn seen(root: &Root) -> Seen<HostMetrics> {
+    read_patiently(root, UtcDateTime::now(), PATIENCE).await
+}
+
+#[tokio::test]
+async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
+    let (_dir, tree, root) = guest();
+    assert_eq!(seen(&root).await, Seen::Absent);
+    let (offered, text) = probe(&root);
+    assert!(
+        !offered && text.contains("no downwardMetrics device"),
+        "{text}"
+    );
+
+    offer_disk(&tree, "vdb", &disk_image(document("hv-disk", 7).as_bytes()));
+    assert_eq!(
+        probe(&root),
+        (true, "offered as disk `/dev/vdb`".to_owned())
+    );
+    assert_eq!(seen(&root).await.known().unwrap().via, Via::Disk);
+
+    let device = DownwardMetrics::offer_paced(&tree, Behaviour::serve("hv-port"), Duration::ZERO);
+    let channel = "offered as channel `org.github.vhostmd.1`";
+    assert_eq!(probe(&root), (true, channel.to_owned()));
+    assert_eq!(seen(&root).await.known().unwrap().host.as_str(), "hv-port");
+
+    device.behave(Behaviour::Unserved);
+    assert_eq!(seen(&root).await.known().unwrap().host.as_str(), "hv-disk");
+    // Both fail: the port is what should work.
+    offer_disk(&tree, "vdb", &disk_image(b"nonsense"));
+    assert!(
+        seen(&root)
+            .await
+            .why()
+            .unwrap()
+            .text
+            .contains("nobody serves")
+    );
+    drop(device);
+    let why = seen(&root).await;
+    assert_eq!(why.why().unwrap().kind, WhyKind::Malformed, "{why:?}");
+}
+
+#[tokio::test]
+async fn each_failure_has_its_kind_and_one_line() {
+    let host = || "hv-a".to_owned();
+    for (behaviour, kind) in [
+        (Behaviour::Unserved, WhyKind::Unreachable),
+        (Behaviour::Never, WhyKind::Unreachable),
+        (
+            Behaviour::Serve {
+                host: host(),
+                clock: -60,
+            },
+            WhyKind::Unreachable,
+        ),
+        (Behaviour::Empty, WhyKind::Unreachable),
+        (Behaviour::Endless, WhyKind::Refused),
+        (Behaviour::Invalid, WhyKind::Refused),
+        (Behaviour::Dtd, WhyKind::Refused),
+        (
+            Behaviour::Say(b"<metrics>\n\n".to_vec()),
+            WhyKind::Malformed,
+        ),
+        (
+            Behaviour::Serve {
+                host: "HV A".to_owned(),
+                clock: 0,
+            },
+            WhyKind::Malformed,
+        ),
+    ] {
+        let (_dir, tree, root) = guest();
+        let _device = DownwardMetrics::offer_paced(&tree, behaviour.clone(), Duration::ZERO);
+        let seen = seen(&root).await;
+        let why = seen.why().unwrap();
+        assert_eq!(why.kind, kind, "{behaviour:?}: {}", why.text);
+        assert!(!why.text.contains('\n') && why.text.contains("org.github.vhostmd.1"));
+    }
+}
+
+#[test]
+fn refused_access_is_told_from_a_host_that_is_away() {
+    let port = AskError::Port(PortError::Denied("/dev/vport1p1".into()));
+    assert_eq!(ask_kind(&port), WhyKind::Forbidden);
+    assert_eq!(ask_kind(&AskError::Busy), WhyKind::Unreachable);
+    assert_eq!(
+        disk_kind(&DiskError::Denied("/dev/vdb".into())),
+        WhyKind::Forbidden
+    );
+}
