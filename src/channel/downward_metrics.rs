@@ -81,7 +81,7 @@ pub enum AskError {
     #[error("the answer on `{PORT}` did not end within {ANSWER_MAX} bytes")]
     TooLarge,
     /// The host's own refusal.
-    #[error("the host does not understand our request on `{PORT}`")]
+    #[error("the host answers `INVALID REQUEST` on `{PORT}`")]
     Refused,
     /// Bytes that are no text.
     #[error("the answer on `{PORT}` is not UTF-8 text")]
@@ -91,7 +91,8 @@ pub enum AskError {
     Document(#[source] MetricsError),
     /// A document from before the request. Either it answered somebody else, or the clocks differ.
     #[error(
-        "the answer on `{PORT}` is stale: the host wrote it at {time} and was asked at {asked} (seconds since 1970)"
+        "the answer on `{PORT}` is stale: by its time it is {} s older than the question; or the clocks of host and guest differ",
+        asked.saturating_sub(*time)
     )]
     Stale {
         /// When the host wrote it, by its clock.

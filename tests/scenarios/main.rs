@@ -10,6 +10,7 @@
 )]
 
 mod credentials;
+mod downward_metrics;
 mod faults;
 mod identity;
 mod labels;
