@@ -28,7 +28,7 @@
 //! | `triggers` | inotify, `kubeapi` watches, process signals | carry facts, call `observe` |
 //! | `apply` | `kubeapi` writes | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
-//! | `channel` | virtio-serial ports below the root | the network, judge anything |
+//! | `channel` | virtio-serial ports and the status file below the root | the network, judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |

@@ -6,4 +6,6 @@
 //!
 //! To add a channel: a file here that speaks its protocol over a [`port::Port`].
 
+pub mod own;
 pub mod port;
+pub mod qga;

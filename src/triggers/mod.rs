@@ -5,6 +5,7 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod channel;
 pub mod files;
 pub mod health;
 pub mod watch;
@@ -176,8 +177,12 @@ impl Listener {
 }
 
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
-fn guest_signals(_root: &Root, _sender: &Sender, _health: &Health) -> Vec<JoinHandle<()>> {
-    Vec::new()
+fn guest_signals(root: &Root, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+    vec![tokio::spawn(channel::serve(
+        root.clone(),
+        sender.clone(),
+        health.clone(),
+    ))]
 }
 
 impl Wait for Listener {
