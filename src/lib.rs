@@ -29,7 +29,7 @@
 //! | `apply` | `kubeapi` writes | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
-//! | `channel` | virtio-serial ports and vhostmd's disk below the root | the network, judge anything |
+//! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |

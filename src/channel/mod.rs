@@ -7,5 +7,7 @@
 //! To add a channel: a file here that speaks its protocol over a [`port::Port`].
 
 pub mod downward_metrics;
+pub mod own;
 pub mod port;
+pub mod qga;
 pub mod vhostmd_disk;

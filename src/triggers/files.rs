@@ -4,6 +4,8 @@
 //! A file is written in place, replaced by rename, or reached through a link that flips; it may not exist yet, nor its
 //! directory. So what is watched is, for every step that leads to the file, the nearest directory that exists, and of the
 //! events there only those that name the next step.
+//!
+//! A device is watched by its name alone: each write to `/dev/null` is an event of `/dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -25,26 +27,53 @@ const BUFFER_BYTES: usize = 4096;
 /// Directories to watch, each with the names in it that matter.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
+/// What of a path is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// What is read through it.
+    Content,
+    /// That something stands there, a link or what it leads to.
+    Name,
+}
+
 /// Calls `changed` once the watch stands, for what changed before it did, and then for each change of one of `files`, until
 /// dropped. Ends when the kernel refuses; the next aim begins anew.
 pub async fn watch(
     root: Root,
     files: BTreeSet<PathBuf>,
+    changed: impl FnMut(),
+) -> Result<(), std::io::Error> {
+    follow(root, files, What::Content, changed).await
+}
+
+/// As [`watch`], for something new under the name `path`, such as a device.
+pub async fn watch_name(
+    root: Root,
+    path: PathBuf,
+    changed: impl FnMut(),
+) -> Result<(), std::io::Error> {
+    follow(root, BTreeSet::from([path]), What::Name, changed).await
+}
+
+async fn follow(
+    root: Root,
+    files: BTreeSet<PathBuf>,
+    what: What,
     mut changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
+    let mut mask = WatchMask::CREATE
+        | WatchMask::MOVED_TO
+        | WatchMask::DELETE_SELF
+        | WatchMask::MOVE_SELF
+        | WatchMask::ONLYDIR;
+    if what == What::Content {
+        mask |= WatchMask::CLOSE_WRITE | WatchMask::DELETE | WatchMask::MOVED_FROM;
+    }
     loop {
-        let interest = interest(&root, &files);
+        let interest = interest(&root, &files, what);
         let inotify = Inotify::init()?;
         let mut names = BTreeMap::new();
         for (directory, wanted) in &interest {
-            let mask = WatchMask::CLOSE_WRITE
-                | WatchMask::CREATE
-                | WatchMask::DELETE
-                | WatchMask::MOVED_FROM
-                | WatchMask::MOVED_TO
-                | WatchMask::DELETE_SELF
-                | WatchMask::MOVE_SELF
-                | WatchMask::ONLYDIR;
             // A directory that went away since is found again with its parent in the next turn.
             if let Ok(descriptor) = inotify.watches().add(root.join(directory), mask) {
                 names.insert(descriptor, wanted);
@@ -52,7 +81,7 @@ pub async fn watch(
         }
         // What changed before the watch stood is not lost: a look at files that hold what they held costs nothing.
         changed();
-        if self::interest(&root, &files) != interest {
+        if self::interest(&root, &files, what) != interest {
             continue;
         }
         let mut events = inotify.into_event_stream(vec![0; BUFFER_BYTES])?;
@@ -87,9 +116,13 @@ async fn next<B: AsMut<[u8]> + AsRef<[u8]> + Unpin>(
 }
 
 /// For every step to every file: the nearest directory that exists, and the name of what is next in it.
-fn interest(root: &Root, files: &BTreeSet<PathBuf>) -> Interest {
+fn interest(root: &Root, files: &BTreeSet<PathBuf>, what: What) -> Interest {
+    let steps = |file: &PathBuf| match what {
+        What::Content => root.steps(file),
+        What::Name => vec![file.clone()],
+    };
     let mut interest = Interest::new();
-    for step in files.iter().flat_map(|file| root.steps(file)) {
+    for step in files.iter().flat_map(steps) {
         let mut path: &Path = &step;
         while let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
             if root.exists(parent) {
@@ -121,12 +154,16 @@ mod tests {
 
     impl Watched {
         async fn new(file: &str, prepare: impl FnOnce(&Root)) -> Self {
+            Self::of(What::Content, file, prepare).await
+        }
+
+        async fn of(what: What, file: &str, prepare: impl FnOnce(&Root)) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let root = Root::new(dir.path());
             prepare(&root);
             let (sender, changes) = mpsc::unbounded_channel();
             let files = BTreeSet::from([PathBuf::from(file)]);
-            let task = tokio::spawn(watch(root.clone(), files, move || {
+            let task = tokio::spawn(follow(root.clone(), files, what, move || {
                 let _ = sender.send(());
             }));
             let mut watched = Self {
@@ -219,5 +256,31 @@ mod tests {
         while watched.changed().await {}
         watched.write("/var/lib/rancher/rke2/agent/kubelet.kubeconfig", "y");
         assert!(watched.changed().await);
+    }
+
+    #[tokio::test]
+    async fn a_device_is_seen_when_its_link_comes_or_flips_and_not_when_it_is_written_to() {
+        let link = "/dev/virtio-ports/a.0";
+        let mut watched = Watched::of(What::Name, link, |root| {
+            fs::create_dir_all(root.join("/dev")).unwrap();
+        })
+        .await;
+        watched.write("/dev/null", "x");
+        assert!(watched.quiet().await);
+        for target in ["../vport1p1", "../vport2p1"] {
+            fs::create_dir_all(watched.root.join("/dev/virtio-ports")).unwrap();
+            watched.write("/dev/vport1p1", "x");
+            while !watched.quiet().await {}
+            symlink(target, watched.root.join("/dev/virtio-ports/.new")).unwrap();
+            fs::rename(
+                watched.root.join("/dev/virtio-ports/.new"),
+                watched.root.join(link),
+            )
+            .unwrap();
+            assert!(watched.changed().await, "{target}");
+            tokio::time::sleep(SETTLE).await;
+            watched.write("/dev/vport1p1", "y");
+            assert!(watched.quiet().await);
+        }
     }
 }

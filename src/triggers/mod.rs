@@ -5,6 +5,7 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod channel;
 pub mod clock;
 pub mod files;
 pub mod health;
@@ -201,6 +202,7 @@ fn guest_signals(root: &Root, sender: &Sender, health: &Health) -> Vec<JoinHandl
             sender.clone(),
             health.clone(),
         )),
+        tokio::spawn(channel::serve(root.clone(), sender.clone(), health.clone())),
     ]
 }
 

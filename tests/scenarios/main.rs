@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod channel;
 mod credentials;
 mod downward_metrics;
 mod faults;

@@ -139,7 +139,7 @@ async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
 }
 
 #[tokio::test]
-async fn a_clock_that_differs_for_good_is_said_with_both_times() {
+async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let (_dir, tree, root) = guest();
     let (host, clock) = ("hv-a".to_owned(), -3600);
     let device = offer(&tree, Behaviour::Serve { host, clock });
@@ -150,10 +150,7 @@ async fn a_clock_that_differs_for_good_is_said_with_both_times() {
     };
     assert!(asked == now && (now - 3600..now - 3590).contains(&time));
     let line = chain(&error);
-    assert!(
-        line.contains(&now.to_string()) && line.contains(&time.to_string()),
-        "{line}"
-    );
+    assert!(line.contains(&format!("{} s older", now - time)), "{line}");
     assert_eq!(device.requests(), 2);
 }
 
@@ -175,7 +172,7 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
     for (behaviour, part, requests) in [
         (Behaviour::Unserved, "nobody serves", 0),
         (Behaviour::Never, "did not answer", 1),
-        (Behaviour::Invalid, "does not understand", 2),
+        (Behaviour::Invalid, "INVALID REQUEST", 2),
         (Behaviour::Empty, "no metrics at the moment", 2),
         (Behaviour::Endless, "65536 bytes", 1),
         (Behaviour::EntityBomb, "document type", 2),

@@ -10,8 +10,10 @@ pub mod guest;
 pub mod harvester;
 pub mod pki;
 pub mod process;
+pub mod qga;
 pub mod real;
 pub mod server;
+pub mod virtio_port;
 pub mod world;
 
 /// How to reach one API server as its administrator, whichever kind it is.

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the talk on descriptors that the kernel really has: a socket pair for the words, a FIFO for hang-ups.
+
+use super::*;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct Talk {
+    _dir: tempfile::TempDir,
+    host: UnixStream,
+    guest: Conversation,
+    events: Vec<Event>,
+}
+
+impl Talk {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (host, guest) = UnixStream::pair().unwrap();
+        host.set_nonblocking(true).unwrap();
+        guest.set_nonblocking(true).unwrap();
+        let file = File::from(OwnedFd::from(guest));
+        let port = Port::new("/dev/vport1p1".into(), file).unwrap();
+        Self {
+            host,
+            guest: Conversation::new(Root::new(dir.path()), port),
+            events: Vec::new(),
+            _dir: dir,
+        }
+    }
+
+    /// Lets the guest do all that it can do now.
+    fn work(&mut self) {
+        loop {
+            match self.guest.step().unwrap() {
+                Step::Event(event) => self.events.push(event),
+                Step::Worked => {}
+                Step::Stuck => return,
+            }
+        }
+    }
+
+    fn write_file(&self, path: &str, text: &str) {
+        let path = self.guest.root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// All that the guest has written.
+    fn replies(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 65536];
+        loop {
+            match self.host.read(&mut buffer) {
+                Ok(count) => all.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return all,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The replies to these bytes, in pieces of a page.
+    fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut replies = Vec::new();
+        for piece in bytes.chunks(READ_MAX) {
+            self.host.write_all(piece).unwrap();
+            self.work();
+            replies.extend(self.replies());
+        }
+        replies
+    }
+
+    fn ask_one(&mut self, command: &str) -> Value {
+        let request = json!({"execute": command}).to_string();
+        serde_json::from_slice(&self.ask(request.as_bytes())).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn each_command_has_its_answer() {
+    let mut talk = Talk::new();
+    talk.write_file("/proc/sys/kernel/hostname", "pool1-abcde\n");
+    assert_eq!(talk.ask_one("guest-ping"), json!({"return": {}}));
+    assert_eq!(
+        talk.ask_one("guest-get-host-name"),
+        json!({"return": {"host-name": "pool1-abcde"}})
+    );
+    let info = talk.ask_one("guest-info");
+    assert_eq!(info["return"]["version"], env!("CARGO_PKG_VERSION"));
+    let commands = info["return"]["supported_commands"].as_array().unwrap();
+    assert_eq!(commands.len(), Command::NAMES.len());
+    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":-5}}";
+    assert_eq!(talk.ask(sync), b"\xff{\"return\":-5}\n");
+    assert_eq!(talk.events, [Event::Attached]);
+}
+
+#[tokio::test]
+async fn the_status_is_the_last_one_and_its_absence_is_an_error() {
+    let mut talk = Talk::new();
+    let refused = talk.ask_one("node-agent-status");
+    assert_eq!(refused["error"]["class"], "GenericError");
+    assert!(
+        refused["error"]["desc"]
+            .as_str()
+            .unwrap()
+            .contains("does not exist"),
+        "{refused}"
+    );
+    status_file::publish(&talk.guest.root, &json!({"trigger": "link"}));
+    assert_eq!(
+        talk.ask_one("node-agent-status"),
+        json!({"return": {"trigger": "link"}})
+    );
+    talk.write_file(status_file::STATUS_FILE, &"[".repeat(2 << 20));
+    let refused = talk.ask_one("node-agent-status");
+    assert!(refused["error"]["desc"].is_string(), "{refused}");
+}
+
+#[tokio::test]
+async fn a_look_is_asked_for_once_and_confirmed() {
+    let mut talk = Talk::new();
+    assert_eq!(talk.ask_one("node-agent-resync"), json!({"return": {}}));
+    assert_eq!(talk.events, [Event::Attached, Event::Resync]);
+    talk.ask(b"{\"execute\":\"node-agent-resync\",\"arguments\":{\"x\":1}}");
+    assert_eq!(talk.events.len(), 2);
+}
+
+#[tokio::test]
+async fn what_an_absent_host_left_behind_is_done_and_not_answered() {
+    let mut talk = Talk::new();
+    talk.host
+        .write_all(b"{\"execute\":\"node-agent-resync\"}")
+        .unwrap();
+    talk.guest.hung_up = true;
+    // It reads, it does what was asked, and it drops the reply at the next step.
+    assert!(matches!(talk.guest.step().unwrap(), Step::Worked));
+    assert!(matches!(
+        talk.guest.step().unwrap(),
+        Step::Event(Event::Resync)
+    ));
+    assert!(!talk.guest.output.is_empty() && !talk.guest.is_attached());
+    let _ = talk.guest.step().unwrap();
+    assert!(talk.guest.output.is_empty());
+    assert_eq!(talk.replies(), b"");
+}
+
+#[tokio::test]
+async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
+    let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":5}}\n";
+    for hostile in [
+        vec![b'x'; 1 << 20],
+        b"{\"a\":".repeat(100_000),
+        b"[".repeat(100_000),
+        vec![0; 1 << 20],
+        b"{\"execute\":\"\xf0\x28\x8c\x28\"}".to_vec(),
+        b"\xc3".repeat(10_000),
+        [b"{\"execute\":\"", &b"y".repeat(1 << 20)[..]].concat(),
+    ] {
+        let mut talk = Talk::new();
+        let complaint = talk.ask(&hostile);
+        let text = String::from_utf8(complaint).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let reply: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(reply["error"]["class"], "GenericError");
+        assert_eq!(talk.ask(sync), b"\xff{\"return\":5}\n");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_commands_with_nobody_reading_take_a_bounded_room_and_are_all_answered() {
+    const COMMANDS: usize = 10_000;
+    let mut talk = Talk::new();
+    let all = b"{\"execute\":\"guest-ping\"}\n".repeat(COMMANDS);
+    let mut rest = &all[..];
+    let mut most = 0;
+    // Nobody reads: until neither side can do anything.
+    loop {
+        let written = match talk.host.write(rest) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => panic!("{error}"),
+        };
+        rest = &rest[written..];
+        talk.work();
+        let kept = format!("{:?}", talk.guest.input).len() + talk.guest.output.len();
+        most = most.max(kept);
+        if written == 0 {
+            break;
+        }
+    }
+    assert!(!rest.is_empty(), "the kernel took all of it");
+    assert!(!talk.guest.output.is_empty(), "no reply waits for room");
+    let mut replies = 0;
+    loop {
+        let read = talk.replies();
+        replies += read.iter().filter(|byte| **byte == b'\n').count();
+        if let Ok(count) = talk.host.write(rest) {
+            rest = &rest[count..];
+        }
+        talk.work();
+        if read.is_empty() && rest.is_empty() {
+            break;
+        }
+    }
+    replies += talk.replies().iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(replies, COMMANDS);
+    // Each byte of the input is printed as up to five.
+    assert!(most <= 6 * READ_MAX, "{most} bytes were kept");
+}
+
+#[tokio::test]
+async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_at_most() {
+    const TIMES: u64 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fifo");
+    nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+    let file = File::from(open(&path, flags, Mode::empty()).unwrap());
+    let port = Port::new(path.clone(), file).unwrap();
+    let mut guest = Conversation::new(Root::new(dir.path()), port);
+    // A task of its own, which sleeps whenever the host does something.
+    let (told, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                event = guest.next() => told.send(event.unwrap()).unwrap(),
+                _ = &mut stopped => return guest,
+            }
+        }
+    });
+    let scene = async {
+        for _ in 0..TIMES {
+            let mut host = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            host.write_all(b"{\"execute\":\"guest-").unwrap();
+            assert_eq!(events.recv().await, Some(Event::Attached));
+            drop(host);
+            assert_eq!(events.recv().await, Some(Event::HungUp));
+        }
+    };
+    tokio::time::timeout(SOON, scene).await.unwrap();
+    // A hang-up that lasts wakes nobody.
+    let quiet = tokio::time::timeout(Duration::from_millis(200), events.recv()).await;
+    quiet.unwrap_err();
+    stop.send(()).unwrap();
+    let mut guest = task.await.unwrap();
+    assert!(guest.input.take().is_none() && !guest.is_attached());
+    let wake_ups = guest.wake_ups();
+    println!("{TIMES} hang-ups and returns of a FIFO: {wake_ups} wake-ups");
+    assert!((TIMES..=4 * TIMES).contains(&wake_ups), "{wake_ups}");
+}
+
+#[tokio::test]
+async fn a_host_that_asks_without_end_does_not_keep_the_thread() {
+    let mut talk = Talk::new();
+    talk.host
+        .write_all(&b"{\"execute\":\"guest-ping\"}".repeat(150))
+        .unwrap();
+    assert_eq!(talk.guest.next().await.unwrap(), Event::Attached);
+    let mut turns = 0;
+    let mut replies = 0;
+    while replies < 150 {
+        {
+            // One turn on the thread.
+            let mut next = std::pin::pin!(talk.guest.next());
+            std::future::poll_fn(|context| {
+                assert!(next.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        turns += 1;
+        replies += talk.replies().iter().filter(|byte| **byte == b'\n').count();
+    }
+    assert!(turns >= 150, "{turns} turns for 150 requests");
+}

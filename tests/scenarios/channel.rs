@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Our own channel to the host: the same client and the same expectations for the real qemu-ga and for the agent, and what
+//! an operator on the host can do with it.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use harvester_lab::guest::GuestTree;
+use harvester_lab::process::{Agent, Line, Signal, Usage};
+use harvester_lab::qga::{Client, outcome};
+use harvester_lab::virtio_port::VirtioPort;
+use harvester_lab::world::{World, WorldOptions, eventually};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
+use tokio::process::Command;
+
+use crate::{BINARY, SOON, TOPOLOGY, condition_becomes, findings, lab, serve};
+
+const PORT: &str = "io.harvesterhci.node_agent.0";
+
+/// What a host may expect of anybody who speaks qemu-ga's dialect.
+async fn speaks_the_dialect<S: AsyncRead + AsyncWrite + Unpin>(stream: S, host_name: &str) {
+    let mut client = Client::new(stream);
+    client.sync().await;
+
+    let ping = client.execute("guest-ping", Value::Null).await;
+    assert_eq!(ping, Ok(json!({})));
+    let name = client.execute("guest-get-host-name", json!({})).await;
+    assert_eq!(name, Ok(json!({"host-name": host_name})));
+    let sync = client
+        .execute("guest-sync", json!({"id": -9_223_372_036_854_775_808_i64}))
+        .await;
+    assert_eq!(sync, Ok(json!(-9_223_372_036_854_775_808_i64)));
+
+    let info = client.execute("guest-info", Value::Null).await.unwrap();
+    assert!(info["version"].is_string(), "{info}");
+    let commands = info["supported_commands"].as_array().unwrap();
+    for name in ["guest-sync", "guest-sync-delimited", "guest-ping"] {
+        let command = json!({"name": name, "enabled": true, "success-response": true});
+        assert!(commands.contains(&command), "{name} in {info}");
+    }
+
+    for (name, arguments, class) in [
+        ("no-such-command", Value::Null, "CommandNotFound"),
+        ("guest-sync", Value::Null, "GenericError"),
+        ("guest-sync", json!({"id": "1"}), "GenericError"),
+        ("guest-sync", json!({"id": 1.5}), "GenericError"),
+        ("guest-sync", json!({"id": null}), "GenericError"),
+        ("guest-sync", json!({"id": 1, "more": 2}), "GenericError"),
+        ("guest-ping", json!({"more": 2}), "GenericError"),
+        ("guest-ping", json!([]), "GenericError"),
+    ] {
+        let refusal = client.execute(name, arguments.clone()).await.unwrap_err();
+        assert_eq!(refusal.class, class, "{name} {arguments}: {refusal:?}");
+        if class == "CommandNotFound" {
+            assert_eq!(
+                refusal.description,
+                format!("The command {name} has not been found")
+            );
+        }
+    }
+    for line in ["{}", "[]", "5", "{\"execute\":5}", "{\"exec\":\"x\"}"] {
+        client.send(format!("{line}\n").as_bytes()).await;
+        let refusal = outcome(&mut client.reply().await).unwrap_err();
+        assert_eq!(refusal.class, "GenericError", "{line}");
+    }
+
+    // The id may be anything.
+    for id in [json!(null), json!(1.5), json!("ä\n"), json!([{"a": []}])] {
+        let request = json!({"execute": "guest-ping", "id": id});
+        client.send(request.to_string().as_bytes()).await;
+        assert_eq!(client.reply().await, json!({"return": {}, "id": id}));
+    }
+
+    // Where lines and writes begin and end is nothing to the parser.
+    client
+        .send(b"{\"execute\":\"guest-ping\",\"id\":1}{\"execute\":\n\"guest-ping\",\r\n \"id\":2}\n\n")
+        .await;
+    for id in [1, 2] {
+        assert_eq!(client.reply().await, json!({"return": {}, "id": id}));
+    }
+    for piece in ["{\"exec", "ute\":\"guest-pi", "ng\"", "}"] {
+        client.send(piece.as_bytes()).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(client.reply().await, json!({"return": {}}));
+
+    // Whatever was sent before, 0xFF and a sync make it good again.
+    for rubbish in [
+        b"garbage".to_vec(),
+        b"{\"execute\":\"guest-pi".to_vec(),
+        b"{\"execute\":\"guest-ping\",}\n".to_vec(),
+        b"\xff\xff\x00\xc3\x28 }]\n".to_vec(),
+        b"[".repeat(2000),
+        b"\n\n\n".to_vec(),
+    ] {
+        client.send(&rubbish).await;
+        client.sync().await;
+        let ping = client.execute("guest-ping", Value::Null).await;
+        assert_eq!(ping, Ok(json!({})), "{}", rubbish.escape_ascii());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_qemu_ga_speaks_the_dialect() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("qga.sock");
+    let started = Command::new("qemu-ga")
+        .args(["-m", "unix-listen", "-p"])
+        .arg(&socket)
+        .arg("-t")
+        .arg(dir.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    let _agent = match started {
+        Ok(agent) => agent,
+        Err(error) => {
+            println!(
+                "SKIP the_real_qemu_ga_speaks_the_dialect: qemu-ga cannot be started: {error}"
+            );
+            return;
+        }
+    };
+    eventually(SOON, "qemu-ga listens", || async { socket.exists() }).await;
+    let stream = UnixStream::connect(&socket).await.unwrap();
+    let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    speaks_the_dialect(stream, host_name.trim_end()).await;
+}
+
+/// A VM that knows its name and nothing else: no network, no credential.
+fn lonely_guest() -> (tempfile::TempDir, GuestTree) {
+    let dir = tempfile::tempdir().unwrap();
+    let guest = GuestTree::new(dir.path());
+    guest.kernel_hostname("pool1-abcde");
+    guest.dmi("e933dfba-2423-5f1e-a6ec-2e465bb621cf", None);
+    (dir, guest)
+}
+
+async fn serve_lonely(guest: &GuestTree) -> Agent {
+    let mut agent = Agent::spawn(BINARY, guest.root(), &["run"], &[]);
+    agent.wait_ready(SOON).await;
+    agent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_speaks_the_dialect() {
+    let (_dir, guest) = lonely_guest();
+    let port = VirtioPort::offer(&guest, PORT);
+    let _agent = serve_lonely(&guest).await;
+    speaks_the_dialect(port, "pool1-abcde").await;
+}
+
+async fn status(client: &mut Client<VirtioPort>) -> Value {
+    let status = client.execute("node-agent-status", Value::Null).await;
+    status.unwrap()
+}
+
+/// Asks the agent to look until the host is told that the last look was for that: a reason that comes while another one waits
+/// is dealt with in the look for that.
+async fn makes_the_agent_look(client: &mut Client<VirtioPort>) -> Value {
+    let deadline = std::time::Instant::now() + SOON;
+    loop {
+        let asked = client.execute("node-agent-resync", Value::Null).await;
+        assert_eq!(asked, Ok(json!({})));
+        let mut status = Value::Null;
+        for _ in 0..25 {
+            status = self::status(client).await;
+            if status["trigger"] == "operator" {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the last look was for {}",
+            status["trigger"]
+        );
+    }
+}
+
+fn signal(status: &Value) -> (bool, String) {
+    let signals = status["signals"].as_array().unwrap();
+    let mut channel = signals.iter().filter(|signal| signal["name"] == "channel");
+    let signal = channel.next().unwrap();
+    (
+        signal["live"].as_bool().unwrap(),
+        signal["detail"].as_str().unwrap().to_owned(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_on_the_host_asks_while_both_apis_are_away() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut client = Client::new(VirtioPort::offer(&world.guest, PORT));
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    for api in [&world.harvester_api, &world.guest_api] {
+        lab(api).refuse_connections().await;
+        lab(api).drop_connections();
+    }
+    client.sync().await;
+    let away = || async {
+        let codes = findings(&world);
+        ["guest-api-unreachable", "harvester-unreachable"]
+            .iter()
+            .all(|code| codes.iter().any(|found| found == code))
+    };
+    eventually(SOON, "both APIs are known to be away", away).await;
+    let told = status(&mut client).await;
+    assert_eq!(told["identity"]["vm"]["name"], world.node_name(), "{told}");
+    let codes = told["findings"].to_string();
+    assert!(codes.contains("harvester-unreachable"), "{codes}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_that_is_replaced() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut client = Client::new(VirtioPort::offer(&world.guest, PORT));
+    let agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    client.sync().await;
+    let told = makes_the_agent_look(&mut client).await;
+    assert_eq!(signal(&told), (true, format!("{PORT}: host attached")));
+
+    // Whoever asked and leaves is no sign of anything.
+    client.stream().hang_up();
+    client.stream().come_back();
+    client.sync().await;
+    let lines = agent.transcript();
+    assert!(!lines.contains("sign of a live migration"), "{lines}");
+
+    // Whoever is there and says nothing, until the host side is replaced, is.
+    client.stream().hang_up();
+    client.stream().come_back();
+    let is_sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+    let replaced = async {
+        while !agent.lines().iter().any(is_sign) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            client.stream().hang_up();
+            client.stream().come_back();
+        }
+    };
+    tokio::time::timeout(SOON, replaced).await.unwrap();
+    let lines = agent.transcript();
+    assert!(!lines.contains("signal-unavailable"), "{lines}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_again() {
+    let (_dir, guest) = lonely_guest();
+    let agent = serve_lonely(&guest).await;
+    let none = || async {
+        let none = (false, format!("{PORT}: the host offers no such port"));
+        guest.status().is_some_and(|status| signal(&status) == none)
+    };
+    eventually(SOON, "the status says that there is no port", none).await;
+
+    let mut client = Client::new(VirtioPort::offer(&guest, PORT));
+    client.sync().await;
+    client.stream().withdraw();
+    let gone = || async {
+        agent.signal(Signal::SIGHUP);
+        let (live, detail) = signal(&guest.status().unwrap());
+        !live && detail.ends_with(": the host offers no such port")
+            || detail.ends_with(": the host took the port away")
+            || detail.ends_with(": offered, nobody attached")
+    };
+    eventually(SOON, "the host side is gone", gone).await;
+
+    client.stream().come_back();
+    client.sync().await;
+    assert!(!agent.transcript().contains("signal-unavailable"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_side_that_is_replaced_a_hundred_times_costs_few_wake_ups_each() {
+    const TIMES: u64 = 100;
+    let (_dir, guest) = lonely_guest();
+    let mut client = Client::new(VirtioPort::offer(&guest, PORT));
+    let agent = serve_lonely(&guest).await;
+    client.sync().await;
+    let before: Usage = agent.usage().unwrap();
+    for _ in 0..TIMES {
+        client.stream().hang_up();
+        client.stream().come_back();
+        client.sync().await;
+    }
+    let after = agent.usage().unwrap();
+    let wake_ups = after.voluntary_switches - before.voluntary_switches;
+    let cpu = after.cpu - before.cpu;
+    println!(
+        "{TIMES} host sides replaced: {wake_ups} wake-ups and {cpu:?} of the whole agent, RSS {} -> {} KiB",
+        before.rss_kib, after.rss_kib
+    );
+    // A hang-up, a link, a settled link, a request, and the look that a hang-up is a reason for.
+    assert!(wake_ups <= 10 * TIMES, "{wake_ups} wake-ups");
+    assert!(after.rss_kib <= before.rss_kib + 512, "{after:?}");
+}
