@@ -134,6 +134,14 @@ impl Code {
         )
     }
 
+    /// Whether it is about the names that this machine goes by.
+    pub fn is_of_names(self) -> bool {
+        matches!(
+            self,
+            Self::HostnameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
+        )
+    }
+
     /// Whether what was seen is the text of an error, which may differ at each try. Only its coming and going is news.
     pub fn is_error_text(self) -> bool {
         matches!(

@@ -32,7 +32,7 @@ pub fn raise(
     let mut findings = Vec::new();
     credentials(seen, now, &mut findings);
     reads(seen.who, &mut findings);
-    if memory.names_left(settings, now).is_none() {
+    if memory.may_complain_about_names(settings, now) {
         names(seen.identity, seen.who, &mut findings);
     }
     identity(seen.identity, &mut findings);

@@ -12,6 +12,7 @@ use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339, trouble};
 use crate::config::Settings;
 use crate::facts::names::{HostName, VmName};
 use crate::facts::vmi::Vmi;
+use crate::findings::Finding;
 
 /// What is remembered from one decision to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,8 +27,8 @@ pub struct Memory {
     pub moved: Option<Duration>,
     /// The re-sync window that is open after a sign of a move.
     pub window: Option<Window>,
-    /// The host names when they were last read, and when they changed, if they did while we looked.
-    pub names: Option<(Vec<String>, Option<Duration>)>,
+    /// The host names when they were last read.
+    pub names: Option<HostNames>,
     /// Since when Harvester cannot be read.
     pub unread_since: Option<Duration>,
     /// Decisions in a row that wait for something passing.
@@ -38,6 +39,16 @@ pub struct Memory {
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.
     pub rivalry: Rivalry,
+}
+
+/// The host names of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostNames {
+    names: Vec<String>,
+    /// When they changed, since the start of the process, if they did while we looked.
+    changed: Option<Duration>,
+    /// Whether they are complained about.
+    are_wrong: bool,
 }
 
 /// A change of our Node that the API refused.
@@ -123,16 +134,39 @@ impl Memory {
             .map(|judged| judged.name.clone())
             .collect();
         match &mut self.names {
-            Some((known, _)) if *known == names => {}
-            known => *known = Some((names, known.is_some().then_some(now.uptime))),
+            Some(known) if known.names == names => {}
+            Some(known) => {
+                known.names = names;
+                known.changed = Some(now.uptime);
+            }
+            None => {
+                self.names = Some(HostNames {
+                    names,
+                    changed: None,
+                    are_wrong: false,
+                });
+            }
         }
+    }
+
+    /// Takes note of whether the host names are complained about.
+    pub(super) fn note_complaints(&mut self, findings: &[Finding]) {
+        if let Some(names) = &mut self.names {
+            names.are_wrong = findings.iter().any(|finding| finding.code.is_of_names());
+        }
+    }
+
+    /// Whether wrong host names are complained about now: they have been quiet, or were wrong before as well.
+    pub(super) fn may_complain_about_names(&self, settings: &Settings, now: Now) -> bool {
+        let were_wrong = self.names.as_ref().is_some_and(|names| names.are_wrong);
+        were_wrong || self.names_left(settings, now).is_none()
     }
 
     /// How much longer the host names must be quiet before they are complained about. cloud-init and DHCP clients set them
     /// several times in a row.
     pub(super) fn names_left(&self, settings: &Settings, now: Now) -> Option<Duration> {
-        let (_, changed) = self.names.as_ref()?;
-        let quiet = now.uptime.saturating_sub((*changed)?);
+        let changed = self.names.as_ref()?.changed?;
+        let quiet = now.uptime.saturating_sub(changed);
         let left = settings.timing.hostname_debounce.saturating_sub(quiet);
         (!left.is_zero()).then_some(left)
     }

@@ -268,6 +268,7 @@ pub fn plan(
         &memory,
         now,
     );
+    memory.note_complaints(&findings);
     let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
     let found = Found {
         host: placement.map(|placement| &placement.host),

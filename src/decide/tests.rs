@@ -330,6 +330,14 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(patch.announce[0].kind, "Warning");
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
+    // Another wrong name is no moment without a complaint.
+    world.who.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
+    world.who.machine.static_hostname = Fact::Known("wrong-too".to_owned());
+    let plan = world.plan();
+    assert_eq!(
+        (codes(&plan), plan.actions),
+        (vec![Code::HostnameDiffers], vec![])
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ const JITTER: f64 = 0.2;
 const BURST: Duration = Duration::from_secs(2);
 
 /// A sign so soon after a move that was seen already is a late one of that move.
-const LATE: Duration = Duration::from_secs(5);
+const LATE: Duration = Duration::from_secs(2);
 
 /// A watch that told nothing for so long after a sign may have lost its connection in the move.
 const PROVE_AFTER: Duration = Duration::from_secs(2);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use harvester_lab::cloud_controller::Running;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
-use harvester_lab::process::{Agent, Signal, run_once};
+use harvester_lab::process::{Agent, Line, Signal, run_once};
+use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{NodeVersion, VM_NAME, World, WorldOptions};
 use serde_json::Value;
 
@@ -71,6 +72,10 @@ async fn story() -> Result<(), String> {
         host_relabelled
     );
     step!("somebody changes the hostname", hostname_changed);
+    step!(
+        "live migration to hv-b; the guest notices it before Harvester's API tells of it",
+        noticed_by_the_guest
+    );
     step!("a person overwrites the host label", label_overwritten);
     step!(
         "Harvester's API goes away, the VM migrates, the API comes back",
@@ -87,6 +92,8 @@ async fn story() -> Result<(), String> {
 struct Demo {
     world: World,
     agent: Agent,
+    /// Our own virtio-serial port. Its host side is another program after each migration.
+    port: VirtioPort,
     /// The cloud controller of the guest cluster, which would revert a half-written label pair.
     cloud: Running,
     printed: usize,
@@ -102,10 +109,12 @@ impl Demo {
             )
             .await;
         let cloud = world.cloud.run();
+        let port = VirtioPort::offer(&world.guest, "io.harvesterhci.node_agent.0");
         let agent = world.spawn_agent(BINARY, &["run"]);
         Self {
             world,
             agent,
+            port,
             cloud,
             printed: 0,
         }
@@ -222,6 +231,53 @@ impl Demo {
         Ok("condition False with the verdict as reason, one Event, one record; True again when put right".to_owned())
     }
 
+    async fn noticed_by_the_guest(&mut self) -> Step {
+        let began = Instant::now();
+        self.port.hang_up();
+        let sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+        let sign = self.agent.wait_line(sign, PATIENCE).await;
+        let noticed = sign.at.saturating_duration_since(began);
+        self.expect(HOST, "hv-c")
+            .await
+            .map_err(|_| "labels wait for the API to tell where".to_owned())?;
+        self.port.come_back();
+        self.world.migrate("hv-b").await;
+        let at = self.visible(HOST, "hv-b").await?;
+        self.expect(ZONE, "rack-b").await?;
+        let confirmed = |status: &Value| {
+            let is = |pointer, value: &str| status.pointer(pointer).is_some_and(|v| v == value);
+            is("/lastResync/outcome", "confirmed")
+                && is("/lastMigration/from", "hv-c")
+                && is("/lastMigration/to", "hv-b")
+                && is("/lastMigration/trigger", "port")
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !self
+            .world
+            .guest
+            .status()
+            .is_some_and(|status| confirmed(&status))
+        {
+            check(
+                Instant::now() < deadline,
+                "the status names the sign and the hosts",
+            )?;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let shown = self.status().await;
+        check(
+            shown
+                .lines()
+                .any(|line| line.starts_with("signal") && line.contains("link: ")),
+            "`status` says which signals work here",
+        )?;
+        Ok(format!(
+            "noticed after {} ms, when the API still said hv-c; labels after {} ms",
+            ms(noticed),
+            ms(at.saturating_duration_since(began))
+        ))
+    }
+
     async fn label_overwritten(&mut self) -> Step {
         self.world.recorder.clear();
         self.world
@@ -229,7 +285,7 @@ impl Demo {
             .await;
         let overwritten = self.visible(HOST, "by-hand").await?;
         let right = |version: &NodeVersion| {
-            version.at >= overwritten && version.label(HOST).as_deref() == Some("hv-c")
+            version.at >= overwritten && version.label(HOST).as_deref() == Some("hv-b")
         };
         let at = self.version(HOST, right).await?;
         Ok(format!(
@@ -251,14 +307,14 @@ impl Demo {
                 PATIENCE,
             )
             .await;
-        self.world.migrate("hv-b").await;
-        self.expect(HOST, "hv-c")
+        self.world.migrate("hv-c").await;
+        self.expect(HOST, "hv-b")
             .await
             .map_err(|_| "labels stay while the API is away".to_owned())?;
         server.faults().clear();
         let back = Instant::now();
-        let at = self.visible(HOST, "hv-b").await?;
-        self.expect(ZONE, "rack-b").await?;
+        let at = self.visible(HOST, "hv-c").await?;
+        self.expect(ZONE, "rack-z").await?;
         Ok(format!(
             "labels stayed, and moved {} ms after the API was back",
             ms(at.saturating_duration_since(back))

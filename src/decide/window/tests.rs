@@ -183,7 +183,7 @@ fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
 
 #[test]
 fn a_sign_that_comes_after_the_move_was_seen_opens_nothing() {
-    let sign = Some((Trigger::Port, seconds(103.0)));
+    let sign = Some((Trigger::Port, seconds(101.9)));
     assert_eq!(
         admit(None, sign, Some(&host("hv-b")), Some(seconds(100.0))),
         None
