@@ -5,6 +5,7 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod bus;
 pub mod files;
 pub mod health;
 pub mod watch;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::agent::{Scope, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
+use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
@@ -89,6 +91,7 @@ impl Listener {
     /// When the kernel gives us no timer or does not let us handle signals.
     pub fn new(
         root: Root,
+        bus: &Bus,
         start: Instant,
         watchdog: Option<Duration>,
         health: Health,
@@ -96,7 +99,7 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let (queue, reasons) = mpsc::channel(QUEUE);
         let sender = Sender { queue, dice };
-        let guest = guest_signals(&root, &sender, &health);
+        let guest = guest_signals(&root, bus, &sender, &health);
         Ok(Self {
             root,
             start,
@@ -176,8 +179,14 @@ impl Listener {
 }
 
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
-fn guest_signals(_root: &Root, _sender: &Sender, _health: &Health) -> Vec<JoinHandle<()>> {
-    Vec::new()
+fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+    let (root, sender, health) = (|| root.clone(), || sender.clone(), || health.clone());
+    vec![tokio::spawn(bus::keep_following(
+        root(),
+        bus.clone(),
+        sender(),
+        health(),
+    ))]
 }
 
 impl Wait for Listener {
