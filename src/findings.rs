@@ -365,6 +365,35 @@ catalogue! {
         fix: "read the refusal: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name",
         silences: [];
 
+    GuestAgentNotInstalled, "guest-agent-not-installed", Warning, "QEMU's guest agent is not installed",
+        why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
+        fix: "install qemu-guest-agent in the image, or name it in the VM's cloud-init user-data: packages: [qemu-guest-agent]",
+        silences: [];
+    GuestAgentNotRunning, "guest-agent-not-running", Warning, "QEMU's guest agent does not run",
+        why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
+        fix: "systemctl status qemu-guest-agent; journalctl -b -u qemu-guest-agent",
+        silences: [GuestAgentNotEnabled];
+    GuestAgentNotEnabled, "guest-agent-not-enabled", Warning, "QEMU's guest agent runs, but nothing starts it at the next boot",
+        why: "after a reboot Harvester's cloud provider gets no host name, and the IP addresses are missing in Harvester",
+        fix: "systemctl enable qemu-guest-agent",
+        silences: [];
+    GuestAgentRestarting, "guest-agent-restarting", Warning, "QEMU's guest agent ends and is started again",
+        why: "what Harvester asks it meanwhile is lost: a backup may leave file systems frozen until it answers, IP addresses come and go",
+        fix: "journalctl -b -u qemu-guest-agent",
+        silences: [];
+    GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", Warning, "QEMU's guest agent is told not to run commands that the host needs",
+        why: "KubeVirt takes it for an unsupported version (condition AgentVersionNotSupported) and Harvester gets no host name and no IP addresses from it",
+        fix: "take the named commands out of the named list, then systemctl restart qemu-guest-agent",
+        silences: [];
+    GuestAgentHostNotAttached, "guest-agent-host-not-attached", Warning, "nobody on the host listens to QEMU's guest agent",
+        why: "it runs in vain: to Harvester it looks as if it did not run",
+        fix: "on Harvester, look at the virt-launcher pod of the VM: kubectl -n NAMESPACE logs -l vm.kubevirt.io/name=NAME -c compute; a live migration or a restart of the VM makes a new one",
+        silences: [];
+    GuestAgentChannelMissing, "guest-agent-channel-missing", Notice, "the host offers no channel for QEMU's guest agent",
+        why: "the agent cannot run, and nothing in this machine can change that; Harvester shows neither host name nor IP addresses from inside",
+        fix: "modprobe virtio_console, if the kernel has it as a module; otherwise the VM's domain lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt gives to every VM: stop the VM and start it again in Harvester",
+        silences: [GuestAgentNotInstalled, GuestAgentNotRunning];
+
     ConfigurationKept, "configuration-kept", Warning, "the new configuration has faults; the one before stays in use",
         why: "what was changed has no effect yet",
         fix: "harvester-node-agent config check, then systemctl reload harvester-node-agent",

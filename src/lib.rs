@@ -24,10 +24,11 @@
 //! | `facts` `decide` `findings` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
-//! | `observe` | files below the root, `kubeapi` reads | write anything, judge anything |
-//! | `triggers` | inotify, `kubeapi` watches, process signals | carry facts, call `observe` |
-//! | `apply` | `kubeapi` writes | read facts, decide, retry |
+//! | `observe` | files below the root, `kubeapi` reads, `bus` | write anything, judge anything |
+//! | `triggers` | inotify, `kubeapi` watches, process signals, `bus` | carry facts, call `observe` |
+//! | `apply` | `kubeapi` writes, `bus` | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
+//! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
@@ -65,6 +66,7 @@
 pub mod agent;
 pub mod alarm;
 pub mod apply;
+pub mod bus;
 pub mod channel;
 pub mod cli;
 pub mod config;

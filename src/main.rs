@@ -49,6 +49,7 @@ fn dispatch(arguments: Arguments) -> Answer {
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
         watchdog_usec: std::env::var("WATCHDOG_USEC").ok(),
         watchdog_pid: std::env::var("WATCHDOG_PID").ok(),
+        system_bus_address: std::env::var("DBUS_SYSTEM_BUS_ADDRESS").ok(),
     };
     match arguments.command {
         Command::Run => run(&process, Task::Serve),

@@ -62,6 +62,10 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
             "crate::facts",
         ],
     ),
+    (
+        &["src/bus"],
+        &["findings", "crate::decide", "crate::facts", "tracing"],
+    ),
     (&["src/report"], &["kubeapi", "reqwest", "tokio"]),
     (
         &["src/agent.rs"],

@@ -7,6 +7,7 @@
 
 pub mod event;
 pub mod node;
+pub mod unit;
 
 use crate::agent::Refusal;
 use crate::decide::events::EventDraft;

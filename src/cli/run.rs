@@ -12,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::{Answer, Exit, Output, Strictness, once, whoami};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
+use crate::bus::Bus;
 use crate::config::{self, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
@@ -60,6 +61,8 @@ pub struct Process {
     pub watchdog_usec: Option<String>,
     /// `WATCHDOG_PID`.
     pub watchdog_pid: Option<String>,
+    /// `DBUS_SYSTEM_BUS_ADDRESS`.
+    pub system_bus_address: Option<String>,
 }
 
 /// Which of the commands.
@@ -213,8 +216,10 @@ async fn serve(
     if let Some(why) = discarded {
         health.remark("state", Some(Remark::StateDiscarded { why }));
     }
+    let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
     let listener = Listener::new(
         process.root.clone(),
+        &bus,
         clock.start,
         reporter.watchdog_period(),
         health.clone(),

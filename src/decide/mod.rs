@@ -9,6 +9,7 @@
 pub mod complaints;
 pub mod conditions;
 pub mod events;
+pub mod guest_agent;
 pub mod identity;
 pub mod labels;
 pub mod memory;

@@ -4,8 +4,6 @@
 //! A distribution is here when one of its files is. A file that cannot be understood is a problem with a name, and the other
 //! files still count; its text is never quoted, because cluster tokens are kept in the same files.
 
-mod environment;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,7 +13,7 @@ use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
 use crate::root::{ReadError, Root};
 
-use environment::{flags, variables};
+use super::environment::{flags, variables};
 
 /// The largest configuration file; they are below 16 KiB.
 const FILE_MAX: u64 = 1 << 20;

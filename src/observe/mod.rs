@@ -5,6 +5,8 @@
 
 pub mod credentials;
 pub mod distribution;
+mod environment;
+pub mod guest_agent;
 pub mod harvester;
 pub mod host_metrics;
 mod limit;

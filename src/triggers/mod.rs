@@ -5,6 +5,7 @@
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
 
+pub mod bus;
 pub mod channel;
 pub mod clock;
 pub mod files;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 
 use crate::agent::{Next, Reasons, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
+use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
@@ -96,6 +98,7 @@ impl Listener {
     /// When the kernel gives us no timer or does not let us handle signals.
     pub fn new(
         root: Root,
+        bus: &Bus,
         start: Instant,
         watchdog: Option<Duration>,
         health: Health,
@@ -103,7 +106,7 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let (queue, reasons) = mpsc::channel(QUEUE);
         let sender = Sender { queue, dice };
-        let guest = guest_signals(&root, &sender, &health);
+        let guest = guest_signals(&root, bus, &sender, &health);
         Ok(Self {
             root,
             start,
@@ -193,16 +196,14 @@ impl Listener {
 }
 
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
-fn guest_signals(root: &Root, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+    let (root, sender, health) = (|| root.clone(), || sender.clone(), || health.clone());
     vec![
-        tokio::spawn(link::listen(root.clone(), sender.clone(), health.clone())),
-        tokio::spawn(clock::listen(sender.clone(), health.clone())),
-        tokio::spawn(hostname::listen(
-            root.clone(),
-            sender.clone(),
-            health.clone(),
-        )),
-        tokio::spawn(channel::serve(root.clone(), sender.clone(), health.clone())),
+        tokio::spawn(link::listen(root(), sender(), health())),
+        tokio::spawn(clock::listen(sender(), health())),
+        tokio::spawn(hostname::listen(root(), sender(), health())),
+        tokio::spawn(channel::serve(root(), sender(), health())),
+        tokio::spawn(bus::keep_following(root(), bus.clone(), sender(), health())),
     ]
 }
 

@@ -3,6 +3,7 @@
 //! file tree, and faults on the wire. The demo, the tests and the benchmarks all use this one lab.
 
 pub mod admin;
+pub mod bus;
 pub mod cloud_controller;
 pub mod downward_metrics;
 pub mod faults;

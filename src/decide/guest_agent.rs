@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether QEMU's guest agent does its work for the host, and if not, what is in its way.
+//!
+//! One cause at a time is named, the first on the way from the host to the program: the channel, the unit, the program, the
+//! commands that it may run.
+
+mod remedy;
+
+use std::time::Duration;
+
+use super::conditions::Wanted;
+use crate::facts::Seen;
+use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, State, Unit};
+use crate::findings::{Code, Finding};
+
+/// Type of the condition.
+pub const CONDITION: &str = "GuestAgentHealthy";
+
+/// The commands without which KubeVirt takes an agent for an unsupported one (`pkg/virt-handler/guestagent.go`).
+pub const REQUIRED: [&str; 10] = [
+    "guest-ping",
+    "guest-get-time",
+    "guest-info",
+    "guest-shutdown",
+    "guest-network-get-interfaces",
+    "guest-get-fsinfo",
+    "guest-get-host-name",
+    "guest-get-users",
+    "guest-get-timezone",
+    "guest-get-osinfo",
+];
+
+/// For how long a restart counts: an agent that crashes each few minutes is not healthy in between.
+const RESTART_COUNTS: Duration = Duration::from_secs(10 * 60);
+
+/// For how long the host must be away. During a live migration it is for some seconds, and nothing is wrong.
+const DETACHED_LEAST: Duration = Duration::from_secs(60);
+
+/// Between two starts by us.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// How it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It runs, and may run what the host needs.
+    Healthy,
+    /// It runs, and nobody on the host listens.
+    HostNotAttached,
+    /// It runs, and may not run what the host needs.
+    RpcsBlocked,
+    /// It ended by itself a short while ago, or has just done so.
+    Restarting,
+    /// It is about to run or to end.
+    Changing,
+    /// It does not run.
+    NotRunning,
+    /// It does not run, and nobody starts it.
+    Disabled,
+    /// It does not run, and may not be started.
+    Masked,
+    /// It is not there.
+    NotInstalled,
+    /// The host offers no channel.
+    ChannelMissing,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// What is remembered between two readings. Times are since the start of the process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The unit and how often systemd had started it again.
+    restarts: Option<(String, u32)>,
+    /// When that number was last seen to have grown.
+    restarted: Option<Duration>,
+    /// Since when the host is away.
+    detached: Option<Duration>,
+    /// When we started it.
+    started: Option<Duration>,
+}
+
+impl Memory {
+    /// Takes in a reading at `now`. A failed one changes nothing.
+    pub fn note(&mut self, seen: &Seen<GuestAgent>, now: Duration) {
+        let Some(agent) = seen.known() else {
+            return;
+        };
+        if let Some(unit) = agent.unit.known()
+            && let Some(count) = unit.restarts
+        {
+            let grew = |(name, before): &(String, u32)| *name == unit.name && count > *before;
+            if self.restarts.as_ref().is_some_and(grew) {
+                self.restarted = Some(now);
+            }
+            self.restarts = Some((unit.name.clone(), count));
+        }
+        let host = agent
+            .channel
+            .known()
+            .and_then(|channel| channel.host.known());
+        match host {
+            Some(false) => self.detached = self.detached.or(Some(now)),
+            Some(true) | None => self.detached = None,
+        }
+    }
+
+    /// Takes in that we started the unit.
+    pub fn note_start(&mut self, now: Duration) {
+        self.started = Some(now);
+    }
+
+    fn restarted_lately(&self, now: Duration) -> bool {
+        self.restarted
+            .is_some_and(|at| now.saturating_sub(at) < RESTART_COUNTS)
+    }
+
+    fn is_detached(&self, now: Duration) -> bool {
+        self.detached
+            .is_some_and(|since| now.saturating_sub(since) >= DETACHED_LEAST)
+    }
+}
+
+/// How it is at `now`, with `memory` that took in this reading.
+pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health {
+    let Some(agent) = seen.known() else {
+        return Health::Unknown;
+    };
+    if agent.channel == Seen::Absent {
+        return Health::ChannelMissing;
+    }
+    let is_missing = agent.program == Seen::Absent;
+    let unit = match &agent.unit {
+        Seen::Known(unit) => unit,
+        Seen::Absent | Seen::Failed(_) if is_missing => return Health::NotInstalled,
+        // Without a unit that systemd knows, a program that holds the channel is the agent.
+        unknown => {
+            let holder = agent
+                .channel
+                .known()
+                .and_then(|channel| channel.guest.known());
+            return match (holder, unknown) {
+                (Some(true), _) => running(agent, memory, now),
+                (Some(false), _) | (None, Seen::Absent) => Health::NotRunning,
+                (None, _) => Health::Unknown,
+            };
+        }
+    };
+    match unit.state {
+        State::Active if memory.restarted_lately(now) => Health::Restarting,
+        State::Active => running(agent, memory, now),
+        State::Restarting => Health::Restarting,
+        State::Changing => Health::Changing,
+        State::Inactive | State::Failed if unit.load == Load::Masked => Health::Masked,
+        State::Inactive | State::Failed if is_missing => Health::NotInstalled,
+        State::Inactive if unit.enablement == Enablement::Disabled => Health::Disabled,
+        State::Inactive | State::Failed => Health::NotRunning,
+    }
+}
+
+fn running(agent: &GuestAgent, memory: &Memory, now: Duration) -> Health {
+    match () {
+        () if !blocked(&agent.filter).is_empty() => Health::RpcsBlocked,
+        () if memory.is_detached(now) => Health::HostNotAttached,
+        () => Health::Healthy,
+    }
+}
+
+/// The required commands that may not be run, by what keeps them.
+fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
+    let mut blocked: Vec<_> = REQUIRED
+        .into_iter()
+        .filter_map(|rpc| Some((filter.block(rpc)?, rpc)))
+        .collect();
+    blocked.sort_unstable();
+    blocked
+}
+
+/// What the condition should say; `None` while that is changing.
+pub fn condition(health: Health) -> Option<Wanted> {
+    let (status, reason, message) = match health {
+        Health::Changing => return None,
+        Health::Healthy => ("True", "Healthy", "the guest agent runs"),
+        Health::HostNotAttached => (
+            "False",
+            "HostNotAttached",
+            "the guest agent runs, and nobody on the host listens to it",
+        ),
+        Health::RpcsBlocked => (
+            "False",
+            "RpcsBlocked",
+            "the guest agent is told not to run commands that the host needs",
+        ),
+        Health::Restarting => (
+            "False",
+            "Restarting",
+            "the guest agent ends and is started again",
+        ),
+        Health::NotRunning => ("False", "NotRunning", "the guest agent does not run"),
+        Health::Disabled => (
+            "False",
+            "Disabled",
+            "the guest agent is installed, and nothing starts it",
+        ),
+        Health::Masked => ("False", "Masked", "the guest agent's unit is masked"),
+        Health::NotInstalled => ("False", "NotInstalled", "no guest agent is installed"),
+        Health::ChannelMissing => (
+            "False",
+            "ChannelMissing",
+            "the host offers no channel for the guest agent",
+        ),
+        Health::Unknown => (
+            "Unknown",
+            "Unknown",
+            "whether the guest agent runs cannot be told",
+        ),
+    };
+    Some(Wanted {
+        kind: CONDITION,
+        status,
+        reason,
+        message: message.to_owned(),
+    })
+}
+
+/// What to complain about: the cause, with commands to type on this system.
+pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
+    let Some(agent) = seen.known() else {
+        return Vec::new();
+    };
+    let unit = agent.unit.known();
+    let cause = match health {
+        Health::Healthy | Health::Changing | Health::Unknown => None,
+        Health::HostNotAttached => Some(Finding::new(
+            Code::GuestAgentHostNotAttached,
+            "the kernel says host_connected: 0 for the port of the guest agent",
+        )),
+        Health::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
+        Health::Restarting => Some(
+            Finding::new(Code::GuestAgentRestarting, remedy::name(unit))
+                .with_remedy(remedy::journal(unit)),
+        ),
+        Health::NotRunning | Health::Disabled | Health::Masked => Some(
+            Finding::new(Code::GuestAgentNotRunning, remedy::state(unit))
+                .with_remedy(remedy::start(unit)),
+        ),
+        Health::NotInstalled => Some(
+            Finding::new(
+                Code::GuestAgentNotInstalled,
+                "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga",
+            )
+            .with_remedy(remedy::install(agent.family)),
+        ),
+        Health::ChannelMissing => Some(Finding::new(
+            Code::GuestAgentChannelMissing,
+            "there is no virtio-serial port org.qemu.guest_agent.0",
+        )),
+    };
+    let forgotten = |unit: &&Unit| {
+        unit.state == State::Active
+            && (unit.enablement == Enablement::Disabled || unit.load == Load::Masked)
+    };
+    let next_boot = unit.filter(forgotten).map(|unit| {
+        Finding::new(Code::GuestAgentNotEnabled, remedy::state(Some(unit)))
+            .with_remedy(remedy::enable(unit))
+    });
+    cause.into_iter().chain(next_boot).collect()
+}
+
+/// The unit that may be started at `now`, where the configuration allows it at all: one that can run and does not. Never
+/// again within ten minutes, whatever came of it; never one that somebody masked.
+pub fn unit_to_start<'a>(
+    seen: &'a Seen<GuestAgent>,
+    memory: &Memory,
+    now: Duration,
+) -> Option<&'a str> {
+    let agent = seen.known()?;
+    let unit = agent.unit.known()?;
+    agent.channel.known()?;
+    let may = unit.load == Load::Loaded && agent.program != Seen::Absent;
+    let stands = matches!(unit.state, State::Inactive | State::Failed);
+    let waits = memory
+        .started
+        .is_some_and(|at| now.saturating_sub(at) < START_AGAIN_AFTER);
+    (may && stands && !waits).then_some(unit.name.as_str())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What to type on this system, for each thing that is in the guest agent's way.
+
+use std::collections::BTreeMap;
+
+use crate::facts::guest_agent::{Block, Enablement, Family, Load, State, UNITS, Unit};
+use crate::findings::{Code, Finding};
+
+/// The unit's name; the newest where none is known.
+pub(super) fn name(unit: Option<&Unit>) -> &str {
+    let [newest, ..] = UNITS;
+    unit.map_or(newest, |unit| unit.name.as_str())
+}
+
+/// The unit's name as an argument for a shell.
+fn argument(unit: Option<&Unit>) -> String {
+    let name = name(unit);
+    match name.contains('\\') {
+        true => format!("'{name}'"),
+        false => name.to_owned(),
+    }
+}
+
+/// What the unit does, in one line that is the same while it does it.
+pub(super) fn state(unit: Option<&Unit>) -> String {
+    let Some(unit) = unit else {
+        return "systemd knows no unit of the guest agent, and no program holds its channel"
+            .to_owned();
+    };
+    let state = match unit.state {
+        State::Active => "runs",
+        State::Failed => "has failed",
+        State::Changing | State::Restarting | State::Inactive => "does not run",
+    };
+    let why = match (unit.load, unit.enablement) {
+        (Load::Masked, _) => ", masked".to_owned(),
+        (Load::Broken, _) => ", its file has faults".to_owned(),
+        _ if unit.state == State::Failed => format!(": {}", unit.result),
+        (Load::Loaded, Enablement::Disabled) => ", disabled".to_owned(),
+        (Load::Loaded, Enablement::Enabled | Enablement::Static) => {
+            format!(", {}", unit.file_state)
+        }
+    };
+    format!("{} {state}{why}", unit.name)
+}
+
+pub(super) fn install(family: Family) -> String {
+    match family {
+        Family::Debian => "apt-get install qemu-guest-agent, then systemctl start qemu-guest-agent; at boot udev starts it",
+        Family::RedHat => "dnf install qemu-guest-agent, then systemctl enable --now qemu-guest-agent",
+        Family::Suse => {
+            "zypper install qemu-guest-agent, then systemctl enable --now qemu-guest-agent; on SL Micro: \
+             transactional-update pkg install qemu-guest-agent, then reboot"
+        }
+        Family::Other => Code::GuestAgentNotInstalled.entry().remedy,
+    }
+    .to_owned()
+}
+
+pub(super) fn start(unit: Option<&Unit>) -> String {
+    let argument = argument(unit);
+    let Some(unit) = unit else {
+        return "install the package of your distribution, which brings the unit; or start qemu-ga as you do at boot".to_owned();
+    };
+    match (unit.load, unit.state, unit.enablement) {
+        (Load::Masked, ..) => {
+            format!("systemctl unmask {argument}, then systemctl start {argument}")
+        }
+        (Load::Broken, ..) => format!("systemctl status {argument} names the fault in its file"),
+        (_, State::Failed, _) => format!(
+            "journalctl -b -u {argument} tells why; then systemctl reset-failed {argument} and systemctl start {argument}"
+        ),
+        (.., Enablement::Disabled) => format!("systemctl enable --now {argument}"),
+        (.., Enablement::Static) => format!(
+            "systemctl start {argument}; systemctl enable changes nothing, because udev starts it when the channel appears"
+        ),
+        (.., Enablement::Enabled) => format!("systemctl start {argument}"),
+    }
+}
+
+pub(super) fn enable(unit: &Unit) -> String {
+    let argument = argument(Some(unit));
+    match unit.load {
+        Load::Masked => format!("systemctl unmask {argument}"),
+        Load::Loaded | Load::Broken => format!("systemctl enable {argument}"),
+    }
+}
+
+pub(super) fn journal(unit: Option<&Unit>) -> String {
+    format!("journalctl -b -u {}", argument(unit))
+}
+
+/// The blocked commands, by the list that blocks them.
+pub(super) fn unblock(blocked: &[(Block<'_>, &str)], unit: Option<&Unit>) -> Finding {
+    let mut lists: BTreeMap<Block<'_>, Vec<&str>> = BTreeMap::new();
+    for (block, rpc) in blocked {
+        lists.entry(*block).or_default().push(rpc);
+    }
+    let mut seen = Vec::new();
+    let mut steps = Vec::new();
+    for (block, commands) in lists {
+        let commands = commands.join(", ");
+        let (origin, step) = match block {
+            Block::Listed(origin) => (origin, format!("take {commands} out of {origin}")),
+            Block::NotAllowed(origin) => (origin, format!("add {commands} to {origin}")),
+        };
+        seen.push(format!("{commands} by {origin}"));
+        steps.push(step);
+    }
+    let restart = format!("systemctl restart {}", argument(unit));
+    Finding::new(Code::GuestAgentRpcsBlocked, seen.join("; "))
+        .with_remedy(format!("{}; then {restart}", steps.join("; ")))
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::facts::WhyKind;
+use crate::facts::guest_agent::{Channel, Family, UNITS, Variables};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOW: Duration = Duration::from_secs(1000);
+
+fn unit() -> Unit {
+    Unit {
+        name: UNITS[0].to_owned(),
+        load: Load::Loaded,
+        state: State::Active,
+        sub_state: "running".to_owned(),
+        enablement: Enablement::Static,
+        file_state: "static".to_owned(),
+        restarts: Some(0),
+        result: "success".to_owned(),
+    }
+}
+
+fn unknown<T>() -> Seen<T> {
+    Seen::failed(WhyKind::Unreachable, "no answer")
+}
+
+fn agent() -> GuestAgent {
+    GuestAgent {
+        unit: Seen::Known(unit()),
+        program: Seen::Known("/usr/sbin/qemu-ga".into()),
+        channel: Seen::Known(Channel {
+            guest: Seen::Known(true),
+            host: Seen::Known(true),
+        }),
+        filter: RpcFilter::default(),
+        family: Family::Debian,
+    }
+}
+
+fn with_unit(change: impl FnOnce(&mut Unit)) -> GuestAgent {
+    let mut unit = unit();
+    change(&mut unit);
+    GuestAgent {
+        unit: Seen::Known(unit),
+        ..agent()
+    }
+}
+
+fn stopped(change: impl FnOnce(&mut Unit)) -> GuestAgent {
+    with_unit(|unit| {
+        unit.state = State::Inactive;
+        change(unit);
+    })
+}
+
+fn ends(guest: Seen<bool>, host: Seen<bool>) -> Seen<Channel> {
+    Seen::Known(Channel { guest, host })
+}
+
+fn blocking(rpcs: &str) -> GuestAgent {
+    let mut filter = RpcFilter::default();
+    filter.add_arguments(&["qemu-ga", "-b", rpcs], &Variables::new());
+    GuestAgent { filter, ..agent() }
+}
+
+/// One reading, as the first of all.
+fn look(agent: GuestAgent) -> (Health, Vec<Finding>) {
+    let seen = Seen::Known(agent);
+    let mut memory = Memory::default();
+    memory.note(&seen, NOW);
+    let health = judge(&seen, &memory, NOW);
+    (health, findings(&seen, health))
+}
+
+#[test]
+fn each_cause_has_its_health_its_finding_and_its_remedy() {
+    let gone = |agent: GuestAgent| GuestAgent {
+        program: Seen::Absent,
+        ..agent
+    };
+    let no_unit = || GuestAgent {
+        unit: Seen::Absent,
+        ..agent()
+    };
+    let cases = [
+        (agent(), Health::Healthy, None),
+        (
+            with_unit(|unit| unit.state = State::Changing),
+            Health::Changing,
+            None,
+        ),
+        (
+            with_unit(|unit| unit.state = State::Restarting),
+            Health::Restarting,
+            Some((
+                Code::GuestAgentRestarting,
+                "journalctl -b -u qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|_| {}),
+            Health::NotRunning,
+            Some((
+                Code::GuestAgentNotRunning,
+                "systemctl start qemu-guest-agent.service; systemctl enable changes nothing",
+            )),
+        ),
+        (
+            stopped(|unit| unit.enablement = Enablement::Enabled),
+            Health::NotRunning,
+            Some((
+                Code::GuestAgentNotRunning,
+                "systemctl start qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|unit| unit.enablement = Enablement::Disabled),
+            Health::Disabled,
+            Some((
+                Code::GuestAgentNotRunning,
+                "systemctl enable --now qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|unit| unit.load = Load::Masked),
+            Health::Masked,
+            Some((
+                Code::GuestAgentNotRunning,
+                "systemctl unmask qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|unit| unit.load = Load::Broken),
+            Health::NotRunning,
+            Some((
+                Code::GuestAgentNotRunning,
+                "systemctl status qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|unit| unit.state = State::Failed),
+            Health::NotRunning,
+            Some((
+                Code::GuestAgentNotRunning,
+                "journalctl -b -u qemu-guest-agent.service",
+            )),
+        ),
+        (
+            stopped(|unit| unit.name = UNITS[1].to_owned()),
+            Health::NotRunning,
+            Some((
+                Code::GuestAgentNotRunning,
+                r"systemctl start 'qemu-ga@virtio\x2dports-org.qemu.guest_agent.0.service'",
+            )),
+        ),
+        (
+            gone(no_unit()),
+            Health::NotInstalled,
+            Some((
+                Code::GuestAgentNotInstalled,
+                "apt-get install qemu-guest-agent",
+            )),
+        ),
+        (
+            gone(stopped(|_| {})),
+            Health::NotInstalled,
+            Some((
+                Code::GuestAgentNotInstalled,
+                "apt-get install qemu-guest-agent",
+            )),
+        ),
+        // A program at a place of its own, and one that runs without systemd, are no fault.
+        (gone(agent()), Health::Healthy, None),
+        (no_unit(), Health::Healthy, None),
+        (
+            GuestAgent {
+                channel: ends(Seen::Known(false), Seen::Known(true)),
+                ..no_unit()
+            },
+            Health::NotRunning,
+            Some((Code::GuestAgentNotRunning, "install the package")),
+        ),
+        (
+            GuestAgent {
+                channel: Seen::Absent,
+                ..stopped(|_| {})
+            },
+            Health::ChannelMissing,
+            Some((Code::GuestAgentChannelMissing, "modprobe virtio_console")),
+        ),
+        (
+            blocking("guest-exec,guest-get-users,guest-info"),
+            Health::RpcsBlocked,
+            Some((
+                Code::GuestAgentRpcsBlocked,
+                "take guest-get-users, guest-info out of the command line of its unit; then systemctl restart",
+            )),
+        ),
+        (
+            blocking("guest-exec,guest-file-open"),
+            Health::Healthy,
+            None,
+        ),
+        (
+            with_unit(|unit| unit.enablement = Enablement::Disabled),
+            Health::Healthy,
+            Some((
+                Code::GuestAgentNotEnabled,
+                "systemctl enable qemu-guest-agent.service",
+            )),
+        ),
+        (
+            with_unit(|unit| unit.load = Load::Masked),
+            Health::Healthy,
+            Some((
+                Code::GuestAgentNotEnabled,
+                "systemctl unmask qemu-guest-agent.service",
+            )),
+        ),
+    ];
+    for (agent, expected, finding) in cases {
+        let (health, findings) = look(agent.clone());
+        assert_eq!(health, expected, "{agent:?}");
+        assert_eq!(condition(health).is_none(), health == Health::Changing);
+        let told: Vec<_> = findings
+            .iter()
+            .map(|finding| (finding.code, finding.remedy()))
+            .collect();
+        match finding {
+            None => assert_eq!(told, [], "{agent:?}"),
+            Some((code, remedy)) => {
+                assert_eq!(told.len(), 1, "{told:?}");
+                assert_eq!(told[0].0, code, "{agent:?}");
+                assert!(told[0].1.starts_with(remedy), "{}", told[0].1);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
+    let silent = |channel| GuestAgent {
+        unit: unknown(),
+        channel,
+        ..agent()
+    };
+    for (agent, expected) in [
+        (silent(ends(Seen::Known(true), unknown())), Health::Healthy),
+        (
+            silent(ends(Seen::Known(false), unknown())),
+            Health::NotRunning,
+        ),
+        (silent(ends(unknown(), unknown())), Health::Unknown),
+        (silent(unknown()), Health::Unknown),
+        (silent(Seen::Absent), Health::ChannelMissing),
+        (
+            GuestAgent {
+                program: Seen::Absent,
+                ..silent(unknown())
+            },
+            Health::NotInstalled,
+        ),
+    ] {
+        assert_eq!(look(agent.clone()).0, expected, "{agent:?}");
+    }
+    let unread = unknown();
+    let health = judge(&unread, &Memory::default(), NOW);
+    assert_eq!(condition(health).unwrap().status, "Unknown");
+    assert_eq!(findings(&unread, health), []);
+}
+
+#[test]
+fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_there_does_not() {
+    let reading = |restarts| Seen::Known(with_unit(|unit| unit.restarts = restarts));
+    let mut memory = Memory::default();
+    let mut health = |restarts, at| {
+        let seen = reading(restarts);
+        memory.note(&seen, at);
+        judge(&seen, &memory, at)
+    };
+    assert_eq!(health(Some(7), NOW), Health::Healthy);
+    assert_eq!(health(Some(7), NOW + SECOND), Health::Healthy);
+    assert_eq!(health(Some(8), NOW + 2 * SECOND), Health::Restarting);
+    assert_eq!(health(Some(8), NOW + 3 * SECOND), Health::Restarting);
+    // A reading without the number is no reading of zero.
+    assert_eq!(health(None, NOW + 4 * SECOND), Health::Restarting);
+    assert_eq!(health(Some(8), NOW + 603 * SECOND), Health::Healthy);
+    // Somebody restarts it: systemd counts anew.
+    assert_eq!(health(Some(0), NOW + 604 * SECOND), Health::Healthy);
+    assert_eq!(health(Some(1), NOW + 605 * SECOND), Health::Restarting);
+}
+
+#[test]
+fn a_host_that_is_away_during_a_migration_is_no_fault_and_one_that_stays_away_is() {
+    let reading = |host| {
+        Seen::Known(GuestAgent {
+            channel: ends(Seen::Known(true), host),
+            ..agent()
+        })
+    };
+    let mut memory = Memory::default();
+    let mut health = |host, at| {
+        let seen = reading(host);
+        memory.note(&seen, at);
+        judge(&seen, &memory, at)
+    };
+    let away = || Seen::Known(false);
+    assert_eq!(health(away(), NOW), Health::Healthy);
+    assert_eq!(health(Seen::Known(true), NOW + 5 * SECOND), Health::Healthy);
+    assert_eq!(health(away(), NOW + 90 * SECOND), Health::Healthy);
+    assert_eq!(health(away(), NOW + 149 * SECOND), Health::Healthy);
+    assert_eq!(health(away(), NOW + 150 * SECOND), Health::HostNotAttached);
+    assert_eq!(health(unknown(), NOW + 151 * SECOND), Health::Healthy);
+}
+
+#[test]
+fn the_condition_says_the_same_while_the_state_stays() {
+    let told = |agent| condition(look(agent).0).unwrap();
+    assert_eq!(
+        told(stopped(|unit| {
+            unit.state = State::Failed;
+            unit.result = "exit-code".to_owned();
+            unit.restarts = Some(3);
+        })),
+        told(stopped(|unit| {
+            unit.state = State::Failed;
+            unit.result = "signal".to_owned();
+            unit.restarts = Some(4);
+        }))
+    );
+}
+
+#[test]
+fn each_family_gets_the_commands_of_its_own() {
+    for (family, command) in [
+        (Family::Debian, "apt-get install"),
+        (Family::RedHat, "dnf install"),
+        (Family::Suse, "zypper install"),
+        (Family::Other, "install qemu-guest-agent in the image"),
+    ] {
+        assert!(remedy::install(family).starts_with(command));
+    }
+}
+
+#[test]
+fn only_a_stopped_unit_that_can_run_is_started_and_at_most_once_in_ten_minutes() {
+    let started = |agent: GuestAgent, memory: &Memory, now| {
+        unit_to_start(&Seen::Known(agent), memory, now).map(str::to_owned)
+    };
+    let fresh = Memory::default();
+    let name = Some(UNITS[0].to_owned());
+    for stands in [
+        stopped(|_| {}),
+        stopped(|unit| unit.state = State::Failed),
+        stopped(|unit| unit.enablement = Enablement::Disabled),
+    ] {
+        assert_eq!(started(stands, &fresh, NOW), name);
+    }
+    for left in [
+        agent(),
+        with_unit(|unit| unit.state = State::Changing),
+        with_unit(|unit| unit.state = State::Restarting),
+        stopped(|unit| unit.load = Load::Masked),
+        stopped(|unit| unit.load = Load::Broken),
+        GuestAgent {
+            channel: Seen::Absent,
+            ..stopped(|_| {})
+        },
+        GuestAgent {
+            channel: unknown(),
+            ..stopped(|_| {})
+        },
+        GuestAgent {
+            program: Seen::Absent,
+            ..stopped(|_| {})
+        },
+        GuestAgent {
+            unit: Seen::Absent,
+            ..agent()
+        },
+    ] {
+        assert_eq!(started(left.clone(), &fresh, NOW), None, "{left:?}");
+    }
+    assert_eq!(unit_to_start(&unknown(), &fresh, NOW), None);
+    let mut memory = Memory::default();
+    memory.note_start(NOW);
+    let stands = || stopped(|unit| unit.state = State::Failed);
+    assert_eq!(started(stands(), &memory, NOW + 599 * SECOND), None);
+    assert_eq!(started(stands(), &memory, NOW + 600 * SECOND), name);
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads QEMU's guest agent: its unit from systemd, the rest from files and the kernel.
+//!
+//! Nothing here changes what it looks at. Of systemd, only units in its memory are asked for, never `LoadUnit`: loading one
+//! that nobody needs makes systemd announce it, drop it and announce that too, and each announcement is a reason for us to
+//! look again. And the agent's port is never opened: it has one reader.
+
+use std::path::{Path, PathBuf};
+
+use zbus::wire::Variant;
+
+use super::environment;
+use crate::bus::{Bus, BusError, MANAGER, Peer, unit_path};
+use crate::channel::port;
+use crate::escape::{chain, one_line};
+use crate::facts::guest_agent::{
+    CONFIGURATION, Channel, DEVICE_UNIT, Enablement, Family, GuestAgent, Load, PORT, RpcFilter,
+    State, UNITS, Unit, Variable, Variables, WITHOUT_SYSTEMD,
+};
+use crate::facts::{Seen, Why, WhyKind};
+use crate::root::{ReadError, Root};
+
+/// Where distributions put the program.
+const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
+
+/// The files that units of the agent name with `EnvironmentFile=`: of Debian and Ubuntu, of openSUSE's vendor, of all
+/// others. The later one counts more.
+const ENVIRONMENT: [&str; 3] = [
+    "/etc/default/qemu-guest-agent",
+    "/usr/etc/sysconfig/qemu-ga",
+    "/etc/sysconfig/qemu-ga",
+];
+
+/// os-release(5); the second is where the first usually leads.
+const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+
+/// Where the kernel's driver tells the state of each port (`drivers/char/virtio_console.c`). Root reads it without any
+/// capability, where debugfs is mounted.
+const DEBUGFS: &str = "/sys/kernel/debug/virtio-ports";
+
+/// A configuration file of a few lines.
+const FILE_MAX: u64 = 64 << 10;
+
+/// Words of systemd are short; more of one is not shown.
+const WORD_MAX: usize = 64;
+
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE: &str = "org.freedesktop.systemd1.Service";
+
+/// Errors that say that there is no such unit: it is not in memory; it has no file.
+const NO_SUCH_UNIT: [&str; 2] = [
+    "org.freedesktop.systemd1.NoSuchUnit",
+    "org.freedesktop.DBus.Error.FileNotFound",
+];
+
+/// Reads all of it. A bus that does not answer costs its deadline once; what the files say is known all the same.
+pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
+    let asked = unit(bus).await;
+    let device = match &asked {
+        Ok(_) => is_plugged(bus).await,
+        Err(error) => Err(why(error)),
+    };
+    let arguments = match &asked {
+        Ok(Some((_, Some(arguments)))) => arguments.iter().map(String::as_str).collect(),
+        _ => WITHOUT_SYSTEMD.to_vec(),
+    };
+    GuestAgent {
+        channel: channel(root, device),
+        program: program(root),
+        filter: filter(root, &arguments),
+        family: family(root),
+        unit: match asked {
+            Ok(Some((unit, _))) => Seen::Known(unit),
+            Ok(None) => Seen::Absent,
+            Err(error) => Seen::Failed(why(&error)),
+        },
+    }
+}
+
+/// A unit, and the arguments of its command where it is in memory.
+type Found = (Unit, Option<Vec<String>>);
+
+/// The first of the names that systemd knows; one that runs before all others.
+async fn unit(bus: &Bus) -> Result<Option<Found>, BusError> {
+    let mut first = None;
+    for name in UNITS {
+        match unit_named(bus, name).await? {
+            Some(found) if found.0.state == State::Active => return Ok(Some(found)),
+            found => first = first.or(found),
+        }
+    }
+    Ok(first)
+}
+
+async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Found>, BusError> {
+    let Some(path) = known(bus.text(MANAGER, "GetUnit", &[name]).await)? else {
+        return Ok(unit_on_disk(bus, name).await?.map(|unit| (unit, None)));
+    };
+    let peer = |interface| Peer {
+        name: MANAGER.name,
+        path: &path,
+        interface,
+    };
+    let word = async |interface, property| {
+        let value = bus.property(peer(interface), property).await?;
+        Ok::<_, BusError>(text(&value))
+    };
+    let load = match word(UNIT, "LoadState").await?.as_str() {
+        "loaded" => Load::Loaded,
+        "masked" => Load::Masked,
+        "not-found" => return Ok(None),
+        _ => Load::Broken,
+    };
+    let active = word(UNIT, "ActiveState").await?;
+    let sub_state = word(UNIT, "SubState").await?;
+    let file_state = word(UNIT, "UnitFileState").await?;
+    let wanted_by = bus.property(peer(UNIT), "WantedBy").await?;
+    let is_wanted = matches!(&wanted_by, Variant::Array(units) if !units.is_empty());
+    // systemd before 235 does not count.
+    let restarts = match answered(bus.property(peer(SERVICE), "NRestarts").await)? {
+        Some(Variant::U32(count)) => Some(count),
+        _ => None,
+    };
+    let unit = Unit {
+        name: name.to_owned(),
+        load,
+        state: State::parse(&active, &sub_state),
+        sub_state,
+        enablement: Enablement::parse(&file_state, is_wanted),
+        file_state,
+        restarts,
+        result: word(SERVICE, "Result").await?,
+    };
+    let command = bus.property(peer(SERVICE), "ExecStart").await?;
+    Ok(Some((unit, Some(arguments(&command)))))
+}
+
+/// A unit that is not in systemd's memory, and so does not run: all that can be known is in its file.
+async fn unit_on_disk(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
+    let state = known(bus.text(MANAGER, "GetUnitFileState", &[name]).await)?;
+    Ok(state.map(|state| Unit {
+        name: name.to_owned(),
+        load: match state.as_str() {
+            "masked" | "masked-runtime" => Load::Masked,
+            "bad" => Load::Broken,
+            _ => Load::Loaded,
+        },
+        state: State::Inactive,
+        sub_state: "dead".to_owned(),
+        enablement: Enablement::parse(&state, false),
+        file_state: one_line(&state, WORD_MAX).into_owned(),
+        restarts: None,
+        result: "success".to_owned(),
+    }))
+}
+
+/// Whether systemd has the channel's device.
+async fn is_plugged(bus: &Bus) -> Result<bool, Why> {
+    let state = async {
+        if known(bus.text(MANAGER, "GetUnit", &[DEVICE_UNIT]).await)?.is_none() {
+            return Ok(false);
+        }
+        let peer = Peer {
+            name: MANAGER.name,
+            path: &unit_path(DEVICE_UNIT),
+            interface: UNIT,
+        };
+        let state = bus.property(peer, "ActiveState").await?;
+        Ok::<_, BusError>(text(&state) == "active")
+    };
+    state.await.map_err(|error| why(&error))
+}
+
+/// `None` for a unit that there is not.
+fn known(answer: Result<String, BusError>) -> Result<Option<String>, BusError> {
+    match answer {
+        Err(error)
+            if error
+                .name()
+                .is_some_and(|name| NO_SUCH_UNIT.contains(&name.as_str())) =>
+        {
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
+/// `None` for what systemd does not have.
+fn answered<T>(answer: Result<T, BusError>) -> Result<Option<T>, BusError> {
+    match answer {
+        Err(BusError::Refused { .. }) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// A word of systemd's; empty when it is none.
+fn text(value: &Variant<'_>) -> String {
+    match value {
+        Variant::Str(text) => one_line(text, WORD_MAX).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The arguments in `ExecStart`: an array of structures whose second field is an array of strings.
+fn arguments(commands: &Variant<'_>) -> Vec<String> {
+    let mut all = Vec::new();
+    let Variant::Array(commands) = commands else {
+        return all;
+    };
+    for command in commands.inner() {
+        if let Variant::Structure(fields) = command
+            && let Some(Variant::Array(arguments)) = fields.fields().get(1)
+        {
+            all.extend(
+                arguments
+                    .inner()
+                    .iter()
+                    .filter_map(|argument| match argument {
+                        Variant::Str(argument) => Some(argument.as_str().to_owned()),
+                        _ => None,
+                    }),
+            );
+        }
+    }
+    all
+}
+
+fn why(error: &BusError) -> Why {
+    let kind = match error {
+        BusError::Absent(_) => WhyKind::Missing,
+        BusError::Connect { .. } | BusError::Silent | BusError::Ended => WhyKind::Unreachable,
+        BusError::Refused { .. } => WhyKind::Forbidden,
+        BusError::Malformed(_) => WhyKind::Malformed,
+    };
+    Why::new(kind, chain(error))
+}
+
+/// The kernel knows the channel first; systemd's device stands for it where the kernel's files cannot be seen.
+fn channel(root: &Root, device: Result<bool, Why>) -> Seen<Channel> {
+    let Some(port) = port::find(root, PORT) else {
+        let unseen = || Seen::failed(WhyKind::NotAsked, "the kernel does not show the port");
+        return match device {
+            Ok(true) => Seen::Known(Channel {
+                guest: unseen(),
+                host: unseen(),
+            }),
+            Ok(false) => Seen::Absent,
+            Err(_) if root.exists("/sys/class") => Seen::Absent,
+            Err(why) => Seen::Failed(why),
+        };
+    };
+    // udev's link leads to `../vport1p1`, which is the name in debugfs.
+    let device = root.link_target(&port).unwrap_or(port);
+    let file = Path::new(DEBUGFS).join(device.file_name().unwrap_or_default());
+    match root.read_text(file, FILE_MAX) {
+        Ok(text) => Seen::Known(Channel {
+            guest: end(&text, "guest_connected"),
+            host: end(&text, "host_connected"),
+        }),
+        Err(error) => Seen::Known(Channel {
+            guest: unread(&error),
+            host: unread(&error),
+        }),
+    }
+}
+
+/// One line of the driver's, such as `host_connected: 1`.
+fn end(text: &str, key: &str) -> Seen<bool> {
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let mut values = lines
+        .filter(|(name, _)| *name == key)
+        .map(|(_, value)| value.trim());
+    match values.next() {
+        Some("0") => Seen::Known(false),
+        Some("1") => Seen::Known(true),
+        _ => Seen::failed(
+            WhyKind::Malformed,
+            format!("the kernel does not tell `{key}`"),
+        ),
+    }
+}
+
+fn unread<T>(error: &ReadError) -> Seen<T> {
+    let kind = match error {
+        ReadError::NotFound(_) => WhyKind::Missing,
+        ReadError::Denied(_) => WhyKind::Forbidden,
+        _ => WhyKind::Malformed,
+    };
+    Seen::failed(kind, chain(error))
+}
+
+fn program(root: &Root) -> Seen<PathBuf> {
+    for path in PROGRAMS {
+        match root.metadata(path) {
+            Ok(_) => return Seen::Known(PathBuf::from(path)),
+            Err(error) if error.is_absent() => {}
+            Err(error) => return unread(&error),
+        }
+    }
+    Seen::Absent
+}
+
+fn filter(root: &Root, arguments: &[&str]) -> RpcFilter {
+    let mut filter = RpcFilter::default();
+    if let Ok(text) = root.read_text(CONFIGURATION, FILE_MAX) {
+        filter.add_configuration(&text);
+    }
+    let mut variables = Variables::new();
+    for file in ENVIRONMENT {
+        let set = environment::variables(&root.read_text(file, FILE_MAX).unwrap_or_default());
+        variables.extend(
+            set.into_iter()
+                .map(|(name, value)| (name, Variable { value, file })),
+        );
+    }
+    filter.add_arguments(arguments, &variables);
+    filter
+}
+
+fn family(root: &Root) -> Family {
+    let read = |path: &&str| root.read_text(path, FILE_MAX).ok();
+    let text = OS_RELEASE.iter().find_map(read).unwrap_or_default();
+    let variables = environment::variables(&text);
+    let value = |key: &str| {
+        let found = variables.iter().find(|(name, _)| name == key);
+        found.map_or("", |(_, value)| value.as_str())
+    };
+    Family::of(value("ID"), value("ID_LIKE"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Against a real dbus-daemon with a stand-in for systemd, and files in a tree.
+
+use std::time::Instant;
+
+use harvester_lab::bus::{Bus as Daemon, Systemd, Unit as Shown};
+use harvester_lab::guest::GuestTree;
+
+use super::*;
+use crate::apply;
+use crate::decide::guest_agent::{Health, Memory, condition, findings, judge, unit_to_start};
+use crate::findings::Code;
+
+/// A machine with the program, the channel and its ends.
+struct Guest {
+    tree: GuestTree,
+    root: Root,
+    bus: Bus,
+    _dir: tempfile::TempDir,
+}
+
+impl Guest {
+    fn new() -> Self {
+        let guest = Self::bare();
+        guest.tree.write("/usr/bin/qemu-ga", "");
+        let class = "/sys/class/virtio-ports/vport1p2/name";
+        guest.tree.write(class, format!("{PORT}\n"));
+        guest.ends(1, 1);
+        guest
+    }
+
+    fn bare() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        Self {
+            tree: GuestTree::new(dir.path()),
+            bus: Bus::new(&root, None),
+            root,
+            _dir: dir,
+        }
+    }
+
+    /// The ends of the channel as Linux 6.12 tells them.
+    fn ends(&self, guest: u8, host: u8) {
+        let text = format!(
+            "name: {PORT}\nguest_connected: {guest}\nhost_connected: {host}\noutvq_full: 0\nbytes_sent: 0\n\
+             bytes_received: 0\nbytes_discarded: 0\nis_console: no\nconsole_vtermno: 0\n"
+        );
+        self.tree.write(&format!("{DEBUGFS}/vport1p2"), text);
+    }
+
+    async fn read(&self) -> GuestAgent {
+        read(&self.root, &self.bus).await
+    }
+
+    /// One reading, judged.
+    async fn health(&self) -> Health {
+        let seen = Seen::Known(self.read().await);
+        judge(&seen, &Memory::default(), std::time::Duration::ZERO)
+    }
+}
+
+#[tokio::test]
+async fn the_unit_of_every_family_is_found_and_judged() {
+    let device = || (DEVICE_UNIT, Shown::plugged());
+    let is_static = |unit: Shown| Shown {
+        file_state: "static",
+        ..unit
+    };
+    let masked = || Shown {
+        load: "masked",
+        file_state: "masked",
+        ..Shown::stopped()
+    };
+    let not_found = || Shown {
+        load: "not-found",
+        file_state: "",
+        ..Shown::stopped()
+    };
+    let on_disk = |file_state| Shown {
+        in_memory: false,
+        file_state,
+        ..Shown::stopped()
+    };
+    for (units, name, enablement, health) in [
+        // Debian and Ubuntu: static, started by a rule of udev.
+        (
+            vec![(UNITS[0], is_static(Shown::running()))],
+            Some(UNITS[0]),
+            Enablement::Static,
+            Health::Healthy,
+        ),
+        // Fedora and EL: enabled.
+        (
+            vec![(UNITS[0], Shown::running())],
+            Some(UNITS[0]),
+            Enablement::Enabled,
+            Health::Healthy,
+        ),
+        // openSUSE: disabled by preset, and wanted by the device through a rule of udev.
+        (
+            vec![(
+                UNITS[0],
+                Shown {
+                    file_state: "disabled",
+                    wanted_by: vec![DEVICE_UNIT.to_owned()],
+                    ..Shown::running()
+                },
+            )],
+            Some(UNITS[0]),
+            Enablement::Static,
+            Health::Healthy,
+        ),
+        // SLE 15 SP2: an instance, beside a name that something refers to in vain.
+        (
+            vec![
+                (UNITS[0], not_found()),
+                (UNITS[1], is_static(Shown::running())),
+            ],
+            Some(UNITS[1]),
+            Enablement::Static,
+            Health::Healthy,
+        ),
+        // Older: the plain name; and the one that runs counts before the one that is only there.
+        (
+            vec![
+                (UNITS[0], on_disk("disabled")),
+                (UNITS[2], Shown::running()),
+            ],
+            Some(UNITS[2]),
+            Enablement::Enabled,
+            Health::Healthy,
+        ),
+        (
+            vec![(UNITS[0], masked())],
+            Some(UNITS[0]),
+            Enablement::Disabled,
+            Health::Masked,
+        ),
+        // Not in memory, because nothing wants it.
+        (
+            vec![(UNITS[0], on_disk("disabled"))],
+            Some(UNITS[0]),
+            Enablement::Disabled,
+            Health::Disabled,
+        ),
+        (
+            vec![(UNITS[0], on_disk("masked"))],
+            Some(UNITS[0]),
+            Enablement::Disabled,
+            Health::Masked,
+        ),
+        (
+            vec![(
+                UNITS[0],
+                Shown {
+                    active: "failed",
+                    sub: "failed",
+                    result: "start-limit-hit",
+                    ..Shown::running()
+                },
+            )],
+            Some(UNITS[0]),
+            Enablement::Enabled,
+            Health::NotRunning,
+        ),
+        (
+            vec![(
+                UNITS[0],
+                Shown {
+                    active: "activating",
+                    sub: "auto-restart",
+                    ..Shown::running()
+                },
+            )],
+            Some(UNITS[0]),
+            Enablement::Enabled,
+            Health::Restarting,
+        ),
+    ] {
+        let guest = Guest::new();
+        let daemon = Daemon::start(&guest.tree).await;
+        let units: Vec<_> = units.into_iter().chain([device()]).collect();
+        let systemd = Systemd::start(&daemon, &units).await;
+        let agent = guest.read().await;
+        let unit = agent.unit.known();
+        assert_eq!(unit.map(|unit| unit.name.as_str()), name, "{agent:?}");
+        assert_eq!(unit.unwrap().enablement, enablement, "{agent:?}");
+        assert_eq!(guest.health().await, health, "{agent:?}");
+        // Loading a unit makes systemd speak of it, and that would wake us again.
+        let calls = systemd.calls();
+        assert!(
+            calls.iter().all(|call| !call.starts_with("LoadUnit")),
+            "{calls:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_unit_and_no_program_is_not_installed_and_no_device_is_no_channel() {
+    let guest = Guest::bare();
+    let daemon = Daemon::start(&guest.tree).await;
+    let systemd = Systemd::start(&daemon, &[(DEVICE_UNIT, Shown::plugged())]).await;
+    assert_eq!(guest.read().await.unit, Seen::Absent);
+    assert_eq!(guest.health().await, Health::NotInstalled);
+    systemd.set(DEVICE_UNIT, Shown::stopped()).await;
+    assert_eq!(guest.read().await.channel, Seen::Absent);
+    assert_eq!(guest.health().await, Health::ChannelMissing);
+}
+
+#[tokio::test]
+async fn a_growing_number_of_restarts_is_seen_from_one_reading_to_the_next() {
+    let guest = Guest::new();
+    let daemon = Daemon::start(&guest.tree).await;
+    let systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::running())]).await;
+    let mut memory = Memory::default();
+    let mut healths = Vec::new();
+    for (restarts, second) in [(3, 0), (3, 1), (4, 2)] {
+        let unit = Shown {
+            restarts,
+            ..Shown::running()
+        };
+        systemd.set(UNITS[0], unit).await;
+        let now = std::time::Duration::from_secs(second);
+        let seen = Seen::Known(guest.read().await);
+        memory.note(&seen, now);
+        healths.push(judge(&seen, &memory, now));
+    }
+    assert_eq!(
+        healths,
+        [Health::Healthy, Health::Healthy, Health::Restarting]
+    );
+}
+
+#[tokio::test]
+async fn what_blocks_a_command_is_named_from_the_units_command_line_its_variables_and_the_file() {
+    let guest = Guest::new();
+    let daemon = Daemon::start(&guest.tree).await;
+    let unit = Shown {
+        command: [
+            "/usr/bin/qemu-ga",
+            "--block-rpcs=${BLOCK_RPCS}",
+            "$FILTER_RPC_ARGS",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        ..Shown::running()
+    };
+    let _systemd = Systemd::start(&daemon, &[(UNITS[0], unit)]).await;
+    let sysconfig =
+        "FILTER_RPC_ARGS=\"--block-rpcs=guest-exec,guest-get-users\"\nBLACKLIST_RPC=guest-info\n";
+    guest
+        .tree
+        .write("/usr/etc/sysconfig/qemu-ga", "BLOCK_RPCS=guest-ping\n");
+    assert_eq!(guest.health().await, Health::RpcsBlocked);
+    guest.tree.write(
+        "/etc/sysconfig/qemu-ga",
+        format!("BLOCK_RPCS=\n{sysconfig}"),
+    );
+    guest
+        .tree
+        .write(CONFIGURATION, "[general]\nblock-rpcs=guest-get-fsinfo\n");
+    let seen = Seen::Known(guest.read().await);
+    let findings = findings(&seen, Health::RpcsBlocked);
+    assert_eq!(findings[0].code, Code::GuestAgentRpcsBlocked);
+    // `BLACKLIST_RPC` is set and not used: the vendor's `BLOCK_RPCS` is overridden.
+    assert_eq!(
+        findings[0].seen,
+        "guest-get-users by `FILTER_RPC_ARGS` in /etc/sysconfig/qemu-ga; \
+         guest-get-fsinfo by `block-rpcs` in /etc/qemu/qemu-ga.conf"
+    );
+}
+
+#[tokio::test]
+async fn without_a_bus_files_and_kernel_are_read_all_the_same() {
+    let guest = Guest::new();
+    guest
+        .tree
+        .write("/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n");
+    guest
+        .tree
+        .write("/etc/sysconfig/qemu-ga", "BLACKLIST_RPC=guest-info\n");
+    let agent = guest.read().await;
+    assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Missing);
+    assert_eq!(agent.family, Family::Debian);
+    assert_eq!(agent.program, Seen::Known("/usr/bin/qemu-ga".into()));
+    assert_eq!(agent.channel.known().unwrap().host, Seen::Known(true));
+    assert_eq!(guest.health().await, Health::RpcsBlocked);
+    guest.tree.remove("/etc/sysconfig/qemu-ga");
+    assert_eq!(guest.health().await, Health::Healthy);
+    guest.ends(0, 1);
+    assert_eq!(guest.health().await, Health::NotRunning);
+    guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
+    assert_eq!(guest.health().await, Health::Unknown);
+    guest.tree.remove("/usr/bin/qemu-ga");
+    assert_eq!(guest.health().await, Health::NotInstalled);
+    assert_eq!(Guest::bare().health().await, Health::ChannelMissing);
+}
+
+#[tokio::test]
+async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
+    let guest = Guest::new();
+    guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
+    let daemon = Daemon::start(&guest.tree).await;
+    let _systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::running())]).await;
+    assert_eq!(guest.health().await, Health::Healthy);
+    // With a connection that stands, and without one.
+    for bus in [guest.bus.clone(), Bus::new(&guest.root, None)] {
+        daemon.hang();
+        let began = Instant::now();
+        let mut turns = 0u32;
+        let agent = tokio::select! {
+            agent = read(&guest.root, &bus) => agent,
+            () = async {
+                loop {
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    turns += 1;
+                }
+            } => unreachable!(),
+        };
+        let elapsed = began.elapsed();
+        daemon.go_on();
+        assert!(elapsed < crate::bus::DEADLINE * 3 / 2, "{elapsed:?}");
+        assert!(turns > 50, "the loop went on {turns} times");
+        assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Unreachable);
+        let health = judge(&Seen::Known(agent), &Memory::default(), elapsed);
+        assert_eq!(condition(health).unwrap().reason, "Unknown");
+    }
+    assert_eq!(guest.health().await, Health::Healthy);
+}
+
+#[tokio::test]
+async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
+    let guest = Guest::new();
+    let daemon = Daemon::start(&guest.tree).await;
+    let systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::stopped())]).await;
+    let seen = Seen::Known(guest.read().await);
+    let now = std::time::Duration::ZERO;
+    let unit = unit_to_start(&seen, &Memory::default(), now).unwrap();
+    apply::unit::start(&guest.bus, unit).await.unwrap();
+    let start = format!("StartUnit {}", UNITS[0]);
+    assert_eq!(
+        systemd
+            .calls()
+            .iter()
+            .filter(|call| **call == start)
+            .count(),
+        1
+    );
+    systemd.refuse_to_start("Interactive authentication\nrequired");
+    let refusal = apply::unit::start(&guest.bus, unit).await.unwrap_err();
+    assert!(
+        !refusal.passing && !refusal.text.contains('\n'),
+        "{refusal:?}"
+    );
+    assert_eq!(
+        refusal.text.matches("authentication").count(),
+        1,
+        "{refusal:?}"
+    );
+    println!("refused: {}", refusal.text);
+    drop((systemd, daemon));
+    let refusal = apply::unit::start(&guest.bus, unit).await.unwrap_err();
+    assert!(refusal.passing, "{refusal:?}");
+    println!("without a bus: {}", refusal.text);
+}
