@@ -53,6 +53,8 @@ pub trait Observe {
 pub trait Apply {
     /// Does what it is told, or says in one line why not.
     fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Result<(), Refusal>>;
+    /// Starts a unit of this machine, or says in one line why not.
+    fn start(&mut self, unit: &str) -> impl Future<Output = Result<(), Refusal>>;
 }
 
 /// A write that was not done.
@@ -249,6 +251,11 @@ where
     C: Clock,
 {
     let mut round = decided(settings, world, publish, clock, memory, look).await;
+    if let Some(unit) = &round.plan.start {
+        round.started = Some(world.start(unit).await);
+        round.memory.guest_agent.note_start(round.now.uptime);
+        publish.alive();
+    }
     for action in &round.plan.actions {
         let outcome = world.apply(action, round.now).await;
         publish.alive();
@@ -333,6 +340,7 @@ where
         placement,
         plan,
         outcomes: Vec::new(),
+        started: None,
         ended: now.uptime,
         memory,
     }

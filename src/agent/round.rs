@@ -28,6 +28,8 @@ pub struct Round {
     pub plan: Plan,
     /// What became of each action.
     pub outcomes: Vec<Result<(), Refusal>>,
+    /// What became of the unit that was to be started.
+    pub started: Option<Result<(), Refusal>>,
     /// When the last write was done, since the start of the process.
     pub ended: Duration,
     /// What to remember.
@@ -84,6 +86,7 @@ impl Round {
             placement: self.placement.as_ref(),
             plan: &self.plan,
             outcomes: &self.outcomes,
+            started: self.started.as_ref(),
             latency: self.ended.saturating_sub(since),
             migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
             settings,
@@ -108,6 +111,8 @@ pub struct Report<'a> {
     pub plan: &'a Plan,
     /// What became of each action.
     pub outcomes: &'a [Result<(), Refusal>],
+    /// What became of the unit that was to be started.
+    pub started: Option<&'a Result<(), Refusal>>,
     /// From the arrival of the trigger to the end of the last write.
     pub latency: Duration,
     /// The move whose labels were written in this round.

@@ -57,6 +57,11 @@ impl Apply for FakeWorld {
         self.facts.apply(&plan);
         Ok(())
     }
+
+    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
+        self.log.borrow_mut().push(format!("start {unit}"));
+        Ok(())
+    }
 }
 
 struct FakePublish {
@@ -230,7 +235,7 @@ async fn a_start_labels_then_says_so_and_then_only_time_passes() {
         "patch 3",
         "report startup",
         "who nothing",
-        "conditions 2",
+        "conditions 3",
         "report startup",
         "who Node",
         "report node",
@@ -413,7 +418,7 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
     for (mode, expected) in [
         (
             Mode::Write,
-            vec!["who All", "patch 3", "who All", "conditions 2", "who All"],
+            vec!["who All", "patch 3", "who All", "conditions 3", "who All"],
         ),
         (Mode::DryRun, vec!["who All"]),
     ] {

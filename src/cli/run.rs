@@ -30,13 +30,13 @@ use crate::report::compose::Context;
 use crate::report::journal::{Journal, Priority};
 use crate::report::news::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
-use crate::report::status::{AgentStatus, PermissionStatus, Status};
+use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
 use crate::state::{self, MachineId, State};
-use crate::triggers::Listener;
 use crate::triggers::health::Health;
+use crate::triggers::{self, Listener};
 
 /// What the process was started with; read once, in `main`.
 #[derive(Debug, Clone)]
@@ -240,7 +240,7 @@ async fn serve(
         }
     };
     let mut agent = Agent {
-        world: World::new(process.root.clone(), health, earlier_vm),
+        world: World::new(process.root.clone(), bus, health, earlier_vm),
         publish: reporter,
         wait,
         reload: Reloader {
@@ -267,7 +267,10 @@ async fn serve(
 async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
     let clock = SystemClock::new();
     let (state, _) = state::load(&process.root, &MachineId::of(&read_machine(&process.root)));
-    let mut world = World::new(process.root.clone(), Health::default(), earlier(&state));
+    let address = process.system_bus_address.as_deref();
+    let bus = Bus::new(&process.root, address);
+    let health = Health::default();
+    let mut world = World::new(process.root.clone(), bus, health.clone(), earlier(&state));
     let rounds = Box::pin(agent::once(
         settings,
         &mut world,
@@ -280,9 +283,16 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let Some(last) = rounds.last() else {
         return Answer::new("", Exit::TryAgain);
     };
+    if task == Task::Whoami {
+        triggers::probe(&process.root, address, &health).await;
+    }
     let context = Context {
         agent: process_status(&clock),
-        signals: Vec::new(),
+        signals: health
+            .signals()
+            .into_iter()
+            .map(SignalStatus::from)
+            .collect(),
         since: std::collections::BTreeMap::new(),
         last_migration: None,
         last_resync: None,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong, as findings of the catalogue.
 
+mod remark;
+
+use super::guest_agent;
 use super::identity::{EvidenceKind, Identity, NameKind, OwnVm};
 use super::labels::{LabelPlan, Left, LeftReason};
 use super::placement::{Outcome, Placement};
@@ -12,7 +15,7 @@ use crate::config::Settings;
 use crate::facts::names::short;
 use crate::facts::placement::Source;
 use crate::facts::topology::TWINS;
-use crate::facts::who::{Remark, Who};
+use crate::facts::who::Who;
 use crate::facts::{self, Why, WhyKind};
 use crate::findings::{Code, Finding, without_consequences};
 
@@ -52,7 +55,10 @@ pub fn raise(
         findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
     }
     static_labels(settings, seen, &mut findings);
-    findings.extend(seen.who.remarks.iter().map(remark));
+    let agent = &seen.who.guest_agent;
+    let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
+    findings.extend(guest_agent::findings(agent, health));
+    findings.extend(seen.who.remarks.iter().map(remark::finding));
     let mut findings = without_consequences(&findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
     findings.dedup();
@@ -396,34 +402,5 @@ fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding
             let text = format!("{}={} in {file}", label.key, label.value.escape_debug());
             findings.push(Finding::new(Code::StaticNodeLabel, text));
         }
-    }
-}
-
-fn remark(remark: &Remark) -> Finding {
-    match remark {
-        Remark::CredentialExposed { path, mode } => {
-            let path = path.display();
-            Finding::new(
-                Code::CredentialExposed,
-                format!("{path} has mode {mode:04o}"),
-            )
-            .with_remedy(format!("chmod 0600 {path}"))
-        }
-        Remark::CredentialKept { side, problem } => {
-            Finding::new(Code::CredentialKept, format!("{side}: {problem}"))
-        }
-        Remark::HarvesterOnLoopback { server } => {
-            Finding::new(Code::HarvesterOnLoopback, server.clone())
-        }
-        Remark::DistributionFile { problem } => {
-            Finding::new(Code::DistributionFileBroken, problem.clone())
-        }
-        Remark::ConfigurationKept { faults } => {
-            Finding::new(Code::ConfigurationKept, faults.clone())
-        }
-        Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
-        Remark::WatchUnavailable { what } => Finding::new(Code::WatchUnavailable, what.clone()),
-        Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
-        Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }

@@ -12,6 +12,9 @@ use super::placement::{Placement, locate, place};
 use super::schedule::Random;
 use super::{Memory, Now, Patience, Plan, Seen as Decided};
 use crate::config::Settings;
+use crate::facts::guest_agent::{
+    Channel, Enablement, Family, GuestAgent, Load, RpcFilter, State, Unit,
+};
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
@@ -254,6 +257,25 @@ fn who() -> Who {
             coverage: Coverage::Namespace,
         }),
         host_metrics: Seen::failed(WhyKind::NotAsked, "not needed"),
+        guest_agent: Seen::Known(GuestAgent {
+            unit: Seen::Known(Unit {
+                name: "qemu-guest-agent.service".to_owned(),
+                load: Load::Loaded,
+                state: State::Active,
+                sub_state: "running".to_owned(),
+                enablement: Enablement::Static,
+                file_state: "static".to_owned(),
+                restarts: Some(0),
+                result: "success".to_owned(),
+            }),
+            program: Seen::Known("/usr/sbin/qemu-ga".into()),
+            channel: Seen::Known(Channel {
+                guest: Seen::Known(true),
+                host: Seen::Known(true),
+            }),
+            filter: RpcFilter::default(),
+            family: Family::Debian,
+        }),
         remarks: Vec::new(),
     }
 }

@@ -66,6 +66,25 @@ pub enum Health {
     Unknown,
 }
 
+impl Health {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::HostNotAttached => "host-not-attached",
+            Self::RpcsBlocked => "rpcs-blocked",
+            Self::Restarting => "restarting",
+            Self::Changing => "changing",
+            Self::NotRunning => "not-running",
+            Self::Disabled => "disabled",
+            Self::Masked => "masked",
+            Self::NotInstalled => "not-installed",
+            Self::ChannelMissing => "channel-missing",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// What is remembered between two readings. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -73,8 +92,8 @@ pub struct Memory {
     restarts: Option<(String, u32)>,
     /// When that number was last seen to have grown.
     restarted: Option<Duration>,
-    /// Since when the host is away.
-    detached: Option<Duration>,
+    /// Since when the host is away, and when that was read last.
+    detached: Option<(Duration, Duration)>,
     /// When we started it.
     started: Option<Duration>,
 }
@@ -99,7 +118,10 @@ impl Memory {
             .known()
             .and_then(|channel| channel.host.known());
         match host {
-            Some(false) => self.detached = self.detached.or(Some(now)),
+            Some(false) => {
+                let since = self.detached.map_or(now, |(since, _)| since);
+                self.detached = Some((since, now));
+            }
             Some(true) | None => self.detached = None,
         }
     }
@@ -114,9 +136,9 @@ impl Memory {
             .is_some_and(|at| now.saturating_sub(at) < RESTART_COUNTS)
     }
 
-    fn is_detached(&self, now: Duration) -> bool {
+    fn is_detached(&self) -> bool {
         self.detached
-            .is_some_and(|since| now.saturating_sub(since) >= DETACHED_LEAST)
+            .is_some_and(|(since, read)| read.saturating_sub(since) >= DETACHED_LEAST)
     }
 }
 
@@ -139,7 +161,7 @@ pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health 
                 .known()
                 .and_then(|channel| channel.guest.known());
             return match (holder, unknown) {
-                (Some(true), _) => running(agent, memory, now),
+                (Some(true), _) => running(agent, memory),
                 (Some(false), _) | (None, Seen::Absent) => Health::NotRunning,
                 (None, _) => Health::Unknown,
             };
@@ -147,7 +169,7 @@ pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health 
     };
     match unit.state {
         State::Active if memory.restarted_lately(now) => Health::Restarting,
-        State::Active => running(agent, memory, now),
+        State::Active => running(agent, memory),
         State::Restarting => Health::Restarting,
         State::Changing => Health::Changing,
         State::Inactive | State::Failed if unit.load == Load::Masked => Health::Masked,
@@ -157,10 +179,10 @@ pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health 
     }
 }
 
-fn running(agent: &GuestAgent, memory: &Memory, now: Duration) -> Health {
+fn running(agent: &GuestAgent, memory: &Memory) -> Health {
     match () {
         () if !blocked(&agent.filter).is_empty() => Health::RpcsBlocked,
-        () if memory.is_detached(now) => Health::HostNotAttached,
+        () if memory.is_detached() => Health::HostNotAttached,
         () => Health::Healthy,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::rival::Rivalry;
 use super::window::{Epoch, Found, Window};
@@ -39,6 +40,8 @@ pub struct Memory {
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.
     pub rivalry: Rivalry,
+    /// QEMU's guest agent.
+    pub guest_agent: guest_agent::Memory,
 }
 
 /// The host names of this machine.

@@ -33,6 +33,7 @@ use crate::facts::who::Who;
 use crate::findings::Finding;
 use crate::reason::{Next, Reasons, Scope, Trigger};
 use events::EventDraft;
+use guest_agent::Health;
 use identity::Identity;
 use labels::{LabelPlan, Owned, plan_labels};
 use patches::{conditions_patch, node_patch};
@@ -95,6 +96,10 @@ pub enum Patience {
 pub struct Plan {
     /// Writes, in order.
     pub actions: Vec<Action>,
+    /// The unit of the guest agent that is to be started.
+    pub start: Option<String>,
+    /// How the guest agent is.
+    pub guest_agent: Health,
     /// Complaints, worst first, without those that another explains.
     pub findings: Vec<Finding>,
     /// How the labels stand.
@@ -204,6 +209,8 @@ pub fn plan(
     let sign = admit(&mut memory, seen, patience);
     memory.note_names(identity, now);
     let moved = memory.remember(seen, now);
+    let start = guest_agent(settings, seen, &mut memory, now);
+    let health = guest_agent::judge(&who.guest_agent, &memory.guest_agent, now.uptime);
     let node = who.node.known();
     let settling = match patience {
         Patience::Daemon => settling(settings, seen, &memory, now),
@@ -247,6 +254,7 @@ pub fn plan(
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
             conditions::topology(&sync),
+            guest_agent::condition(health),
         ];
         let patient = patience == Patience::Daemon
             && memory
@@ -281,6 +289,8 @@ pub fn plan(
     let next = next_look(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
+        start,
+        guest_agent: health,
         findings,
         sync,
         labels,
@@ -291,6 +301,22 @@ pub fn plan(
         next,
         memory,
     }
+}
+
+/// Takes note of the guest agent. Answers the unit to start, where the configuration allows it.
+fn guest_agent(
+    settings: &Settings,
+    seen: Seen<'_>,
+    memory: &mut Memory,
+    now: Now,
+) -> Option<String> {
+    let (agent, memory) = (&seen.who.guest_agent, &mut memory.guest_agent);
+    if seen.reasons.scope.units {
+        memory.note(agent, now.uptime);
+    }
+    let unit = guest_agent::unit_to_start(agent, memory, now.uptime);
+    unit.filter(|_| settings.guest_agent.start)
+        .map(str::to_owned)
 }
 
 /// Opens a re-sync window where there was a sign of a move. Answers the sign, where it opened one.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::Seen;
 use super::distribution::Distribution;
+use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName};
@@ -28,6 +29,8 @@ pub struct Who {
     pub candidates: Seen<Candidates>,
     /// What the host itself tells of itself, where it was asked: while Harvester's API tells of our VM it is not needed.
     pub host_metrics: Seen<HostMetrics>,
+    /// QEMU's guest agent in this machine.
+    pub guest_agent: Seen<GuestAgent>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
     pub remarks: Vec<Remark>,
 }

@@ -15,16 +15,19 @@ pub mod nics;
 mod node;
 mod own_api;
 pub mod permissions;
+mod targets;
 pub mod whereabouts;
 
 use crate::agent::{Apply, Observe, Refusal, Scope};
-use crate::config::{Mode, Settings};
-use crate::connections::{Connections, Link};
-use crate::decide::identity::{Identity, OwnVm};
+use crate::bus::Bus;
+use crate::config::Settings;
+use crate::connections::Connections;
+use crate::decide::identity::Identity;
 use crate::decide::placement::{Located, ToldBy};
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
+use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
@@ -37,17 +40,16 @@ use crate::kubeapi::{Class, Error};
 use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::health::Health;
-use crate::triggers::watch::Target;
 use harvester::Others;
 use limit::{limited, too_slow, too_slow_text};
 use node::Freshness;
-use std::path::PathBuf;
 use whereabouts::Denied;
 
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
 pub struct World {
     root: Root,
+    bus: Bus,
     connections: Connections,
     health: Health,
     distributions: Vec<Distribution>,
@@ -57,6 +59,7 @@ pub struct World {
     node: Seen<Node>,
     candidates: Seen<Candidates>,
     host_metrics: Seen<HostMetrics>,
+    guest_agent: Seen<GuestAgent>,
     /// The VM of an earlier run.
     earlier: Option<VmName>,
     /// What was found to be our own instance, and how it was searched for.
@@ -80,10 +83,11 @@ struct Found {
 
 impl World {
     /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
-    pub fn new(root: Root, health: Health, earlier: Option<VmName>) -> Self {
+    pub fn new(root: Root, bus: Bus, health: Health, earlier: Option<VmName>) -> Self {
         let unread = || Why::new(WhyKind::NotAsked, "not read yet");
         Self {
             root,
+            bus,
             connections: Connections::default(),
             health,
             distributions: Vec::new(),
@@ -93,6 +97,7 @@ impl World {
             node: Seen::Failed(unread()),
             candidates: Seen::Failed(unread()),
             host_metrics: Seen::Failed(unread()),
+            guest_agent: Seen::Failed(unread()),
             earlier,
             own: None,
             names: harvester::Names::default(),
@@ -248,7 +253,17 @@ impl World {
                 (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
             }
         };
-        let (node, candidates) = tokio::join!(limited(read_node), limited(read_vm));
+        let read_units = async {
+            match scope.units {
+                true => Some(guest_agent::read(&self.root, &self.bus).await),
+                false => None,
+            }
+        };
+        let (node, candidates, units) =
+            tokio::join!(limited(read_node), limited(read_vm), limited(read_units));
+        if let Some(Some(agent)) = units {
+            self.guest_agent = Seen::Known(agent);
+        }
         if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster's API"))) {
             self.node = node;
         }
@@ -275,12 +290,17 @@ impl World {
             harvester: self.harvester.clone(),
             candidates: self.candidates.clone(),
             host_metrics: self.host_metrics.clone(),
+            guest_agent: self.guest_agent.clone(),
             remarks,
         }
     }
 
     /// Asks the host itself, where nobody else tells which one it is.
     async fn hear_host(&mut self, settings: &Settings, scope: Scope, now: Now) {
+        if scope.units {
+            let (is_offered, detail) = host_metrics::probe(&self.root);
+            self.health.set("downward-metrics", is_offered, detail);
+        }
         let allowed = settings.topology.sources.contains(&Source::HostsTable);
         if self.candidates.known().is_some() || !allowed {
             self.host_metrics = Seen::failed(WhyKind::NotAsked, "not needed");
@@ -296,45 +316,7 @@ impl Observe for World {
     type Targets = Targets;
 
     fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
-        let target = |link: &Link, path: String, name: &str| Target {
-            client: link.client.clone(),
-            generation: link.generation,
-            path,
-            name: name.to_owned(),
-        };
-        let standing = settings.mode == Mode::Watch;
-        // While Harvester is away the watch of the VM that was found goes on.
-        let vmi = match &identity.vm {
-            OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
-            _ => None,
-        };
-        let vmi = vmi
-            .zip(self.connections.harvester.link().ok())
-            .filter(|_| standing);
-        let node = self
-            .kubelet
-            .known()
-            .zip(self.connections.guest.link().ok())
-            .filter(|_| standing);
-        Targets {
-            vmi: vmi.map(|(vmi, link)| {
-                target(
-                    link,
-                    harvester::collection(&vmi.namespace),
-                    vmi.name.as_str(),
-                )
-            }),
-            node: node.map(|(kubelet, link)| {
-                target(link, "/api/v1/nodes".to_owned(), kubelet.node_name.as_str())
-            }),
-            files: self
-                .connections
-                .files(&self.root)
-                .into_iter()
-                .chain(distribution::watched())
-                .chain([PathBuf::from(machine::STATIC_HOSTNAME)])
-                .collect(),
-        }
+        self.aims(settings, identity)
     }
 
     async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
@@ -373,6 +355,10 @@ impl Observe for World {
 }
 
 impl Apply for World {
+    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
+        crate::apply::unit::start(&self.bus, unit).await
+    }
+
     async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
         let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
         else {

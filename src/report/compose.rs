@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EvidenceStatus, FindingStatus,
-    IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus, PermissionStatus,
-    PlacementStatus, ResyncStatus, SignalStatus, SourceStatus, Status, VmStatus,
+    GuestAgentStatus, IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus,
+    PermissionStatus, PlacementStatus, ResyncStatus, SignalStatus, SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
 use crate::decide::identity::{Identity, OwnVm};
@@ -18,6 +18,7 @@ use crate::decide::{self, Migration};
 use crate::facts::Seen;
 use crate::facts::permissions::Permission;
 use crate::facts::who::Who;
+use crate::triggers::health::Signal;
 
 /// What a status holds beyond one round.
 #[derive(Debug, Clone)]
@@ -68,6 +69,7 @@ impl Status {
             last_resync: context.last_resync.clone(),
             credentials: credentials(report.who),
             permissions: Vec::new(),
+            guest_agent: guest_agent(report),
             signals: context.signals.clone(),
             findings,
         }
@@ -266,6 +268,30 @@ fn credentials(who: &Who) -> CredentialsStatus {
         },
     };
     CredentialsStatus { harvester, kubelet }
+}
+
+impl From<(&'static str, Signal)> for SignalStatus {
+    fn from((name, signal): (&'static str, Signal)) -> Self {
+        Self {
+            name: name.to_owned(),
+            live: signal.live,
+            detail: signal.detail,
+        }
+    }
+}
+
+fn guest_agent(report: &Report<'_>) -> GuestAgentStatus {
+    let agent = report.who.guest_agent.known();
+    let unit = agent.and_then(|agent| agent.unit.known());
+    GuestAgentStatus {
+        health: report.plan.guest_agent.as_str().to_owned(),
+        unit: unit.map(|unit| unit.name.clone()),
+        state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
+        problem: agent
+            .and_then(|agent| agent.unit.why())
+            .or(report.who.guest_agent.why())
+            .map(|why| why.text.clone()),
+    }
 }
 
 impl ResyncStatus {

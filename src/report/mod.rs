@@ -205,12 +205,12 @@ impl Publish for Reporter {
                 .entry(code.to_owned())
                 .or_insert_with(|| now.clone());
         }
-        let signal = |(name, signal): (&str, crate::triggers::health::Signal)| SignalStatus {
-            name: name.to_owned(),
-            live: signal.live,
-            detail: signal.detail,
-        };
-        self.context.signals = self.health.signals().into_iter().map(signal).collect();
+        self.context.signals = self
+            .health
+            .signals()
+            .into_iter()
+            .map(SignalStatus::from)
+            .collect();
         let plan = report.plan;
         if let Some(epoch) = &plan.epoch {
             self.context.last_resync = Some(ResyncStatus::new(epoch, now));
@@ -223,6 +223,16 @@ impl Publish for Reporter {
             moved: plan.moved.as_ref(),
             sign: plan.sign,
             epoch: plan.epoch.as_ref(),
+            started: plan
+                .start
+                .as_deref()
+                .zip(report.started)
+                .map(|(unit, outcome)| {
+                    (
+                        unit,
+                        outcome.as_ref().err().map(|refusal| refusal.text.as_str()),
+                    )
+                }),
         };
         for record in self.told.news(&status, deeds) {
             self.journal.send(record);

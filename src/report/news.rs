@@ -35,6 +35,8 @@ pub mod message_id {
     pub const RENAMED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10b";
     /// The wall clock was set.
     pub const CLOCK_SET: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10c";
+    /// The guest agent's unit was started.
+    pub const UNIT_STARTED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10d";
     /// The agent ends.
     pub const STOPPED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a108";
 }
@@ -63,6 +65,8 @@ pub struct Deeds<'a> {
     pub sign: Option<Trigger>,
     /// What became of a sign.
     pub epoch: Option<&'a Epoch>,
+    /// The unit that was to be started, and why it was not.
+    pub started: Option<(&'a str, Option<&'a str>)>,
 }
 
 impl Told {
@@ -141,6 +145,13 @@ impl Told {
                 trigger: deeds.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
                 ..ended
             });
+        }
+        if let Some((unit, refused)) = deeds.started {
+            let (priority, text) = match refused {
+                None => (Priority::Notice, format!("started {unit}, as configured")),
+                Some(why) => (Priority::Warning, why.to_owned()),
+            };
+            records.push(record(priority, message_id::UNIT_STARTED, text));
         }
         for finding in &status.findings {
             if self.is_news(&finding.code, &finding.seen) {

@@ -42,6 +42,9 @@ pub struct Status {
     /// What the Harvester credential may do; only where it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<PermissionStatus>,
+    /// QEMU's guest agent in this machine.
+    #[serde(default)]
+    pub guest_agent: GuestAgentStatus,
     /// What wakes the agent, and whether it works here.
     pub signals: Vec<SignalStatus>,
     /// Complaints, worst first.
@@ -264,6 +267,23 @@ pub struct PermissionStatus {
     pub allowed: String,
     /// What it is good for.
     pub purpose: String,
+}
+
+/// QEMU's guest agent in this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestAgentStatus {
+    /// One word; the reason of the condition `GuestAgentHealthy` in kebab-case.
+    pub health: String,
+    /// Its unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// `SubState` and `UnitFileState` of the unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Why its unit is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// A signal.

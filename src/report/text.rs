@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::status::{CredentialStatus, FindingStatus, SignalStatus, Status};
+use super::status::{CredentialStatus, FindingStatus, GuestAgentStatus, SignalStatus, Status};
 use crate::escape::one_line;
 
 /// The longest text shown in one row, in characters.
@@ -56,6 +56,7 @@ pub fn status(status: &Status, style: Style) -> String {
             ),
         );
     }
+    guest_agent(&mut text, &status.guest_agent);
     signals(&mut text, &status.signals);
     row(
         &mut text,
@@ -99,6 +100,7 @@ pub fn whoami(status: &Status, style: Style) -> String {
         );
     }
     credential(&mut text, "kubelet", &status.credentials.kubelet);
+    guest_agent(&mut text, &status.guest_agent);
     signals(&mut text, &status.signals);
     text + &findings(&status.findings, style)
 }
@@ -134,7 +136,10 @@ pub fn line(status: &Status) -> String {
     });
     let identity = &status.identity.verdict;
     let labels = &status.labels.state;
-    format!("vm={vm} identity={identity}{placement} labels={labels}{migrated}{finding}")
+    let agent = &status.guest_agent.health;
+    format!(
+        "vm={vm} identity={identity}{placement} labels={labels} guest-agent={agent}{migrated}{finding}"
+    )
 }
 
 fn who_and_where(status: &Status) -> String {
@@ -198,6 +203,15 @@ fn who_and_where(status: &Status) -> String {
         None => row(&mut text, "host", "unknown"),
     }
     text
+}
+
+fn guest_agent(text: &mut String, agent: &GuestAgentStatus) {
+    let unit = match (&agent.unit, &agent.state, &agent.problem) {
+        (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
+        (_, _, Some(problem)) => format!(" ({problem})"),
+        _ => String::new(),
+    };
+    row(text, "guest agent", &format!("{}{unit}", agent.health));
 }
 
 /// What wakes the agent here, and what does not and why.

@@ -207,6 +207,20 @@ fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Ve
     ]
 }
 
+/// Says how the guest's own signals would stand, for a process that listens to none of them.
+pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
+    let local = [
+        ("link", link::probe(root)),
+        ("clock", clock::probe(root)),
+        ("hostname", hostname::probe(root)),
+        ("channel", channel::probe(root)),
+    ];
+    let of_bus = bus::probe(root, bus_address).await;
+    for (name, signal) in local.into_iter().chain(of_bus) {
+        health.set(name, signal.live, signal.detail);
+    }
+}
+
 /// A watch that is kept.
 #[derive(Debug)]
 struct Standing {

@@ -51,6 +51,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             kubelet: CredentialStatus::default(),
         },
         permissions: Vec::new(),
+        guest_agent: crate::report::status::GuestAgentStatus::default(),
         signals: Vec::new(),
         findings: findings
             .iter()

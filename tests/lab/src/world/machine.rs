@@ -44,6 +44,7 @@ impl Machine {
         tree.dmi(&vm.firmware_uuid, vm.spec.serial.as_deref());
         tree.node_nics(&vm.spec.macs);
         tree.cloud_init(&name, &vm.firmware_uuid);
+        tree.guest_agent();
         tree.kubelet(
             story.distribution,
             &guest.url,
