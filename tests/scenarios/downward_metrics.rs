@@ -103,7 +103,7 @@ async fn whoami_refuses_every_bad_answer_in_one_line() {
         (clock_behind, "stale"),
         (Behaviour::Invalid, "INVALID REQUEST"),
         (Behaviour::Empty, "metrics"),
-        (Behaviour::Endless, "64"),
+        (Behaviour::Endless, "65536"),
         (Behaviour::EntityBomb, "document type"),
         (Behaviour::Dtd, "document type"),
     ] {
