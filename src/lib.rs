@@ -44,7 +44,8 @@
 //!
 //! 1. We never change a label that we do not own, unless it is one of our topology keys and the drift policy says so.
 //! 2. A failed or missing read never removes a label.
-//! 3. We write to our own Node and to nothing else (and send Events about it).
+//! 3. We write to our own Node and to nothing else (and send Events about it). On the machine we change nothing, unless the
+//!    configuration lets us start the unit of qemu-guest-agent.
 //! 4. We never touch taints, `spec`, `ownerReferences`.
 //! 5. An unchanged world costs zero writes.
 //! 6. An ambiguous identity costs zero label writes.
@@ -56,9 +57,9 @@
 //! | which evidence proves the VM, how names are judged | [`decide::identity`] |
 //! | which source is believed for region and zone | [`decide::placement`] |
 //! | which labels are written, kept, removed | [`decide::labels`] |
-//! | when to look again | [`decide::schedule`] |
+//! | when to look again | [`decide::schedule`], after a sign of a move [`decide::window`] |
 //! | what people read when something is wrong | [`findings`] |
-//! | what wakes the agent | [`triggers`] |
+//! | what wakes the agent | [`triggers`], [`reason`] |
 //! | what is sent to the Node | [`apply`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
