@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Sender;
 use super::files;
 use super::health::{Health, Signal};
+use super::waits::Waits;
 use crate::agent::Trigger;
 use crate::channel::own::{Conversation, Event, NAME};
 use crate::channel::port::{self, Port, PortError};
@@ -22,11 +23,8 @@ use crate::root::Root;
 /// What reports call this signal.
 const SIGNAL: &str = "channel";
 
-/// The first wait after a port that is offered could not be opened; it doubles with each failure.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-
-/// The longest such wait.
-const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Between two looks for the port where the kernel cannot tell of it.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 const NO_PORT: &str = "the host offers no such port";
 
@@ -75,13 +73,13 @@ impl Server {
             let _ = files::watch_name(self.root.clone(), self.link.clone(), offered).await;
             // The kernel has no inotify left: a look now and then must do.
             self.offered.notify_one();
-            tokio::time::sleep(RETRY_MAX).await;
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
     /// Opens the port whenever there is one, and serves it while it lasts.
     async fn hold(&self) {
-        let mut failures: u32 = 0;
+        let mut waits = Waits::default();
         let mut wait = None;
         loop {
             // The watch says so once it stands, and then for each change.
@@ -91,11 +89,11 @@ impl Server {
                     let _ = timeout(wait, self.offered.notified()).await;
                 }
             }
-            wait = match self.serve_one(&mut failures).await {
+            let opened = Instant::now();
+            wait = match self.serve_one().await {
                 Ok(()) => Some(Duration::ZERO),
                 Err(error) => {
-                    let wait = pause(&error, failures);
-                    failures = wait.map_or(0, |_| failures.saturating_add(1));
+                    let wait = may_pass(&error).then(|| waits.after(opened.elapsed()));
                     let what = chain(&error);
                     let remark = wait.map(|_| Remark::SignalUnavailable { what });
                     self.health.remark(SIGNAL, remark);
@@ -107,7 +105,7 @@ impl Server {
     }
 
     /// Serves the port to its end, or until another one stands under its name.
-    async fn serve_one(&self, failures: &mut u32) -> Result<(), PortError> {
+    async fn serve_one(&self) -> Result<(), PortError> {
         let target = self.root.link_target(&self.link);
         let port = Port::open(&self.root, NAME)?;
         self.health.remark(SIGNAL, None);
@@ -126,10 +124,7 @@ impl Server {
                 }
             };
             match event {
-                Ok(Event::Attached) => {
-                    *failures = 0;
-                    self.say(true, "host attached");
-                }
+                Ok(Event::Attached) => self.say(true, "host attached"),
                 Ok(Event::HungUp) => {
                     self.say(true, NOBODY);
                     self.sender.send(Trigger::Port);
@@ -160,46 +155,37 @@ fn describe(error: &PortError) -> String {
     }
 }
 
-/// How long to wait after so many failures in a row; `None` where only something new can help.
-fn pause(error: &PortError, failures: u32) -> Option<Duration> {
+/// Whether the same port may be had later. Where it is not there, only something new can help.
+fn may_pass(error: &PortError) -> bool {
     match error {
-        PortError::NotOffered(_) | PortError::Unplugged(_) => None,
-        PortError::Busy(_) | PortError::Denied(_) | PortError::Io { .. } => {
-            let doubled = RETRY_FIRST.saturating_mul(1 << failures.min(16));
-            Some(doubled.min(RETRY_MAX))
-        }
+        PortError::NotOffered(_) | PortError::Unplugged(_) => false,
+        PortError::Busy(_) | PortError::Denied(_) | PortError::Io { .. } => true,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     #[test]
-    fn a_port_that_cannot_be_opened_is_tried_again_after_one_second_and_at_last_each_minute() {
+    fn a_port_that_somebody_holds_is_tried_again_and_one_that_is_not_there_is_awaited() {
         let path = || PathBuf::from("/dev/vport1p1");
-        let waits = |error: &PortError| -> Vec<Option<u64>> {
-            let pause = |failures| pause(error, failures).map(|wait| wait.as_secs());
-            [0, 1, 2, 3, 4, 5, 6, 7, u32::MAX].map(pause).into()
-        };
-        let growing = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Some);
-        let refused = io::ErrorKind::Other.into();
+        let source = std::io::ErrorKind::Other.into();
         for error in [
             PortError::Busy(path()),
             PortError::Denied(path()),
             PortError::Io {
                 path: path(),
-                source: refused,
+                source,
             },
         ] {
-            assert_eq!(waits(&error), growing, "{error}");
+            assert!(may_pass(&error), "{error}");
         }
         for error in [
             PortError::NotOffered(NAME.to_owned()),
             PortError::Unplugged(path()),
         ] {
-            assert_eq!(waits(&error), [None; 9], "{error}");
+            assert!(!may_pass(&error), "{error}");
         }
     }
 
