@@ -27,7 +27,8 @@ const PANIC_LIMIT: usize = 512;
 
 /// Sends our own events up to `level` to stderr. Later calls change nothing.
 pub fn init(level: LevelFilter) {
-    if level == LevelFilter::OFF {
+    // All our events are for debugging; without them the subscriber would only hold memory.
+    if level < LevelFilter::DEBUG {
         return;
     }
     let layer = tracing_subscriber::fmt::layer()
