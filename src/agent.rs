@@ -282,11 +282,17 @@ where
         round.memory.failures = round.memory.failures.max(1);
         let after =
             decide::schedule::retry(round.memory.failures, refusal.retry_after, round.now.random);
-        round.plan.next = Next {
-            after,
-            trigger: Trigger::Timer,
-            scope: Scope::KNOWN,
-        };
+        // The reads of a window go on as they would: each of them tries the write again.
+        if round.plan.next.trigger != Trigger::Resync {
+            round.plan.next = Next {
+                after,
+                trigger: Trigger::Timer,
+                scope: Scope::KNOWN,
+            };
+        }
+    }
+    if round.labelled() {
+        round.memory.cause = None;
     }
     round.ended = clock.now().uptime;
     round

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Reasons, Refusal, Trigger};
 use crate::config::Settings;
 use crate::decide::identity::Identity;
-use crate::decide::window::Window;
 use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
 use crate::facts::WhyKind;
 use crate::facts::who::Who;
@@ -65,19 +64,8 @@ impl Round {
             outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
         // What is done about a move is done because of the first sign of it.
-        let moved = |window: &&Window| {
-            let host = self.placement.as_ref().map(|placement| &placement.host);
-            window.from.is_some() && host.is_some_and(|host| window.from.as_ref() != Some(host))
-        };
-        let (trigger, since) = self
-            .plan
-            .memory
-            .window
-            .as_ref()
-            .filter(moved)
-            .map_or((self.reasons.trigger, self.reasons.at), |window| {
-                (window.trigger, window.opened)
-            });
+        let first = (self.reasons.trigger, self.reasons.at);
+        let (trigger, since) = self.plan.memory.cause.unwrap_or(first);
         Report {
             trigger,
             now: self.now,

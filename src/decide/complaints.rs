@@ -35,9 +35,10 @@ pub fn raise(
     let mut findings = Vec::new();
     credentials(seen, now, &mut findings);
     reads(seen.who, &mut findings);
-    if memory.may_complain_about_names(settings, now) {
-        names(seen.identity, seen.who, &mut findings);
-    }
+    let mut about_names = Vec::new();
+    names(seen.identity, seen.who, &mut about_names);
+    about_names.retain(|finding| memory.may_complain(finding.code));
+    findings.append(&mut about_names);
     identity(seen.identity, &mut findings);
     placement(seen, sync, &mut findings);
     for left in &labels.left {

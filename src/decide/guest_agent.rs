@@ -9,8 +9,8 @@ mod remedy;
 use std::time::Duration;
 
 use super::conditions::Wanted;
-use crate::facts::Seen;
 use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, State, Unit};
+use crate::facts::{Seen, WhyKind};
 use crate::findings::{Code, Finding};
 
 /// Type of the condition.
@@ -35,6 +35,12 @@ const RESTART_COUNTS: Duration = Duration::from_secs(10 * 60);
 
 /// For how long the host must be away. During a live migration it is for some seconds, and nothing is wrong.
 const DETACHED_LEAST: Duration = Duration::from_secs(60);
+
+/// For how long it must not be known how it is before that is said: the bus restarts, and systemd reads its units again.
+const UNKNOWN_LEAST: Duration = Duration::from_secs(60);
+
+/// For how long it must have stood still before we start it: a package that is upgraded stops and starts it.
+const STANDS_LEAST: Duration = Duration::from_secs(10);
 
 /// Between two starts by us.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -94,6 +100,10 @@ pub struct Memory {
     restarted: Option<Duration>,
     /// Since when the host is away, and when that was read last.
     detached: Option<(Duration, Duration)>,
+    /// Since when it could be started and does not run.
+    stands: Option<Duration>,
+    /// Since when nothing is known of its unit.
+    unknown: Option<Duration>,
     /// When we started it.
     started: Option<Duration>,
 }
@@ -101,9 +111,13 @@ pub struct Memory {
 impl Memory {
     /// Takes in a reading at `now`. A failed one changes nothing.
     pub fn note(&mut self, seen: &Seen<GuestAgent>, now: Duration) {
+        let is_unknown = judge(seen, self, now) == Health::Unknown;
+        self.unknown = is_unknown.then(|| self.unknown.unwrap_or(now));
         let Some(agent) = seen.known() else {
             return;
         };
+        let stands = startable(agent).is_some();
+        self.stands = stands.then(|| self.stands.unwrap_or(now));
         if let Some(unit) = agent.unit.known()
             && let Some(count) = unit.restarts
         {
@@ -129,6 +143,21 @@ impl Memory {
     /// Takes in that we started the unit.
     pub fn note_start(&mut self, now: Duration) {
         self.started = Some(now);
+    }
+
+    /// Whether nothing has been known for so long that it is worth saying.
+    pub fn is_long_unknown(&self, now: Duration) -> bool {
+        self.unknown
+            .is_some_and(|since| now.saturating_sub(since) >= UNKNOWN_LEAST)
+    }
+
+    /// How much longer a unit that stands still is left alone, where it is to be started then.
+    pub fn wait_to_start(&self, now: Duration) -> Option<Duration> {
+        let due = self.stands? + STANDS_LEAST;
+        let again = self
+            .started
+            .map_or(due, |at| due.max(at + START_AGAIN_AFTER));
+        Some(again.saturating_sub(now)).filter(|left| !left.is_zero())
     }
 
     fn restarted_lately(&self, now: Duration) -> bool {
@@ -162,8 +191,13 @@ pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health 
                 .and_then(|channel| channel.guest.known());
             return match (holder, unknown) {
                 (Some(true), _) => running(agent, memory),
-                (Some(false), _) | (None, Seen::Absent) => Health::NotRunning,
-                (None, _) => Health::Unknown,
+                (Some(false) | None, Seen::Absent) => Health::NotRunning,
+                // A machine without a bus has no systemd that might be about to start it.
+                (Some(false), Seen::Failed(why)) if why.kind == WhyKind::Missing => {
+                    Health::NotRunning
+                }
+                // systemd did not answer: its unit may run, or be just about to.
+                (Some(false) | None, _) => Health::Unknown,
             };
         }
     };
@@ -288,22 +322,27 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
     cause.into_iter().chain(next_boot).collect()
 }
 
-/// The unit that may be started at `now`, where the configuration allows it at all: one that can run and does not. Never
-/// again within ten minutes, whatever came of it; never one that somebody masked.
+/// The unit that is to be started at `now`, where the configuration allows it: one that could run and has not for a while.
+/// Never again within ten minutes, whatever came of it; never one that somebody masked or disabled.
 pub fn unit_to_start<'a>(
     seen: &'a Seen<GuestAgent>,
     memory: &Memory,
     now: Duration,
 ) -> Option<&'a str> {
-    let agent = seen.known()?;
+    let unit = startable(seen.known()?)?;
+    let is_time = memory.stands.is_some() && memory.wait_to_start(now).is_none();
+    is_time.then_some(unit.name.as_str())
+}
+
+/// The unit, where nothing but a start is missing.
+fn startable(agent: &GuestAgent) -> Option<&Unit> {
     let unit = agent.unit.known()?;
     agent.channel.known()?;
-    let may = unit.load == Load::Loaded && agent.program != Seen::Absent;
+    let may = unit.load == Load::Loaded
+        && unit.enablement != Enablement::Disabled
+        && agent.program != Seen::Absent;
     let stands = matches!(unit.state, State::Inactive | State::Failed);
-    let waits = memory
-        .started
-        .is_some_and(|at| now.saturating_sub(at) < START_AGAIN_AFTER);
-    (may && stands && !waits).then_some(unit.name.as_str())
+    (may && stands).then_some(unit)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is remembered from one decision to the next.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::rival::Rivalry;
-use super::window::{Epoch, Found, Window};
+use super::window::{Epoch, Found, Outcome, Window};
 use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339, trouble};
 use crate::config::Settings;
 use crate::facts::names::{HostName, VmName};
 use crate::facts::vmi::Vmi;
-use crate::findings::Finding;
+use crate::findings::{Code, Finding};
+use crate::reason::Trigger;
+
+/// Host names that are never quiet are complained about after so many times the quiet time.
+const NOISE_MAX: u32 = 10;
 
 /// What is remembered from one decision to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +33,10 @@ pub struct Memory {
     pub moved: Option<Duration>,
     /// The re-sync window that is open after a sign of a move.
     pub window: Option<Window>,
+    /// The first sign of a move whose labels are not written yet, and when it arrived.
+    pub cause: Option<(Trigger, Duration)>,
+    /// Whether a window ended without a move, and nothing was read since.
+    pub is_doubtful: bool,
     /// The host names when they were last read.
     pub names: Option<HostNames>,
     /// Since when Harvester cannot be read.
@@ -45,13 +54,15 @@ pub struct Memory {
 }
 
 /// The host names of this machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
     names: Vec<String>,
-    /// When they changed, since the start of the process, if they did while we looked.
-    changed: Option<Duration>,
-    /// Whether they are complained about.
-    are_wrong: bool,
+    /// While they are not quiet: when they changed first and last, since the start of the process.
+    changed: Option<(Duration, Duration)>,
+    /// Whether no VM of these names was searched yet.
+    is_unsearched: bool,
+    /// The complaints about them.
+    complaints: BTreeSet<Code>,
 }
 
 /// A change of our Node that the API refused.
@@ -125,53 +136,76 @@ impl Memory {
         };
         self.last_migration = Some(migration.clone());
         self.moved = Some(now.uptime);
+        self.cause = self
+            .window
+            .as_ref()
+            .map(|window| (window.trigger, window.opened));
         Some(migration)
     }
 
-    /// Takes note of the host names.
-    pub(super) fn note_names(&mut self, identity: &Identity, now: Now) {
+    /// Takes note of the host names. `is_searched`: this look searches the VMs that have them.
+    pub(super) fn note_names(
+        &mut self,
+        settings: &Settings,
+        identity: &Identity,
+        is_searched: bool,
+        now: Now,
+    ) {
         let names: Vec<String> = identity
             .names
             .iter()
             .filter(|judged| judged.kind != NameKind::NodeName)
             .map(|judged| judged.name.clone())
             .collect();
-        match &mut self.names {
-            Some(known) if known.names == names => {}
-            Some(known) => {
-                known.names = names;
-                known.changed = Some(now.uptime);
-            }
-            None => {
-                self.names = Some(HostNames {
-                    names,
-                    changed: None,
-                    are_wrong: false,
-                });
-            }
+        let Some(known) = &mut self.names else {
+            self.names = Some(HostNames {
+                names,
+                ..HostNames::default()
+            });
+            return;
+        };
+        if known.names != names {
+            known.names = names;
+            known.is_unsearched = true;
+            let first = known.changed.map_or(now.uptime, |(first, _)| first);
+            known.changed = Some((first, now.uptime));
+        }
+        known.is_unsearched &= !is_searched;
+        if self.names_left(settings, now).is_none()
+            && let Some(known) = &mut self.names
+        {
+            known.changed = None;
         }
     }
 
-    /// Takes note of whether the host names are complained about.
+    /// Takes note of the complaints about the host names.
     pub(super) fn note_complaints(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
-            names.are_wrong = findings.iter().any(|finding| finding.code.is_of_names());
+            let codes = findings.iter().map(|finding| finding.code);
+            names.complaints = codes.filter(|code| code.is_of_names()).collect();
         }
     }
 
-    /// Whether wrong host names are complained about now: they have been quiet, or were wrong before as well.
-    pub(super) fn may_complain_about_names(&self, settings: &Settings, now: Now) -> bool {
-        let were_wrong = self.names.as_ref().is_some_and(|names| names.are_wrong);
-        were_wrong || self.names_left(settings, now).is_none()
+    /// Whether this complaint about host names is raised now: they have been quiet, or it stood before.
+    pub(super) fn may_complain(&self, code: Code) -> bool {
+        self.names
+            .as_ref()
+            .is_none_or(|names| names.changed.is_none() || names.complaints.contains(&code))
     }
 
     /// How much longer the host names must be quiet before they are complained about. cloud-init and DHCP clients set them
-    /// several times in a row.
+    /// several times in a row; two that fight must not keep them unsaid for ever.
     pub(super) fn names_left(&self, settings: &Settings, now: Now) -> Option<Duration> {
-        let changed = self.names.as_ref()?.changed?;
-        let quiet = now.uptime.saturating_sub(changed);
-        let left = settings.timing.hostname_debounce.saturating_sub(quiet);
+        let (first, last) = self.names.as_ref()?.changed?;
+        let quiet = settings.timing.hostname_debounce;
+        let left = (last + quiet).min(first + quiet * NOISE_MAX);
+        let left = left.saturating_sub(now.uptime);
         (!left.is_zero()).then_some(left)
+    }
+
+    /// Whether the VMs that have the host names are still to be searched.
+    pub(super) fn are_names_unsearched(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.is_unsearched)
     }
 
     /// Takes the open window a step on. Answers its end, and since when a watch must have said something.
@@ -189,7 +223,10 @@ impl Memory {
                 self.window = Some(window);
                 (None, step.prove)
             }
-            Err(epoch) => (Some(epoch), step.prove),
+            Err(epoch) => {
+                self.is_doubtful = !matches!(epoch.outcome, Outcome::Confirmed { .. });
+                (Some(epoch), step.prove)
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use time::UtcDateTime;
 
-use crate::config::Settings;
+use crate::config::{Mode, Settings};
 use crate::facts::Why;
 use crate::facts::names::NodeName;
 use crate::facts::who::Who;
@@ -207,7 +207,8 @@ pub fn plan(
     } = seen;
     let mut memory = memory.clone();
     let sign = admit(&mut memory, seen, patience);
-    memory.note_names(identity, now);
+    memory.note_names(settings, identity, reasons.scope.vm, now);
+    memory.is_doubtful &= !reasons.scope.vm;
     let moved = memory.remember(seen, now);
     let start = guest_agent(settings, seen, &mut memory, now);
     let health = guest_agent::judge(&who.guest_agent, &memory.guest_agent, now.uptime);
@@ -254,7 +255,9 @@ pub fn plan(
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
             conditions::topology(&sync),
-            guest_agent::condition(health),
+            guest_agent::condition(health).filter(|wanted| {
+                wanted.status != "Unknown" || memory.guest_agent.is_long_unknown(now.uptime)
+            }),
         ];
         let patient = patience == Patience::Daemon
             && memory
@@ -285,6 +288,9 @@ pub fn plan(
         is_read: reasons.scope.vm && (reasons.trigger == Trigger::Resync || reasons.sign.is_some()),
         is_settled: sync.is_final() && !is_unwritten,
     };
+    if found.is_settled {
+        memory.cause = None;
+    }
     let (epoch, prove) = memory.step_window(found, now);
     let next = next_look(settings, seen, &mut memory, settling, now);
     Plan {
@@ -416,6 +422,10 @@ fn next_look(
             let after = schedule::retry(memory.failures, asked, now.random);
             again(after, Trigger::Timer, Scope::KNOWN)
         }
+        // Without a watch, a move that the API told of after the window would not be seen for an hour.
+        None if memory.is_doubtful && settings.mode == Mode::Signals => {
+            again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
+        }
         None => {
             let (interval, scope) = schedule::backstop(settings);
             let machine = seen.who.machine.phase();
@@ -425,10 +435,24 @@ fn next_look(
     };
     let settled = settling.map(|left| again(left, Trigger::Timer, Scope::KNOWN));
     // Names that have been quiet for long enough are judged for good, and the VMs that have them are searched.
-    let quiet = memory
-        .names_left(settings, now)
-        .map(|left| again(left, Trigger::Hostname, Scope::MOVED));
-    [settled, quiet]
+    let quiet = match (
+        memory.names_left(settings, now),
+        memory.are_names_unsearched(),
+    ) {
+        (left, true) => Some(again(
+            left.unwrap_or_default(),
+            Trigger::Hostname,
+            Scope::MOVED,
+        )),
+        (Some(left), false) => Some(again(left, Trigger::Hostname, Scope::NONE)),
+        (None, false) => None,
+    };
+    let unit = memory
+        .guest_agent
+        .wait_to_start(now.uptime)
+        .filter(|_| settings.guest_agent.start)
+        .map(|left| again(left, Trigger::Units, Scope::UNITS));
+    [settled, quiet, unit]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

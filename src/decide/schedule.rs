@@ -18,6 +18,9 @@ const RETRY_LEAST: Duration = Duration::from_millis(100);
 /// Without standing watches, and with none that could break, a rare look must do.
 const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
 
+/// After a sign of a move that nobody confirmed, where no watch would tell of the move later.
+pub const DOUBT: Duration = Duration::from_secs(2 * 60);
+
 /// A random number in [0, 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Random(f64);

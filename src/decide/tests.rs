@@ -183,6 +183,7 @@ fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
     let good = [
         ("HarvesterIdentityVerified", "True", "Match"),
         ("HarvesterTopologySynced", "True", "Synced"),
+        ("GuestAgentHealthy", "True", "Healthy"),
     ];
     assert_eq!(conditions(&plan), good);
     world.apply(&plan);
@@ -298,6 +299,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     world.settle();
     world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
     world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+    world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
     // It may be one of several changes in a row: a look that reads nothing more comes when it has been quiet.
     assert_eq!(

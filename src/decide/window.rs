@@ -9,7 +9,7 @@ use super::schedule::Random;
 use crate::facts::names::HostName;
 use crate::reason::Trigger;
 
-/// When the window reads, counted from the first sign.
+/// When the window reads, counted from the first sign; each offset once at most, and one that a slow answer overtook not.
 pub const OFFSETS: [Duration; 11] = [
     Duration::ZERO,
     Duration::from_millis(100),
@@ -33,6 +33,12 @@ const BURST: Duration = Duration::from_secs(2);
 /// A sign so soon after a move that was seen already is a late one of that move.
 const LATE: Duration = Duration::from_secs(2);
 
+/// An answer that is younger than the first sign by less than this may be of the time before the API learnt of the move.
+const CAUGHT_UP: Duration = Duration::from_secs(10);
+
+/// How often one window is begun anew. Signs that never end must not keep it open for ever.
+const RESTARTS_MAX: u8 = 3;
+
 /// A watch that told nothing for so long after a sign may have lost its connection in the move.
 const PROVE_AFTER: Duration = Duration::from_secs(2);
 
@@ -46,9 +52,13 @@ pub struct Window {
     /// The host that ran us before, where it was known.
     pub from: Option<HostName>,
     last_sign: Duration,
-    reads: usize,
-    is_answered: bool,
+    restarts: u8,
+    /// Which of the offsets is due next.
+    next: usize,
     due: Duration,
+    reads: usize,
+    /// Whether an answer came that the API had time for.
+    is_answered: bool,
     is_proven: bool,
 }
 
@@ -59,7 +69,7 @@ pub struct Found<'a> {
     pub host: Option<&'a HostName>,
     /// Whether that was asked and answered.
     pub is_answered: bool,
-    /// Whether the look was one of the window's own reads.
+    /// Whether the VM was read.
     pub is_read: bool,
     /// Whether the labels are as they shall be for that host.
     pub is_settled: bool,
@@ -72,6 +82,8 @@ pub struct Epoch {
     pub trigger: Trigger,
     /// What became of it.
     pub outcome: Outcome,
+    /// The host before, where it was known.
+    pub from: Option<HostName>,
     /// From the first sign to the end.
     pub took: Duration,
     /// Reads that the window made.
@@ -127,14 +139,18 @@ pub fn admit(
         return open;
     };
     if let Some(window) = open {
-        return Some(if at.saturating_sub(window.last_sign) < BURST {
+        let is_same = at.saturating_sub(window.last_sign) < BURST;
+        return Some(if is_same || window.restarts == RESTARTS_MAX {
             Window {
                 last_sign: at,
                 ..window
             }
         } else {
             // Another move, or another restore: its API answers are as far away as those of the first were.
-            Window::new(trigger, at, window.from)
+            Window {
+                restarts: window.restarts + 1,
+                ..Window::new(trigger, at, host.cloned().or(window.from))
+            }
         });
     }
     let is_late = moved.is_some_and(|moved| at.saturating_sub(moved) < LATE);
@@ -148,9 +164,11 @@ impl Window {
             opened: at,
             from,
             last_sign: at,
+            restarts: 0,
+            next: 0,
+            due: at,
             reads: 0,
             is_answered: false,
-            due: at,
             is_proven: false,
         }
     }
@@ -163,16 +181,19 @@ impl Window {
     /// Goes on, or ends, after a look.
     pub fn step(mut self, found: Found<'_>, now: Now) -> Step {
         let elapsed = now.uptime.saturating_sub(self.opened);
-        self.is_answered |= found.is_answered;
+        self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;
         let mut is_over = false;
-        if found.is_read {
+        // A read for another reason serves as well, if one is due.
+        if found.is_read && now.uptime >= self.due {
             self.reads += 1;
-            let next = OFFSETS
-                .iter()
-                .map(|offset| spread(*offset, now.random))
-                .find(|offset| *offset > elapsed);
+            let later = OFFSETS.iter().enumerate().skip(self.next + 1);
+            let next = later
+                .map(|(index, offset)| (index, spread(*offset, now.random)))
+                .find(|(_, offset)| *offset > elapsed);
             is_over = next.is_none();
-            self.due = self.opened + next.unwrap_or_default();
+            let (index, offset) = next.unwrap_or((OFFSETS.len(), elapsed));
+            self.next = index;
+            self.due = self.opened + offset;
         }
         let moved = self
             .from
@@ -182,6 +203,7 @@ impl Window {
         let end = |outcome| Epoch {
             trigger: self.trigger,
             outcome,
+            from: self.from.clone(),
             took: elapsed,
             reads: self.reads,
         };

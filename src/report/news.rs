@@ -148,7 +148,10 @@ impl Told {
         }
         if let Some((unit, refused)) = deeds.started {
             let (priority, text) = match refused {
-                None => (Priority::Notice, format!("started {unit}, as configured")),
+                None => (
+                    Priority::Notice,
+                    format!("asked systemd to start {unit}, as configured"),
+                ),
                 Some(why) => (Priority::Warning, why.to_owned()),
             };
             records.push(record(priority, message_id::UNIT_STARTED, text));
@@ -264,9 +267,12 @@ fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
     match epoch.outcome {
         Outcome::Confirmed { .. } => None,
         Outcome::Unconfirmed => {
-            let host = host.unwrap_or("the same host");
+            let host = host.unwrap_or("an unknown host");
             let cause = match epoch.trigger {
-                Trigger::Port => "the program on the host that holds the port was restarted",
+                Trigger::Port if epoch.from.is_some() => {
+                    "the program on the host that holds the port was restarted"
+                }
+                _ if epoch.from.is_none() => "where it ran before is not known",
                 _ => "the VM was restored from a saved state, or somebody had QEMU announce it",
             };
             let text = format!(

@@ -245,8 +245,12 @@ fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
     };
     for (agent, expected) in [
         (silent(ends(Seen::Known(true), unknown())), Health::Healthy),
+        (silent(ends(Seen::Known(false), unknown())), Health::Unknown),
         (
-            silent(ends(Seen::Known(false), unknown())),
+            GuestAgent {
+                unit: Seen::failed(WhyKind::Missing, "there is no bus"),
+                ..silent(ends(Seen::Known(false), unknown()))
+            },
             Health::NotRunning,
         ),
         (silent(ends(unknown(), unknown())), Health::Unknown),
@@ -342,17 +346,17 @@ fn each_family_gets_the_commands_of_its_own() {
 }
 
 #[test]
-fn only_a_stopped_unit_that_can_run_is_started_and_at_most_once_in_ten_minutes() {
+fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_minutes() {
     let started = |agent: GuestAgent, memory: &Memory, now| {
         unit_to_start(&Seen::Known(agent), memory, now).map(str::to_owned)
     };
-    let fresh = Memory::default();
+    let mut fresh = Memory::default();
+    fresh.note(&Seen::Known(stopped(|_| {})), NOW - STANDS_LEAST);
+    let soon = NOW - Duration::from_secs(1);
+    assert_eq!(started(stopped(|_| {}), &fresh, soon), None);
+    assert_eq!(fresh.wait_to_start(soon), Some(Duration::from_secs(1)));
     let name = Some(UNITS[0].to_owned());
-    for stands in [
-        stopped(|_| {}),
-        stopped(|unit| unit.state = State::Failed),
-        stopped(|unit| unit.enablement = Enablement::Disabled),
-    ] {
+    for stands in [stopped(|_| {}), stopped(|unit| unit.state = State::Failed)] {
         assert_eq!(started(stands, &fresh, NOW), name);
     }
     for left in [
@@ -361,6 +365,7 @@ fn only_a_stopped_unit_that_can_run_is_started_and_at_most_once_in_ten_minutes()
         with_unit(|unit| unit.state = State::Restarting),
         stopped(|unit| unit.load = Load::Masked),
         stopped(|unit| unit.load = Load::Broken),
+        stopped(|unit| unit.enablement = Enablement::Disabled),
         GuestAgent {
             channel: Seen::Absent,
             ..stopped(|_| {})
@@ -381,7 +386,7 @@ fn only_a_stopped_unit_that_can_run_is_started_and_at_most_once_in_ten_minutes()
         assert_eq!(started(left.clone(), &fresh, NOW), None, "{left:?}");
     }
     assert_eq!(unit_to_start(&unknown(), &fresh, NOW), None);
-    let mut memory = Memory::default();
+    let mut memory = fresh.clone();
     memory.note_start(NOW);
     let stands = || stopped(|unit| unit.state = State::Failed);
     assert_eq!(started(stands(), &memory, NOW + 599 * SECOND), None);

@@ -63,6 +63,7 @@ fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_en
         Epoch {
             trigger: Trigger::Link,
             outcome: Outcome::Unconfirmed,
+            from: Some(host("hv-a")),
             took: seconds(60.0),
             reads: 11
         }
@@ -154,6 +155,72 @@ fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
 }
 
 #[test]
+fn an_answer_of_the_first_seconds_is_no_denial() {
+    let same = host("hv-a");
+    let mut window = opened(Some("hv-a"));
+    let epoch = loop {
+        let uptime = window.due;
+        let early = uptime - window.opened < CAUGHT_UP;
+        let found = answer(early.then_some(&same));
+        let found = Found {
+            is_answered: early,
+            ..found
+        };
+        match window.step(found, now(uptime, FAIR)).state {
+            Ok(open) => window = open,
+            Err(epoch) => break epoch,
+        }
+    };
+    assert_eq!(epoch.outcome, Outcome::ApiUnavailable);
+}
+
+#[test]
+fn each_offset_is_read_once_however_the_dice_fall() {
+    let same = host("hv-a");
+    // Dice that fall low and high in turn would bring the same moment again and again, if it were thrown anew.
+    let mut window = opened(Some("hv-a"));
+    let mut uptime = window.opened;
+    let mut reads = 0;
+    for dice in [0, u64::MAX].into_iter().cycle() {
+        uptime += window.wait(uptime) + Duration::from_millis(5);
+        reads += 1;
+        match window.step(answer(Some(&same)), now(uptime, dice)).state {
+            Ok(open) => window = open,
+            Err(epoch) => {
+                assert!(epoch.reads <= 11 && reads <= 11, "{reads} reads");
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_read_before_its_time_does_not_count() {
+    let same = host("hv-a");
+    let window = opened(Some("hv-a"));
+    let window = window
+        .step(answer(Some(&same)), now(seconds(100.0), FAIR))
+        .state
+        .unwrap();
+    let due = window.due;
+    let window = window
+        .step(answer(Some(&same)), now(seconds(100.05), FAIR))
+        .state
+        .unwrap();
+    assert_eq!((window.due, window.reads), (due, 1));
+}
+
+#[test]
+fn signs_without_end_do_not_keep_a_window_open_for_ever() {
+    let mut window = None;
+    for minute in 0..10 {
+        let sign = Some((Trigger::Link, seconds(100.0 + 10.0 * f64::from(minute))));
+        window = admit(window, sign, Some(&host("hv-a")), None);
+    }
+    assert_eq!(window.unwrap().opened, seconds(130.0));
+}
+
+#[test]
 fn slow_answers_skip_reads_and_do_not_pile_up() {
     let same = host("hv-a");
     let window = opened(Some("hv-a"));
@@ -178,6 +245,9 @@ fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
     let again = admit(Some(first.clone()), sign(Trigger::Link, 110.0), None, None).unwrap();
     assert_eq!(again.opened, seconds(110.0));
     assert_eq!(again.from, first.from, "where we were is not forgotten");
+    let there = host("hv-b");
+    let next = admit(Some(first), sign(Trigger::Link, 110.0), Some(&there), None).unwrap();
+    assert_eq!(next.from, Some(there), "the first move was seen");
     assert_eq!(admit(Some(again.clone()), None, None, None), Some(again));
 }
 

@@ -335,8 +335,9 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
     let daemon = Daemon::start(&guest.tree).await;
     let systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::stopped())]).await;
     let seen = Seen::Known(guest.read().await);
-    let now = std::time::Duration::ZERO;
-    let unit = unit_to_start(&seen, &Memory::default(), now).unwrap();
+    let mut memory = Memory::default();
+    memory.note(&seen, std::time::Duration::ZERO);
+    let unit = unit_to_start(&seen, &memory, std::time::Duration::from_secs(60)).unwrap();
     apply::unit::start(&guest.bus, unit).await.unwrap();
     let start = format!("StartUnit {}", UNITS[0]);
     assert_eq!(

@@ -172,6 +172,7 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     let end = |trigger, outcome| Epoch {
         trigger,
         outcome,
+        from: Some(crate::decide::fixtures::host("hv-a")),
         took: std::time::Duration::from_secs(60),
         reads: 11,
     };
