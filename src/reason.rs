@@ -29,6 +29,8 @@ pub enum Trigger {
     Operator,
     /// The configuration was read again.
     Reload,
+    /// A signal of this machine died or came back.
+    Signals,
     /// A read of a re-sync window, after a sign of a move.
     Resync,
     /// It is time.
@@ -49,6 +51,7 @@ impl Trigger {
             Self::Hostname => "hostname",
             Self::Units => "units",
             Self::Operator => "operator",
+            Self::Signals => "signals",
             Self::Resync => "resync",
             Self::Reload => "reload",
             Self::Timer => "timer",
@@ -68,8 +71,8 @@ impl Trigger {
             Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
             Self::Link | Self::Port | Self::Clock | Self::Resync => Scope::MOVED,
-            // The names of this machine are read at every look.
-            Self::Hostname => Scope::NONE,
+            // The names of this machine are read, and the complaints gathered, at every look.
+            Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
             Self::Startup | Self::Reload => Scope::ALL,
         }

@@ -38,6 +38,9 @@ const SIZE_MAX: u64 = 32;
 /// Times that a disk is read while the host is writing to it.
 const TRIES: usize = 3;
 
+/// How the names of virtio-blk disks begin (`drivers/block/virtio_blk.c`).
+const VIRTIO: &str = "vd";
+
 /// Between two of them; the host writes for much less.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -86,6 +89,9 @@ pub enum DiskError {
         /// What is wrong with it.
         source: MetricsError,
     },
+    /// It cannot be told which of them is the host's.
+    #[error("`{}` is not the only disk of metrics", .0.display())]
+    Several(PathBuf),
     /// The read did not come back.
     #[error("the metrics' disk did not answer within {} s", STALL.as_secs())]
     Stalled,
@@ -124,7 +130,7 @@ async fn read_patiently(root: &Root, pause: Duration) -> Result<Option<HostMetri
 /// Reads in a thread of its own: nothing limits the time that the kernel waits for a disk.
 async fn read_aside(root: &Root, disks: &[PathBuf]) -> Result<Option<HostMetrics>, DiskError> {
     let (root, disks) = (root.clone(), disks.to_vec());
-    let reading = tokio::task::spawn_blocking(move || match first_signed(&root, &disks)? {
+    let reading = tokio::task::spawn_blocking(move || match signed(&root, &disks)? {
         Some((disk, file)) => read_metrics(disk, &file).map(Some),
         None => Ok(None),
     });
@@ -134,42 +140,48 @@ async fn read_aside(root: &Root, disks: &[PathBuf]) -> Result<Option<HostMetrics
     }
 }
 
-/// The disk with vhostmd's signature, if there is one that we can read.
+/// A disk that may be vhostmd's by what the kernel says of it, without reading it: one in trouble must not hold us up.
 pub fn find(root: &Root) -> Option<PathBuf> {
-    let (disk, _) = first_signed(root, &small_disks(root)).ok()??;
-    Some(disk)
+    small_disks(root).into_iter().next()
 }
 
-/// The block devices that are as large as vhostmd's disk.
+/// The virtio disks as large as vhostmd's that the guest cannot write: what a loop device or a volume holds is a user's word
+/// and not the host's.
 fn small_disks(root: &Root) -> Vec<PathBuf> {
     let names = root.list(SYS_BLOCK).unwrap_or_default();
-    let is_small = |name: &std::ffi::OsString| {
-        root.read_text(Path::new(SYS_BLOCK).join(name).join("size"), SIZE_MAX)
-            .is_ok_and(|size| size.trim() == SECTORS)
+    let says = |name: &std::ffi::OsString, file: &str, text: &str| {
+        root.read_text(Path::new(SYS_BLOCK).join(name).join(file), SIZE_MAX)
+            .is_ok_and(|content| content.trim() == text)
     };
     names
         .into_iter()
-        .filter(is_small)
+        .filter(|name| name.to_string_lossy().starts_with(VIRTIO))
+        .filter(|name| says(name, "size", SECTORS) && says(name, "ro", "1"))
         .map(|name| Path::new("/dev").join(name))
         .collect()
 }
 
-/// The first disk with the signature. One that cannot be read counts only where none has it.
-fn first_signed(root: &Root, disks: &[PathBuf]) -> Result<Option<(PathBuf, File)>, DiskError> {
+/// The one disk with the signature. One that cannot be read counts only where none has it.
+fn signed(root: &Root, disks: &[PathBuf]) -> Result<Option<(PathBuf, File)>, DiskError> {
     let mut failed = None;
+    let mut found = None;
     for disk in disks {
         let opened = root.open_disk(disk).and_then(|file| {
             let head = Blocks::read(&file, HEAD)?;
             Ok((head.bytes().starts_with(&SIGNATURE), file))
         });
         match opened {
-            Ok((true, file)) => return Ok(Some((disk.clone(), file))),
+            Ok((true, _)) if found.is_some() => return Err(DiskError::Several(disk.clone())),
+            Ok((true, file)) => found = Some((disk.clone(), file)),
             Ok((false, _)) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => failed = failed.or(Some(unreadable(disk, source))),
         }
     }
-    failed.map_or(Ok(None), Err)
+    match (found, failed) {
+        (None, Some(error)) => Err(error),
+        (found, _) => Ok(found),
+    }
 }
 
 fn unreadable(disk: &Path, source: io::Error) -> DiskError {

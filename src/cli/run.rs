@@ -105,7 +105,7 @@ pub fn run(process: &Process, task: Task) -> Answer {
             );
         }
     };
-    match task {
+    let answer = match task {
         Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
         Task::Once(mode) => {
             let _lock = match (mode, lock::acquire(&process.root)) {
@@ -116,7 +116,10 @@ pub fn run(process: &Process, task: Task) -> Answer {
             runtime.block_on(look(process, &settings, mode, task))
         }
         Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
-    }
+    };
+    // Not for the sake of a name server or a disk that does not answer.
+    runtime.shutdown_background();
+    answer
 }
 
 /// The VM of an earlier run, where its state is that of this machine.

@@ -11,6 +11,9 @@ use crate::facts::host_metrics::{HostMetrics, MetricsError};
 use crate::facts::{Seen, WhyKind};
 use crate::root::Root;
 
+/// virt-handler writes the disk every five seconds. An older one was forgotten when the VM moved, or is a copy.
+const DISK_AGE_MAX: u64 = 60;
+
 /// Reads the metrics. `wall` is the time now: an answer of an earlier time is not believed.
 ///
 /// It takes up to 20 s where the host is slow, and 5 s where nobody serves the port: read it beside the other sources.
@@ -25,11 +28,28 @@ async fn read_patiently(root: &Root, wall: UtcDateTime, patience: Patience) -> S
         Err(error) => Seen::failed(ask_kind(&error), chain(&error)),
     };
     match (vhostmd_disk::read(root).await, asked) {
-        (Ok(Some(metrics)), _) => Seen::Known(metrics),
+        (Ok(Some(metrics)), asked) => match age(&metrics, wall) {
+            Some(age) if age.unsigned_abs() > DISK_AGE_MAX => {
+                let text = format!(
+                    "the metrics on the disk are {age} s old; or the clocks of host and guest differ"
+                );
+                if asked == Seen::Absent {
+                    Seen::failed(WhyKind::Unreachable, text)
+                } else {
+                    asked
+                }
+            }
+            _ => Seen::Known(metrics),
+        },
         (Err(error), Seen::Absent) => Seen::failed(disk_kind(&error), chain(&error)),
         // A VM has one of them or the other: the port that was there is what has to be explained.
         (_, asked) => asked,
     }
+}
+
+/// How long ago the host wrote them, in seconds, where they say it.
+fn age(metrics: &HostMetrics, wall: UtcDateTime) -> Option<i64> {
+    Some(wall.unix_timestamp().saturating_sub(metrics.time?))
 }
 
 /// Whether the host offers its metrics, and by which device, for people.
@@ -67,7 +87,7 @@ fn disk_kind(error: &DiskError) -> WhyKind {
     match error {
         DiskError::Denied(_) => WhyKind::Forbidden,
         DiskError::Io { .. } | DiskError::Busy(_) | DiskError::Stalled => WhyKind::Unreachable,
-        DiskError::TooLarge { .. } => WhyKind::Refused,
+        DiskError::TooLarge { .. } | DiskError::Several(_) => WhyKind::Refused,
         DiskError::Checksum(_) | DiskError::Truncated(_) | DiskError::NotText(_) => {
             WhyKind::Malformed
         }

@@ -7,12 +7,18 @@ use tokio::time::timeout;
 
 use crate::facts::{Seen, WhyKind};
 
-/// No observation takes longer: the watchdog is fed between observations, and a slow API must not look like a dead agent.
+/// No reading takes longer. The watchdog is fed between looks, and a look has two or three of them one after the other at
+/// most: a slow API must not look like a dead agent.
 const LOOK_LIMIT: Duration = Duration::from_secs(20);
 
 /// The result, or `None` when it did not come in time.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(LOOK_LIMIT, work).await.ok()
+}
+
+/// The same for a reading that is only a suspicion.
+pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
+    timeout(LOOK_LIMIT / 4, work).await.ok()
 }
 
 /// The reason, for people.

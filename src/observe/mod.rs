@@ -8,6 +8,7 @@ pub mod distribution;
 mod environment;
 pub mod guest_agent;
 pub mod harvester;
+mod host;
 pub mod host_metrics;
 mod limit;
 pub mod machine;
@@ -32,7 +33,7 @@ use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::permissions::Permission;
-use crate::facts::placement::{PlacementReads, Source};
+use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
@@ -41,6 +42,7 @@ use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::health::Health;
 use harvester::Others;
+use host::{METRICS, is_unasked};
 use limit::{limited, too_slow, too_slow_text};
 use node::Freshness;
 use whereabouts::Denied;
@@ -153,7 +155,12 @@ impl World {
         else {
             return;
         };
-        let concerns = |other: &&Vmi| other.name != vmi.name && self.names.contains(&other.name);
+        // The names of the search: a name that is new since then is still to be searched.
+        let names = match &self.own {
+            Some(own) => own.names.clone(),
+            None => self.names.clone(),
+        };
+        let concerns = |other: &&Vmi| other.name != vmi.name && names.contains(&other.name);
         let others: Vec<Vmi> = candidates.vmis.iter().filter(concerns).cloned().collect();
         let coverage = candidates.coverage;
         self.own = Some(Found {
@@ -162,7 +169,7 @@ impl World {
                 vmis: others.clone(),
                 coverage,
             },
-            names: self.names.clone(),
+            names,
             generation: link.generation,
         });
         // The rest of the namespace has had its say; an idle agent does not keep it.
@@ -259,10 +266,25 @@ impl World {
                 false => None,
             }
         };
-        let (node, candidates, units) =
-            tokio::join!(limited(read_node), limited(read_vm), limited(read_units));
-        if let Some(Some(agent)) = units {
-            self.guest_agent = Seen::Known(agent);
+        let hear_host = async {
+            match self.needs_host(settings, scope) {
+                true => Some(host_metrics::read(&self.root, now.wall).await),
+                false => None,
+            }
+        };
+        let (node, candidates, units, metrics) = tokio::join!(
+            limited(read_node),
+            limited(read_vm),
+            limited(read_units),
+            limited(hear_host)
+        );
+        match units {
+            Some(Some(agent)) => self.guest_agent = Seen::Known(agent),
+            Some(None) => {}
+            None => self.guest_agent = too_slow("the system bus"),
+        }
+        if let Some(metrics) = metrics.unwrap_or_else(|| Some(too_slow(METRICS))) {
+            self.host_metrics = metrics;
         }
         if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster's API"))) {
             self.node = node;
@@ -274,7 +296,19 @@ impl World {
             self.reads = None;
         }
         self.suspect_own_api().await;
-        self.hear_host(settings, scope, now).await;
+        if scope.units {
+            let (is_offered, detail) = host_metrics::probe(&self.root);
+            self.health.set("downward-metrics", is_offered, detail);
+        }
+        if self.candidates.known().is_some() {
+            self.host_metrics = Seen::failed(WhyKind::NotAsked, "not needed");
+        } else if scope.search && self.needs_host(settings, scope) && is_unasked(&self.host_metrics)
+        {
+            // The first look has no other time to ask: `whoami` is one look.
+            self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+                .await
+                .unwrap_or_else(|| too_slow(METRICS));
+        }
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let remarks = problems
@@ -294,22 +328,6 @@ impl World {
             remarks,
         }
     }
-
-    /// Asks the host itself, where nobody else tells which one it is.
-    async fn hear_host(&mut self, settings: &Settings, scope: Scope, now: Now) {
-        if scope.units {
-            let (is_offered, detail) = host_metrics::probe(&self.root);
-            self.health.set("downward-metrics", is_offered, detail);
-        }
-        let allowed = settings.topology.sources.contains(&Source::HostsTable);
-        if self.candidates.known().is_some() || !allowed {
-            self.host_metrics = Seen::failed(WhyKind::NotAsked, "not needed");
-        } else if scope.vm || self.host_metrics.known().is_none() {
-            self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
-                .await
-                .unwrap_or_else(|| too_slow("the host's downward metrics"));
-        }
-    }
 }
 
 impl Observe for World {
@@ -320,7 +338,8 @@ impl Observe for World {
     }
 
     async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
-        self.look(settings, scope, now).await
+        // On the heap only while it lasts: an idle agent does not keep its room.
+        Box::pin(self.look(settings, scope, now)).await
     }
 
     async fn placement(

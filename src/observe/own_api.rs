@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds out whether a Harvester credential that does not work leads to the guest cluster's own API.
 
-use super::{World, limited};
+use super::World;
+use super::limit::briefly;
 use crate::facts::{Seen, Why, WhyKind};
 
 impl World {
@@ -28,7 +29,7 @@ impl World {
                 guest.client.get_metadata(namespace)
             )
         };
-        let same_namespace = match limited(namespaces).await {
+        let same_namespace = match briefly(namespaces).await {
             Some((Ok(theirs), Ok(ours))) => {
                 theirs.metadata.uid.is_some() && theirs.metadata.uid == ours.metadata.uid
             }
@@ -38,7 +39,7 @@ impl World {
         let same_node = match self.node.known() {
             Some(node) if !same_namespace => {
                 let path = format!("/api/v1/nodes/{}", node.name);
-                let theirs = limited(harvester.client.get_metadata(&path)).await;
+                let theirs = briefly(harvester.client.get_metadata(&path)).await;
                 matches!(theirs, Some(Ok(theirs)) if theirs.metadata.uid.as_deref() == Some(node.uid.as_str()))
             }
             _ => false,

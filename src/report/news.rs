@@ -239,7 +239,8 @@ impl Told {
             .iter()
             .find(|signal| signal.name == Trigger::Clock.as_str())?;
         let before = self.clock.replace(clock.detail.clone())?;
-        (before != clock.detail).then(|| clock.detail.clone())
+        (before != clock.detail && clock.live && clock.detail.contains(" set by "))
+            .then(|| clock.detail.clone())
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.

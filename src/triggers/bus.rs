@@ -17,6 +17,7 @@ use zbus::message::Type;
 use zbus::{Message, MessageStream};
 
 use super::health::{Health, Signal};
+use super::waits::Waits;
 use super::{Sender, files};
 use crate::agent::Trigger;
 use crate::bus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
@@ -25,8 +26,8 @@ use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::facts::who::Remark;
 use crate::root::Root;
 
-/// The longest wait for a bus that is there and does not answer; the shortest is a second.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Between two looks for the socket where the kernel cannot tell of it.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The signal of systemd-hostnamed, and its name on the bus without the prefix.
 const HOSTNAME1: &str = "hostname1";
@@ -38,7 +39,7 @@ const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
 
 /// Follows the bus until dropped: through its absence, its restarts, and those of the two services.
 pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health) {
-    let mut failures = 0;
+    let mut waits = Waits::default();
     loop {
         let began = Instant::now();
         let ended = match Subscription::begin(&bus).await {
@@ -50,10 +51,6 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health
             }
             Err(error) => error,
         };
-        // A bus that closes each new connection is as bad as one that takes none.
-        if began.elapsed() > PAUSE_MAX {
-            failures = 0;
-        }
         let detail = chain(&ended);
         health.set(HOSTNAME1, false, detail.as_str());
         dead(&health, &detail);
@@ -62,8 +59,8 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health
             // A machine without a bus is as it was made; nothing on it is broken.
             health.remark(SYSTEMD1, None);
         }
-        wait(&root, is_absent, pause(failures)).await;
-        failures += 1;
+        // A bus that closes each new connection is as bad as one that takes none.
+        wait(&root, is_absent, waits.after(began.elapsed())).await;
     }
 }
 
@@ -104,16 +101,10 @@ fn systemd_detail() -> String {
 fn dead(health: &Health, why: &str) {
     health.set(SYSTEMD1, false, why);
     let what = format!("{why}; the guest agent's unit is looked at again at the poll");
-    health.remark(SYSTEMD1, Some(Remark::WatchUnavailable { what }));
+    health.remark(SYSTEMD1, Some(Remark::SignalUnavailable { what }));
 }
 
-/// How long to wait after so many failures in a row. Without randomness: nobody else asks this bus with us.
-fn pause(failures: u32) -> Duration {
-    Duration::from_secs(1 << failures.min(6)).min(PAUSE_MAX)
-}
-
-/// Waits for the socket to appear anew, and unless there is none, at most for `pause`. A machine without a bus costs no
-/// wake-up.
+/// Waits for the socket to appear anew, and unless there is none, at most for `pause`.
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
@@ -135,7 +126,7 @@ async fn wait(root: &Root, is_absent: bool, pause: Duration) {
         () = news.notified() => {}
         () = pause => {}
         // No inotify: then by the clock.
-        _ = watch => sleep(PAUSE_MAX).await,
+        _ = watch => sleep(LOOK_AGAIN).await,
     }
 }
 
@@ -201,19 +192,19 @@ impl Subscription {
     async fn follow(&mut self, bus: &Bus, sender: &Sender, health: &Health) -> BusError {
         health.set(HOSTNAME1, true, hostname_detail());
         loop {
-            let mut failures = 0;
+            let mut waits = Waits::default();
+            let mut is_first = true;
             // Each turn has to do with one systemd: until another one takes its name.
             while let Err(why) = self.subscribe(bus).await {
                 dead(health, &why);
-                if failures == 0 {
+                if std::mem::take(&mut is_first) {
                     // For the report, which says so.
                     sender.send(Trigger::Units);
                 }
-                let retry = self.systemd.is_some().then(|| pause(failures));
-                failures += 1;
+                let retry = self.systemd.is_some().then(|| waits.after(Duration::ZERO));
                 match self.pass_on(sender, retry).await {
                     Some(Passed::Ended) => return BusError::Ended,
-                    Some(Passed::SystemdReplaced) => failures = 0,
+                    Some(Passed::SystemdReplaced) => waits = Waits::default(),
                     None => {}
                 }
             }

@@ -59,6 +59,7 @@ pub fn probe(_root: &Root) -> Signal {
 async fn follow(sender: &Sender, health: &Health) -> io::Result<std::convert::Infallible> {
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
+    let mut steps: u64 = 0;
     health.set(SIGNAL, true, "timerfd");
     health.remark(SIGNAL, None);
     loop {
@@ -66,11 +67,9 @@ async fn follow(sender: &Sender, health: &Health) -> io::Result<std::convert::In
         sender.send(Trigger::Clock);
         let after = read_offset()?;
         let step = describe_step(after - before);
-        health.set(
-            SIGNAL,
-            true,
-            format!("timerfd; the clock was last set by {step}"),
-        );
+        steps += 1;
+        let detail = format!("timerfd; the clock was last set by {step}, step {steps}");
+        health.set(SIGNAL, true, detail);
         before = after;
     }
 }

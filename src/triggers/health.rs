@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::facts::who::Remark;
 
 /// The state of one signal.
@@ -19,6 +21,8 @@ pub struct Signal {
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     inner: Arc<Mutex<Inner>>,
+    /// A complaint came or went, and no report has said so.
+    news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -43,10 +47,22 @@ impl Health {
 
     /// Complains about a signal, or takes the complaint back.
     pub fn remark(&self, name: &'static str, remark: Option<Remark>) {
-        self.lock(|inner| match remark {
-            Some(remark) => inner.remarks.insert(name, remark),
-            None => inner.remarks.remove(name),
+        let is_news = self.lock(|inner| match remark {
+            Some(remark) => {
+                let is_same = inner.remarks.get(name) == Some(&remark);
+                inner.remarks.insert(name, remark);
+                !is_same
+            }
+            None => inner.remarks.remove(name).is_some(),
         });
+        if is_news {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until a complaint came or went. Cancel-safe.
+    pub async fn changed(&self) {
+        self.news.notified().await;
     }
 
     /// All signals.

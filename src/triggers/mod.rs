@@ -3,7 +3,8 @@
 //!
 //! A source carries a reason and no facts. A dead one is said ([`health`]) and begins anew.
 //!
-//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`Listener::aim`].
+//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`guest_signals`], or in
+//! [`Listener::aim`] where what is listened to changes with what was observed.
 
 pub mod bus;
 pub mod channel;
@@ -19,6 +20,7 @@ pub mod watch;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -38,9 +40,6 @@ use crate::root::Root;
 use health::Health;
 use watch::{Pulse, Target, Watched, keep_watching};
 
-/// Reasons that wait to be taken. More of them say nothing more.
-const QUEUE: usize = 64;
-
 /// What to listen to.
 #[derive(Debug, Default)]
 pub struct Targets {
@@ -52,22 +51,66 @@ pub struct Targets {
     pub files: BTreeSet<PathBuf>,
 }
 
-/// Where sources put their reasons.
+/// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
 #[derive(Debug, Clone)]
 pub struct Sender {
-    queue: mpsc::Sender<(Trigger, Instant)>,
+    queue: mpsc::UnboundedSender<(Trigger, Instant)>,
+    /// The reasons that wait to be taken.
+    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
     dice: fn() -> Random,
 }
 
 impl Sender {
-    /// Gives a reason. A full queue holds reasons enough.
+    /// Gives a reason.
     pub fn send(&self, trigger: Trigger) {
-        let _ = self.queue.try_send((trigger, Instant::now()));
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.insert(trigger) {
+            let _ = self.queue.send((trigger, Instant::now()));
+        }
     }
 
     /// Fresh randomness.
     pub fn random(&self) -> Random {
         (self.dice)()
+    }
+}
+
+/// Where reasons are taken: at most one of each kind waits.
+#[derive(Debug)]
+struct Inbox {
+    queue: mpsc::UnboundedReceiver<(Trigger, Instant)>,
+    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
+}
+
+impl Inbox {
+    fn new(dice: fn() -> Random) -> (Sender, Self) {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let waiting = Arc::default();
+        let inbox = Self {
+            queue,
+            waiting: Arc::clone(&waiting),
+        };
+        let queue = sender;
+        (
+            Sender {
+                queue,
+                waiting,
+                dice,
+            },
+            inbox,
+        )
+    }
+
+    /// The next reason, and when it was given. Cancel-safe.
+    async fn recv(&mut self) -> Option<(Trigger, Instant)> {
+        let (trigger, at) = self.queue.recv().await?;
+        self.taken(trigger);
+        Some((trigger, at))
+    }
+
+    fn taken(&self, trigger: Trigger) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(&trigger);
     }
 }
 
@@ -77,7 +120,7 @@ pub struct Listener {
     root: Root,
     start: Instant,
     sender: Sender,
-    reasons: mpsc::Receiver<(Trigger, Instant)>,
+    reasons: Inbox,
     health: Health,
     alarm: Alarm,
     watchdog: Option<Duration>,
@@ -104,8 +147,7 @@ impl Listener {
         health: Health,
         dice: fn() -> Random,
     ) -> std::io::Result<Self> {
-        let (queue, reasons) = mpsc::channel(QUEUE);
-        let sender = Sender { queue, dice };
+        let (sender, reasons) = Inbox::new(dice);
         let guest = guest_signals(&root, bus, &sender, &health);
         Ok(Self {
             root,
@@ -182,6 +224,7 @@ impl Listener {
         let count = files.len();
         let task = tokio::spawn(async move {
             health.set("files", true, format!("inotify for {count} paths"));
+            health.remark("files", None);
             let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
             let detail = ended.err().map_or_else(
                 || "inotify ended".to_owned(),
@@ -240,7 +283,8 @@ impl Wait for Listener {
     }
 
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
-        let mut due = Instant::now() + next.after;
+        let planned = Instant::now() + next.after;
+        let mut due = planned;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
         let mut pending: Option<Reasons> = None;
         loop {
@@ -249,38 +293,40 @@ impl Wait for Listener {
             self.alarm
                 .set(first.saturating_duration_since(Instant::now()));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another one is first.
-            tokio::select! {
+            let reason = tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
-                Some((trigger, at)) = self.reasons.recv() => {
-                    let reasons = Reasons::new(trigger, self.since_start(at));
-                    pending = Some(match pending {
-                        None => {
-                            let now = Instant::now();
-                            due = due.min(now + self.pace.take(self.since_start(now)));
-                            reasons
-                        }
-                        Some(earlier) => earlier.and(reasons),
-                    });
+                Some(reason) = self.reasons.recv() => Some(reason),
+                () = self.health.changed() => Some((Trigger::Signals, Instant::now())),
+                () = self.alarm.ring() => None,
+            };
+            let now = Instant::now();
+            if let Some((trigger, at)) = reason {
+                let later = Reasons::new(trigger, self.since_start(at));
+                if pending.is_none() {
+                    due = due.min(now + self.pace.take(self.since_start(now)));
                 }
-                () = self.alarm.ring() => {
-                    let now = Instant::now();
-                    if let (Some(at), Some(period)) = (feed, self.watchdog)
-                        && at <= now
-                    {
-                        alive();
-                        feed = Some(now + period);
-                    }
-                    if due <= now {
-                        let by_itself = Reasons {
-                            trigger: next.trigger,
-                            scope: next.scope,
-                            at: self.since_start(now),
-                            sign: None,
-                        };
-                        return Wake::Look(pending.unwrap_or(by_itself));
-                    }
-                }
+                pending = Some(pending.map_or(later, |earlier| earlier.and(later)));
+                continue;
+            }
+            let is_fed = feed.is_some_and(|at| at <= now);
+            if due <= now || is_fed {
+                // Before a look as well: it may take long.
+                alive();
+                feed = self.watchdog.map(|period| now + period);
+            }
+            if due <= now {
+                let by_itself = Reasons {
+                    trigger: next.trigger,
+                    scope: next.scope,
+                    at: self.since_start(now),
+                    sign: None,
+                };
+                return Wake::Look(match pending {
+                    Some(pending) if planned <= now => pending.and(by_itself),
+                    Some(pending) => pending,
+                    None => by_itself,
+                });
             }
         }
     }

@@ -36,12 +36,19 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
         "{text}"
     );
 
-    offer_disk(&tree, "vdb", &disk_image(document("hv-disk", 7).as_bytes()));
+    offer_disk(
+        &tree,
+        "vdb",
+        &disk_image(document("hv-disk", UtcDateTime::now().unix_timestamp()).as_bytes()),
+    );
     assert_eq!(
         probe(&root),
         (true, "offered as disk `/dev/vdb`".to_owned())
     );
     assert_eq!(seen(&root).await.known().unwrap().via, Via::Disk);
+    let wall = UtcDateTime::now() + std::time::Duration::from_secs(90);
+    let old = read_patiently(&root, wall, PATIENCE).await;
+    assert!(old.why().unwrap().text.contains("s old"), "{old:?}");
 
     let device = DownwardMetrics::offer_paced(&tree, Behaviour::serve("hv-port"), Duration::ZERO);
     let channel = "offered as channel `org.github.vhostmd.1`";

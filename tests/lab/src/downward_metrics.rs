@@ -410,6 +410,7 @@ pub fn offer_disk(tree: &GuestTree, name: &str, image: &[u8]) {
         &format!("/sys/block/{name}/size"),
         format!("{DISK_SECTORS}\n"),
     );
+    tree.write(&format!("/sys/block/{name}/ro"), "1\n");
     tree.write_as(&format!("/dev/{name}"), image, 0o660, Writing::Rename);
 }
 
