@@ -412,11 +412,11 @@ catalogue! {
         silences: [];
     SignalUnavailable, "signal-unavailable", Warning, "a change is noticed late, because a signal of this machine does not work",
         why: "until it does, the other signals and the poll must do",
-        fix: "harvester-node-agent status lists all signals; if a sandbox forbids it, allow it: systemctl edit harvester-node-agent, with RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProtectHostname=no, ProcSubset=all",
+        fix: "harvester-node-agent status lists all signals and why each does not work; what a sandbox forbids is allowed with systemctl edit harvester-node-agent (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw), a port that another program holds by stopping that program (fuser -v /dev/virtio-ports/*)",
         silences: [];
     DownwardMetricsUnusable, "downward-metrics-unusable", Warning, "the host's downward metrics cannot be used",
         why: "without Harvester's API they are all that tells which host runs this VM; the labels stay as they are",
-        fix: "if another program asks for them (vm-dump-metrics, the SAP host agent), stop it; otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
+        fix: "if they are stale, compare the clocks (timedatectl here, date on the host); if another program holds the port, stop it (vm-dump-metrics, the SAP host agent); otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
         silences: [];
     WrongObject, "wrong-object", Error, "an API delivered an object that was not asked for",
         why: "it was dropped; something between here and the API mixes up answers",

@@ -24,8 +24,8 @@
 //! | `facts` `decide` `findings` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
-//! | `observe` | files below the root, `kubeapi` reads, `bus` | write anything, judge anything |
-//! | `triggers` | inotify, `kubeapi` watches, process signals, `bus` | carry facts, call `observe` |
+//! | `observe` | files below the root, `kubeapi` reads, `bus`, `netlink`, `channel` | write anything, judge anything |
+//! | `triggers` | inotify, timers, process signals, `kubeapi` watches, `bus`, `netlink`, `channel` | carry facts, call `observe` |
 //! | `apply` | `kubeapi` writes, `bus` | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
 //! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
