@@ -47,6 +47,16 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
         &["src/netlink"],
         &["crate::decide", "findings", "reqwest", "Trigger"],
     ),
+    (
+        &["src/channel"],
+        &[
+            "kubeapi",
+            "crate::decide",
+            "crate::observe",
+            "findings",
+            "Trigger",
+        ],
+    ),
     (&["src/triggers"], &["observe", "crate::apply"]),
     (
         &["src/apply"],

@@ -12,6 +12,7 @@ use crate::{
 on_both!(
     a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record,
     the_name_of_another_vm_is_an_error,
+    the_name_of_another_vm_that_comes_later_is_an_error_too,
     two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named,
     without_any_source_every_attempt_and_the_rbac_that_would_help_are_named,
     labels_follow_even_when_the_hostname_is_wrong,
@@ -70,6 +71,18 @@ async fn the_name_of_another_vm_is_an_error(on: On) {
         condition(&world, IDENTITY).await,
         Some(("False".to_owned(), "AnotherVm".to_owned()))
     );
+}
+
+async fn the_name_of_another_vm_that_comes_later_is_an_error_too(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let other = VmSpec::named("gc8-pool1-q99l7-other").firmware(Firmware::Random);
+    world.harvester.create_vm(other, "hv-b").await.unwrap();
+    let _agent = serve(&world).await;
+    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    world.guest.kernel_hostname("gc8-pool1-q99l7-other");
+    world.guest.static_hostname("gc8-pool1-q99l7-other");
+    condition_becomes(&world, IDENTITY, "False", "AnotherVm").await;
+    findings_become(&world, &["hostname-of-another-vm"]).await;
 }
 
 async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
