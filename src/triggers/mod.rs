@@ -78,6 +78,8 @@ pub struct Listener {
     start: Instant,
     sender: Sender,
     reasons: mpsc::Receiver<(Trigger, Instant)>,
+    /// Reasons that were taken and not yet acted upon.
+    pending: Option<Reasons>,
     health: Health,
     alarm: Alarm,
     watchdog: Option<Duration>,
@@ -112,6 +114,7 @@ impl Listener {
             start,
             sender,
             reasons,
+            pending: None,
             health,
             alarm: Alarm::new()?,
             watchdog,
@@ -156,6 +159,21 @@ impl Listener {
             task,
             pulse,
         })
+    }
+
+    /// Keeps a reason for the next look.
+    fn keep(&mut self, trigger: Trigger, at: Instant) {
+        let reasons = Reasons::new(trigger, self.since_start(at));
+        self.pending = Some(match self.pending.take() {
+            None => reasons,
+            Some(earlier) => earlier.and(reasons),
+        });
+    }
+
+    /// How long the pace asks to wait before a look from now.
+    fn pace(&mut self) -> Duration {
+        let now = self.since_start(Instant::now());
+        self.pace.take(now)
     }
 
     fn since_start(&self, at: Instant) -> Duration {
@@ -242,7 +260,9 @@ impl Wait for Listener {
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
         let mut due = Instant::now() + next.after;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
-        let mut pending: Option<Reasons> = None;
+        if self.pending.is_some() {
+            due = due.min(Instant::now() + self.pace());
+        }
         loop {
             // One timer for all that is waited for: an idle process is woken once for each.
             let first = feed.map_or(due, |feed| feed.min(due));
@@ -253,15 +273,10 @@ impl Wait for Listener {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
                 Some((trigger, at)) = self.reasons.recv() => {
-                    let reasons = Reasons::new(trigger, self.since_start(at));
-                    pending = Some(match pending {
-                        None => {
-                            let now = Instant::now();
-                            due = due.min(now + self.pace.take(self.since_start(now)));
-                            reasons
-                        }
-                        Some(earlier) => earlier.and(reasons),
-                    });
+                    if self.pending.is_none() {
+                        due = due.min(Instant::now() + self.pace());
+                    }
+                    self.keep(trigger, at);
                 }
                 () = self.alarm.ring() => {
                     let now = Instant::now();
@@ -278,10 +293,19 @@ impl Wait for Listener {
                             at: self.since_start(now),
                             sign: None,
                         };
-                        return Wake::Look(pending.unwrap_or(by_itself));
+                        return Wake::Look(self.pending.take().unwrap_or(by_itself));
                     }
                 }
             }
+        }
+    }
+
+    async fn renamed(&mut self) {
+        while let Some((trigger, at)) = self.reasons.recv().await {
+            if trigger == Trigger::Hostname && self.pace().is_zero() {
+                return;
+            }
+            self.keep(trigger, at);
         }
     }
 
