@@ -7,6 +7,9 @@ mod round;
 #[cfg(test)]
 mod tests;
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 pub use crate::reason::{Next, Reasons, Scope, Trigger};
@@ -14,7 +17,7 @@ pub use round::{Report, Round};
 
 use crate::config::Settings;
 use crate::decide::identity::{Identity, identify};
-use crate::decide::placement::{Located, locate, place};
+use crate::decide::placement::{Located, Placement, locate, place};
 use crate::decide::rival::Rivalry;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
 use crate::facts::placement::PlacementReads;
@@ -88,6 +91,8 @@ pub trait Wait {
     fn aim(&mut self, targets: Self::Targets);
     /// The next reasons, or what is to come by itself. Calls `alive` at intervals.
     fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
+    /// Ends when a name of this machine changes. Other reasons that come meanwhile are kept for the next wait. Cancel-safe.
+    fn renamed(&mut self) -> impl Future<Output = ()>;
     /// Begins a watch anew that has said nothing since `since`: its connection may not have survived a move.
     fn prove(&mut self, since: Duration);
 }
@@ -142,6 +147,7 @@ pub async fn run<W, P, T, R, C>(
     // The local facts were read before this: an API that is away must not hold the boot.
     publish.alive();
     let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
+    let mut was_cut = false;
     loop {
         match wake {
             Wake::Reload => {
@@ -160,13 +166,23 @@ pub async fn run<W, P, T, R, C>(
                     reasons,
                     patience: Patience::Daemon,
                 };
-                let round = round(&settings, world, publish, clock, memory, look).await;
+                // Names that never rest must not keep a slow answer from ever being heard.
+                let renamed = async {
+                    match was_cut {
+                        true => std::future::pending().await,
+                        false => wait.renamed().await,
+                    }
+                };
+                let round = round(&settings, world, publish, clock, memory, look, renamed).await;
                 wait.aim(world.targets(&settings, &round.identity));
                 if let Some(since) = round.plan.prove {
                     wait.prove(since);
                 }
                 publish.publish(&round.report(&settings));
-                wake = if round.labelled() && reasons.scope != Scope::NONE {
+                was_cut = round.cut.is_some();
+                wake = if let Some(cut) = round.cut {
+                    Wake::Look(cut)
+                } else if round.labelled() && reasons.scope != Scope::NONE {
                     // The answer to the patch is our Node as it is now: conditions and status are decided on it at once.
                     Wake::Look(Reasons {
                         scope: Scope::NONE,
@@ -205,9 +221,11 @@ where
             reasons: Reasons::new(Trigger::Startup, at),
             patience: Patience::Once,
         };
+        let known = memory.clone();
+        let never = std::future::pending();
         let round = match mode {
-            Mode::Write => round(settings, world, publish, clock, memory.clone(), look).await,
-            Mode::DryRun => decided(settings, world, publish, clock, memory.clone(), look).await,
+            Mode::Write => round(settings, world, publish, clock, known, look, never).await,
+            Mode::DryRun => decided(settings, world, publish, clock, known, look, never).await,
         };
         memory = round.memory.clone();
         let done = mode == Mode::DryRun
@@ -236,7 +254,7 @@ struct Look {
     patience: Patience,
 }
 
-/// Observe, decide, apply.
+/// Observe, decide, apply. `renamed` cuts the first of these short, see [`decided`].
 async fn round<W, P, C>(
     settings: &Settings,
     world: &mut W,
@@ -244,13 +262,14 @@ async fn round<W, P, C>(
     clock: &C,
     memory: Memory,
     look: Look,
+    renamed: impl Future<Output = ()>,
 ) -> Round
 where
     W: Observe + Apply,
     P: Publish,
     C: Clock,
 {
-    let mut round = decided(settings, world, publish, clock, memory, look).await;
+    let mut round = decided(settings, world, publish, clock, memory, look, renamed).await;
     if let Some(unit) = &round.plan.start {
         round.started = Some(world.start(unit).await);
         round.memory.guest_agent.note_start(round.now.uptime);
@@ -298,7 +317,8 @@ where
     round
 }
 
-/// Observe and decide.
+/// Observe and decide. An API may take long not to answer, and a new name is told at once: when `renamed` ends, the reading is
+/// given up for a decision on what is known, and begins anew after it.
 async fn decided<W, P, C>(
     settings: &Settings,
     world: &mut W,
@@ -306,14 +326,68 @@ async fn decided<W, P, C>(
     clock: &C,
     memory: Memory,
     look: Look,
+    renamed: impl Future<Output = ()>,
 ) -> Round
 where
     W: Observe,
     P: Publish,
     C: Clock,
 {
-    let reasons = look.reasons;
-    let who = world.who(settings, reasons.scope, clock.now()).await;
+    let reading = observed(settings, world, publish, clock, &memory, look.reasons.scope);
+    let (reasons, cut, observed) = match unless(renamed, reading).await {
+        Some(observed) => (look.reasons, None, observed),
+        None => {
+            let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
+            let observed = observed(settings, world, publish, clock, &memory, reasons.scope).await;
+            // What was learnt of the files, and not yet acted upon, is forgotten: all that follows from it is read.
+            let scope = look.reasons.scope.and(Scope::KNOWN);
+            let cut = Reasons {
+                scope,
+                ..look.reasons
+            };
+            (reasons, Some(cut), observed)
+        }
+    };
+    let (who, identity, placement) = observed;
+    let now = clock.now();
+    let seen = decide::Seen {
+        reasons,
+        who: &who,
+        identity: &identity,
+        placement: placement.as_ref(),
+    };
+    let plan = decide::plan(settings, seen, &memory, look.patience, now);
+    let memory = plan.memory.clone();
+    Round {
+        reasons,
+        cut,
+        now,
+        who,
+        identity,
+        placement,
+        plan,
+        outcomes: Vec::new(),
+        started: None,
+        ended: now.uptime,
+        memory,
+    }
+}
+
+/// Observe.
+async fn observed<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: &Memory,
+    scope: Scope,
+) -> (Who, Identity, Option<Placement>)
+where
+    W: Observe,
+    P: Publish,
+    C: Clock,
+{
+    let who = world.who(settings, scope, clock.now()).await;
     publish.alive();
     let identity = identify(
         &who,
@@ -329,25 +403,15 @@ where
         publish.alive();
         placement = Some(place(settings, &located, &reads));
     }
-    let now = clock.now();
-    let seen = decide::Seen {
-        reasons,
-        who: &who,
-        identity: &identity,
-        placement: placement.as_ref(),
-    };
-    let plan = decide::plan(settings, seen, &memory, look.patience, now);
-    let memory = plan.memory.clone();
-    Round {
-        reasons,
-        now,
-        who,
-        identity,
-        placement,
-        plan,
-        outcomes: Vec::new(),
-        started: None,
-        ended: now.uptime,
-        memory,
-    }
+    (who, identity, placement)
+}
+
+/// The work's result, or `None` where `cut` ends first.
+async fn unless<T>(cut: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut cut, mut work) = (pin!(cut), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => cut.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }

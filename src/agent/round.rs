@@ -15,6 +15,8 @@ use crate::facts::who::Who;
 pub struct Round {
     /// Why.
     pub reasons: Reasons,
+    /// The look that a new name cut short, which is to be done again.
+    pub cut: Option<Reasons>,
     /// When it was decided.
     pub now: Now,
     /// Who we are.

@@ -21,6 +21,8 @@ struct FakeWorld {
     refuse: Option<Refusal>,
     /// When the API tells that the VM runs on hv-b, if it ever does.
     moves: Option<Instant>,
+    /// How long the APIs take to answer.
+    slow: Duration,
 }
 
 impl Observe for FakeWorld {
@@ -32,6 +34,9 @@ impl Observe for FakeWorld {
         self.log.borrow_mut().push(format!("who {}", named(scope)));
         if self.moves.take_if(|at| *at <= Instant::now()).is_some() {
             self.facts.migrate("hv-b", "eu-1", "rack-b");
+        }
+        if scope != Scope::NONE {
+            tokio::time::sleep(self.slow).await;
         }
         self.facts.who.clone()
     }
@@ -103,6 +108,8 @@ struct FakeWait {
     timers: usize,
     began: Instant,
     log: Log,
+    /// After how long a look is cut short by a new name, once.
+    rename: Option<Duration>,
 }
 
 impl Wait for FakeWait {
@@ -126,6 +133,14 @@ impl Wait for FakeWait {
             at: self.began.elapsed() + Duration::from_secs(1),
             sign: None,
         })
+    }
+
+    async fn renamed(&mut self) {
+        let Some(after) = self.rename else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(after).await;
+        self.rename = None;
     }
 
     fn prove(&mut self, since: Duration) {
@@ -185,16 +200,16 @@ async fn run_with(
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
 ) -> Run {
-    run_world(facts, script, refuse, reloads, None).await
+    run_world(facts, script, refuse, reloads, |_, _| {}).await
 }
 
-/// `moves`: how long after the start the API tells that the VM runs on hv-b.
+/// `tune` changes what else is special.
 async fn run_world(
     facts: Facts,
     script: Vec<Wake>,
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
-    moves: Option<Duration>,
+    tune: impl FnOnce(&mut FakeWorld, &mut FakeWait),
 ) -> Run {
     let log = Log::default();
     let limits = Rc::new(RefCell::new(Vec::new()));
@@ -204,7 +219,8 @@ async fn run_world(
             facts,
             log: log.clone(),
             refuse,
-            moves: moves.map(|after| Instant::now() + after),
+            moves: None,
+            slow: Duration::ZERO,
         },
         publish: FakePublish { log: log.clone() },
         wait: FakeWait {
@@ -213,10 +229,12 @@ async fn run_world(
             timers: 0,
             began: Instant::now(),
             log: log.clone(),
+            rename: None,
         },
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
     };
+    tune(&mut agent.world, &mut agent.wait);
     // The loop never ends by itself: it is dropped, as the service drops it.
     let day = Duration::from_secs(86_400);
     let life = Box::pin(run(settings, &mut agent, Memory::default()));
@@ -327,10 +345,33 @@ async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let slowly = |world: &mut FakeWorld, wait: &mut FakeWait| {
+        world.slow = Duration::from_secs(10);
+        wait.rename = Some(Duration::from_secs(1));
+    };
+    let run = run_world(facts, vec![look(Trigger::Node)], None, Vec::new(), slowly).await;
+    let expected = [
+        "who All",
+        "who nothing",
+        "report hostname",
+        "who All",
+        "report startup",
+        "who Node",
+        "report node",
+    ];
+    assert_eq!(run.log[..expected.len()], expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_the_sign() {
     let mut facts = Facts::new();
     facts.settle();
-    let moves = Some(Duration::from_millis(700));
+    let moves = |world: &mut FakeWorld, _: &mut FakeWait| {
+        world.moves = Some(Instant::now() + Duration::from_millis(700));
+    };
     let run = run_world(facts, vec![look(Trigger::Link)], None, Vec::new(), moves).await;
     let expected = [
         "who All",
@@ -430,6 +471,7 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
             log: log.clone(),
             refuse: None,
             moves: None,
+            slow: Duration::ZERO,
         };
         let mut publish = FakePublish { log: log.clone() };
         let clock = PausedClock(Instant::now());

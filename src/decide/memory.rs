@@ -43,6 +43,8 @@ pub struct Memory {
     pub unread_since: Option<Duration>,
     /// Decisions in a row that wait for something passing.
     pub failures: u32,
+    /// When it is tried again, since the start of the process.
+    pub retry: Option<Duration>,
     /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
     pub refusal: Option<Refused>,
     /// The last migration.

@@ -397,10 +397,11 @@ fn next_look(
         .max();
     let is_trouble =
         !passing.is_empty() || refused.is_some() || seen.who.node == crate::facts::Seen::Absent;
-    memory.failures = if is_trouble {
-        memory.failures.saturating_add(1)
-    } else {
-        0
+    let has_asked = seen.reasons.scope != Scope::NONE;
+    memory.failures = match (is_trouble, has_asked) {
+        (true, true) => memory.failures.saturating_add(1),
+        (true, false) => memory.failures.max(1),
+        (false, _) => 0,
     };
     let again = |after, trigger, scope| Next {
         after,
@@ -419,8 +420,13 @@ fn next_look(
             again(after, Trigger::Resync, scope)
         }
         None if is_trouble => {
-            let after = schedule::retry(memory.failures, asked, now.random);
-            again(after, Trigger::Timer, Scope::KNOWN)
+            // A look that asked nothing puts off no retry.
+            let due = memory.retry.filter(|_| !has_asked);
+            let due = due.unwrap_or_else(|| {
+                now.uptime + schedule::retry(memory.failures, asked, now.random)
+            });
+            memory.retry = Some(due);
+            again(due.saturating_sub(now.uptime), Trigger::Timer, Scope::KNOWN)
         }
         // Without a watch, a move that the API told of after the window would not be seen for an hour.
         None if memory.is_doubtful && settings.mode == Mode::Signals => {

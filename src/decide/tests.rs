@@ -685,6 +685,22 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
 }
 
 #[test]
+fn a_look_that_asks_nothing_puts_off_no_retry() {
+    let mut world = World::new();
+    world.settle();
+    world.who.candidates = Fact::failed(WhyKind::Unreachable, "503");
+    world.memory.failures = 9;
+    let before = world.plan();
+    let passed = before.next.after / 2;
+    world.memory = before.memory;
+    world.uptime += passed;
+    world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
+    let after = world.plan();
+    assert_eq!(after.next.after, before.next.after - passed);
+    assert_eq!(after.memory.failures, 10);
+}
+
+#[test]
 fn a_credential_that_ends_soon_is_named_with_a_date_and_a_step() {
     let mut world = World::new();
     let Fact::Known(harvester) = &mut world.who.harvester else {

@@ -207,11 +207,14 @@ impl World {
         if self.own.as_ref().is_some_and(lost) {
             self.own = None;
         }
-        let stale_node = scope.node || old_guest != new_guest || self.node.known().is_none();
+        // What is not known is asked for by every look that asks for anything.
+        let asks = scope != Scope::NONE;
+        let stale_node =
+            scope.node || old_guest != new_guest || asks && self.node.known().is_none();
         let stale_vm = scope.vm
             || renamed
             || old_harvester != new_harvester
-            || self.candidates.known().is_none();
+            || asks && self.candidates.known().is_none();
         let freshness = if scope.cached {
             Freshness::Cached
         } else {

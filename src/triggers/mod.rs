@@ -121,6 +121,8 @@ pub struct Listener {
     start: Instant,
     sender: Sender,
     reasons: Inbox,
+    /// Reasons that were taken and not yet acted upon.
+    pending: Option<Reasons>,
     health: Health,
     alarm: Alarm,
     watchdog: Option<Duration>,
@@ -154,6 +156,7 @@ impl Listener {
             start,
             sender,
             reasons,
+            pending: None,
             health,
             alarm: Alarm::new()?,
             watchdog,
@@ -198,6 +201,21 @@ impl Listener {
             task,
             pulse,
         })
+    }
+
+    /// Keeps a reason for the next look.
+    fn keep(&mut self, trigger: Trigger, at: Instant) {
+        let reasons = Reasons::new(trigger, self.since_start(at));
+        self.pending = Some(match self.pending.take() {
+            None => reasons,
+            Some(earlier) => earlier.and(reasons),
+        });
+    }
+
+    /// How long the pace asks to wait before a look from now.
+    fn pace(&mut self) -> Duration {
+        let now = self.since_start(Instant::now());
+        self.pace.take(now)
     }
 
     fn since_start(&self, at: Instant) -> Duration {
@@ -286,7 +304,9 @@ impl Wait for Listener {
         let planned = Instant::now() + next.after;
         let mut due = planned;
         let mut feed = self.watchdog.map(|period| Instant::now() + period);
-        let mut pending: Option<Reasons> = None;
+        if self.pending.is_some() {
+            due = due.min(Instant::now() + self.pace());
+        }
         loop {
             // One timer for all that is waited for: an idle process is woken once for each.
             let first = feed.map_or(due, |feed| feed.min(due));
@@ -302,11 +322,10 @@ impl Wait for Listener {
             };
             let now = Instant::now();
             if let Some((trigger, at)) = reason {
-                let later = Reasons::new(trigger, self.since_start(at));
-                if pending.is_none() {
-                    due = due.min(now + self.pace.take(self.since_start(now)));
+                if self.pending.is_none() {
+                    due = due.min(now + self.pace());
                 }
-                pending = Some(pending.map_or(later, |earlier| earlier.and(later)));
+                self.keep(trigger, at);
                 continue;
             }
             let is_fed = feed.is_some_and(|at| at <= now);
@@ -322,12 +341,21 @@ impl Wait for Listener {
                     at: self.since_start(now),
                     sign: None,
                 };
-                return Wake::Look(match pending {
+                return Wake::Look(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),
                     Some(pending) => pending,
                     None => by_itself,
                 });
             }
+        }
+    }
+
+    async fn renamed(&mut self) {
+        while let Some((trigger, at)) = self.reasons.recv().await {
+            if trigger == Trigger::Hostname && self.pace().is_zero() {
+                return;
+            }
+            self.keep(trigger, at);
         }
     }
 

@@ -13,10 +13,13 @@ mod channel;
 mod credentials;
 mod downward_metrics;
 mod faults;
+mod guest_agent;
 mod identity;
 mod labels;
 mod migration;
+mod resync;
 mod service;
+mod signals;
 
 use std::time::Duration;
 

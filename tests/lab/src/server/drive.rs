@@ -169,6 +169,11 @@ impl Server {
         self.shared.watches.tell_all(&Command::Abort);
     }
 
+    /// All watches that are open stay open and say nothing more, as over a path that has been lost. New ones work.
+    pub fn hush_watches(&self) {
+        self.shared.watches.tell_all(&Command::Hush);
+    }
+
     /// Sends bytes into all open watches as they are.
     pub fn write_to_watches(&self, bytes: &[u8]) {
         let bytes = bytes::Bytes::copy_from_slice(bytes);

@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Abort,
     /// Send these bytes as they are.
     Bytes(Bytes),
+    /// Stay open and say nothing more.
+    Hush,
 }
 
 /// All open watches of a server.
@@ -165,16 +167,12 @@ impl Stream {
         bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let end = sleep(lifetime);
         tokio::pin!(end);
+        let mut is_behind = true;
         loop {
-            // Marked as seen before the history is read: a change in between wakes the loop once more, and none is lost.
-            changed.borrow_and_update();
-            if self.send_changes() == Go::End {
-                return;
-            }
             let pieces = self.pieces.clone();
             tokio::select! {
-                () = pieces.closed() => return,
-                () = &mut end => return,
+                // What the lab does comes before the changes that it makes after it.
+                biased;
                 command = commands.recv() => match command {
                     None | Some(Command::End) => return,
                     Some(Command::Abort) => {
@@ -184,9 +182,30 @@ impl Stream {
                     Some(Command::Bytes(bytes)) => {
                         let _ = self.pieces.send(Piece::Bytes(bytes, None));
                     }
+                    Some(Command::Hush) => {
+                        tokio::select! {
+                            () = pieces.closed() => {}
+                            () = &mut end => {}
+                        }
+                        return;
+                    }
+                },
+                () = std::future::ready(()), if is_behind => {
+                    // Marked as seen before the history is read: a change in between wakes the loop once more, and none is
+                    // lost.
+                    changed.borrow_and_update();
+                    is_behind = false;
+                    if self.send_changes() == Go::End {
+                        return;
+                    }
+                }
+                () = pieces.closed() => return,
+                () = &mut end => return,
+                result = changed.changed() => match result {
+                    Ok(()) => is_behind = true,
+                    Err(_) => return,
                 },
                 _ = bookmark.tick(), if self.bookmarks => self.send_bookmark(),
-                result = changed.changed() => if result.is_err() { return },
             }
         }
     }

@@ -148,6 +148,18 @@ async fn a_watch_ends_cleanly_after_its_time_or_when_told() {
 }
 
 #[tokio::test]
+async fn a_hushed_watch_stays_open_and_misses_all_and_a_new_one_does_not() {
+    let (server, admin) = server_with(&[]).await;
+    let mut hushed = admin.watch(NODES).await;
+    server.hush_watches();
+    server.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    let mut new = admin.watch(NODES).await;
+    assert_eq!(new.brief().await, "ADDED n1");
+    assert!(hushed.is_quiet().await);
+    assert_eq!(server.watch_count(), 2);
+}
+
+#[tokio::test]
 async fn compaction_ends_open_watches_and_refuses_old_ones_in_either_form() {
     let (server, admin) = server_with(&["n1"]).await;
     let old = server.revision();
