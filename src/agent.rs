@@ -26,6 +26,9 @@ use crate::facts::who::Who;
 /// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
 const ONCE_ROUNDS: usize = 4;
 
+/// How often in a row a new name cuts the reading short.
+const CUTS_MAX: u32 = 8;
+
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
@@ -147,7 +150,7 @@ pub async fn run<W, P, T, R, C>(
     // The local facts were read before this: an API that is away must not hold the boot.
     publish.alive();
     let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
-    let mut was_cut = false;
+    let mut cuts: u32 = 0;
     loop {
         match wake {
             Wake::Reload => {
@@ -168,9 +171,9 @@ pub async fn run<W, P, T, R, C>(
                 };
                 // Names that never rest must not keep a slow answer from ever being heard.
                 let renamed = async {
-                    match was_cut {
-                        true => std::future::pending().await,
-                        false => wait.renamed().await,
+                    match cuts {
+                        CUTS_MAX.. => std::future::pending().await,
+                        _ => wait.renamed().await,
                     }
                 };
                 let round = round(&settings, world, publish, clock, memory, look, renamed).await;
@@ -179,7 +182,7 @@ pub async fn run<W, P, T, R, C>(
                     wait.prove(since);
                 }
                 publish.publish(&round.report(&settings));
-                was_cut = round.cut.is_some();
+                cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
                 wake = if let Some(cut) = round.cut {
                     Wake::Look(cut)
                 } else if round.labelled() && reasons.scope != Scope::NONE {
