@@ -3,8 +3,8 @@
 //!
 //! A source carries a reason and no facts. A dead one is said ([`health`]) and begins anew.
 //!
-//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in [`guest_signals`], or in
-//! [`Listener::aim`] where what is listened to changes with what was observed.
+//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
+//! `Listener::aim` where what is listened to changes with what was observed.
 
 pub mod bus;
 pub mod channel;
