@@ -42,7 +42,8 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health
     let mut waits = Waits::default();
     loop {
         let began = Instant::now();
-        let ended = match Subscription::begin(&bus).await {
+        // On the heap only until it is done: the task lives as long as the process.
+        let ended = match Box::pin(Subscription::begin(&bus)).await {
             Ok(mut subscription) => {
                 let ended = subscription.follow(&bus, &sender, &health).await;
                 // For the report, which says that the signals are dead.

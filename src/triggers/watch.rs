@@ -112,7 +112,8 @@ pub async fn keep_watching<T: Watched>(
             silence_limit: Some(silence_limit(Timeouts::default().watch_silence, silent)),
             ..WatchRequest::new(target.path.clone())
         };
-        let ended = match target.client.watch::<T>(&request).await {
+        // On the heap only until it is open: the task lives as long as the process.
+        let ended = match Box::pin(target.client.watch::<T>(&request)).await {
             Ok(mut watch) => {
                 pulse.beat();
                 health.set(
