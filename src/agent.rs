@@ -304,8 +304,8 @@ where
         round.memory.failures = round.memory.failures.max(1);
         let after =
             decide::schedule::retry(round.memory.failures, refusal.retry_after, round.now.random);
-        // The reads of a window go on as they would: each of them tries the write again.
-        if round.plan.next.trigger != Trigger::Resync {
+        // What is not for the sake of time alone goes on as planned, the reads of a window before all: it tries the write again.
+        if round.plan.next.trigger == Trigger::Timer {
             round.plan.next = Next {
                 after,
                 trigger: Trigger::Timer,

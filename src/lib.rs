@@ -31,6 +31,7 @@
 //! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
+//! | `edges` `alarm` | one descriptor and tokio's readiness of it | know what it is for |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
 //! | `connections` | `credentials`, `kubeapi` clients | send a request |

@@ -285,7 +285,7 @@ pub fn plan(
     let found = Found {
         host: placement.map(|placement| &placement.host),
         is_answered: placement.is_some() || identity.vmi().is_some(),
-        is_read: reasons.scope.vm && (reasons.trigger == Trigger::Resync || reasons.sign.is_some()),
+        is_read: reasons.scope.vm,
         is_settled: sync.is_final() && !is_unwritten,
     };
     if found.is_settled {

@@ -413,6 +413,23 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
 }
 
 #[test]
+fn a_read_for_another_reason_takes_the_window_on_when_one_is_due_and_never_leaves_it_behind() {
+    let mut world = World::new();
+    world.settle();
+    world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    let plan = world.plan();
+    world.apply(&plan);
+    for _ in 0..3 {
+        world.uptime += world.plan().next.after.max(Duration::from_millis(300));
+        world.reasons = Reasons::new(Trigger::Operator, world.uptime);
+        let plan = world.plan();
+        assert_eq!(plan.next.trigger, Trigger::Resync);
+        assert!(!plan.next.after.is_zero(), "a look that is due for ever");
+        world.apply(&plan);
+    }
+}
+
+#[test]
 fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
     let mut world = World::new();
     world.settle();
