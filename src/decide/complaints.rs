@@ -59,7 +59,7 @@ pub fn raise(
     let agent = &seen.who.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
-    findings.extend(seen.who.remarks.iter().map(remark::finding));
+    findings.extend(remark::findings(seen.who));
     let mut findings = without_consequences(&findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
     findings.dedup();

@@ -8,6 +8,7 @@ use super::window::Outcome;
 use super::*;
 use crate::facts::names::VmName;
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
+use crate::facts::who::{Api, Remark};
 use crate::facts::{Seen as Fact, Why, WhyKind};
 use crate::findings::Code;
 
@@ -291,6 +292,28 @@ fn a_short_outage_changes_no_condition_and_a_long_one_says_unknown() {
         conditions(&plan),
         [("HarvesterTopologySynced", "Unknown", "HarvesterUnreachable")]
     );
+}
+
+#[test]
+fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
+    let mut world = World::new();
+    for api in [Api::Harvester, Api::Guest] {
+        let what = format!("{api:?} refuses");
+        world
+            .who
+            .remarks
+            .push(Remark::WatchUnavailable { api, what });
+    }
+    let unavailable = |plan: &Plan| {
+        let code = Code::WatchUnavailable;
+        plan.findings.iter().filter(|f| f.code == code).count()
+    };
+    assert_eq!(unavailable(&world.plan()), 2);
+    world.who.candidates = forbidden();
+    assert_eq!(unavailable(&world.plan()), 1);
+    world.who.node = forbidden();
+    let plan = world.plan();
+    assert_eq!(unavailable(&plan), 0, "{:?}", codes(&plan));
 }
 
 #[test]

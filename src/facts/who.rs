@@ -35,6 +35,15 @@ pub struct Who {
     pub remarks: Vec<Remark>,
 }
 
+/// One of the two APIs that the agent talks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// Harvester's, where the VM is.
+    Harvester,
+    /// The guest cluster's, where the Node is.
+    Guest,
+}
+
 /// A side remark of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
@@ -74,6 +83,8 @@ pub enum Remark {
     },
     /// A watch cannot be kept open.
     WatchUnavailable {
+        /// At which of the two APIs.
+        api: Api,
         /// Why not, and of what.
         what: String,
     },

@@ -13,7 +13,7 @@ use super::health::Health;
 use crate::agent::Trigger;
 use crate::decide::schedule;
 use crate::escape::chain;
-use crate::facts::who::Remark;
+use crate::facts::who::{Api, Remark};
 use crate::kubeapi::{Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit};
 
 /// A stream that ends sooner than this was no success.
@@ -200,8 +200,8 @@ pub async fn keep_watching<T: Watched>(
             asked = error.retry_after();
             match error.class() {
                 Class::Gone => version.clear(),
-                Class::Forbidden => complain(&health, signal, error),
-                _ if failures >= COMPLAIN_AFTER => complain(&health, signal, error),
+                Class::Forbidden => complain(&health, trigger, error),
+                _ if failures >= COMPLAIN_AFTER => complain(&health, trigger, error),
                 _ => {}
             }
         }
@@ -213,9 +213,14 @@ pub async fn keep_watching<T: Watched>(
     }
 }
 
-fn complain(health: &Health, signal: &'static str, error: &Error) {
+fn complain(health: &Health, trigger: Trigger, error: &Error) {
+    let api = match trigger {
+        Trigger::Node => Api::Guest,
+        _ => Api::Harvester,
+    };
+    let what = chain(error);
     health.remark(
-        signal,
-        Some(Remark::WatchUnavailable { what: chain(error) }),
+        trigger.as_str(),
+        Some(Remark::WatchUnavailable { api, what }),
     );
 }

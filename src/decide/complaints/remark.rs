@@ -1,11 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The side remarks of an observation, as findings.
 
-use crate::facts::who::Remark;
+use crate::facts::who::{Api, Remark, Who};
 use crate::findings::{Code, Finding};
 
+/// The findings of all remarks, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
+/// kept open either.
+pub(super) fn findings(who: &Who) -> impl Iterator<Item = Finding> {
+    let explained = |remark: &&Remark| match remark {
+        Remark::WatchUnavailable { api, .. } => match api {
+            Api::Harvester => who.candidates.why().is_some(),
+            Api::Guest => who.node.why().is_some(),
+        },
+        _ => false,
+    };
+    who.remarks
+        .iter()
+        .filter(move |remark| !explained(remark))
+        .map(finding)
+}
+
 /// The finding that a remark becomes.
-pub(super) fn finding(remark: &Remark) -> Finding {
+fn finding(remark: &Remark) -> Finding {
     match remark {
         Remark::CredentialExposed { path, mode } => {
             let path = path.display();
@@ -28,7 +44,7 @@ pub(super) fn finding(remark: &Remark) -> Finding {
             Finding::new(Code::ConfigurationKept, faults.clone())
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
-        Remark::WatchUnavailable { what } => Finding::new(Code::WatchUnavailable, what.clone()),
+        Remark::WatchUnavailable { what, .. } => Finding::new(Code::WatchUnavailable, what.clone()),
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
