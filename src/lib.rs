@@ -31,6 +31,7 @@
 //! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
+//! | `x509` | bytes | I/O |
 //! | `edges` `alarm` | one descriptor and tokio's readiness of it | know what it is for |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
@@ -92,3 +93,4 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod triggers;
+pub mod x509;

@@ -2,10 +2,9 @@
 //! What a client certificate says: whose it is, and from when until when.
 
 use rustls::pki_types::CertificateDer;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::x509::X509Name;
 
 use crate::facts::names::NodeName;
+use crate::x509::{Certificate, Name};
 
 /// How the common name of a kubelet begins; the node's name follows.
 const NODE_PREFIX: &str = "system:node:";
@@ -61,15 +60,11 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, Certifica
     let leaf = leaf(chain)?;
     // The last one counts for the API server.
     let common_name = leaf
-        .subject()
-        .iter_common_name()
-        .last()
-        .and_then(|attribute| attribute.as_str().ok())
+        .subject
+        .common_names()
+        .next_back()
         .ok_or(CertificateError::NoCommonName)?;
-    let is_node = leaf
-        .subject()
-        .iter_organization()
-        .any(|attribute| attribute.as_str() == Ok(NODE_GROUP));
+    let is_node = leaf.subject.organizations().any(|name| name == NODE_GROUP);
     match common_name.strip_prefix(NODE_PREFIX) {
         Some(name) if is_node => NodeName::parse(name)
             .map(NodeIdentity::Node)
@@ -85,30 +80,27 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, Certifica
 pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateError> {
     let leaf = leaf(chain)?;
     Ok(Validity {
-        not_before: leaf.validity().not_before.timestamp(),
-        not_after: leaf.validity().not_after.timestamp(),
+        not_before: leaf.not_before,
+        not_after: leaf.not_after,
     })
 }
 
 /// The subject of the leaf, on one line.
 pub fn describe_subject(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
-    Ok(describe(leaf(chain)?.subject()))
+    Ok(describe(&leaf(chain)?.subject))
 }
 
 /// The issuer of the leaf, on one line.
 pub fn describe_issuer(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
-    Ok(describe(leaf(chain)?.issuer()))
+    Ok(describe(&leaf(chain)?.issuer))
 }
 
-fn leaf<'a>(chain: &'a [CertificateDer<'_>]) -> Result<X509Certificate<'a>, CertificateError> {
+fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, CertificateError> {
     let leaf = chain.first().ok_or(CertificateError::None)?;
-    match x509_parser::parse_x509_certificate(leaf) {
-        Ok((_, certificate)) => Ok(certificate),
-        Err(_) => Err(CertificateError::Malformed),
-    }
+    Certificate::parse(leaf).map_err(|_| CertificateError::Malformed)
 }
 
-fn describe(name: &X509Name<'_>) -> String {
+fn describe(name: &Name) -> String {
     name.to_string().escape_debug().to_string()
 }
 

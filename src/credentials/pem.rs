@@ -6,6 +6,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
 use super::error::PemProblem;
+use crate::x509::Certificate;
 
 /// What a PEM text holds; everything else in it is passed over.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ pub(super) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, P
     // A bundle may hold one that is too odd to be understood, and the others still count, as in Kubernetes' own clients.
     let usable: Vec<_> = found
         .into_iter()
-        .filter(|certificate| x509_parser::parse_x509_certificate(certificate).is_ok())
+        .filter(|certificate| Certificate::parse(certificate).is_ok())
         .collect();
     if usable.is_empty() {
         return Err(PemProblem::BrokenCertificate);
@@ -65,7 +66,7 @@ pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
         .certificates
         .first()
         .ok_or(PemProblem::NoCertificate)?;
-    if x509_parser::parse_x509_certificate(leaf).is_err() {
+    if Certificate::parse(leaf).is_err() {
         return Err(PemProblem::BrokenCertificate);
     }
     Ok(contents)

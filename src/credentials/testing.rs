@@ -10,37 +10,37 @@ use rustls::pki_types::CertificateDer;
 use crate::root::Root;
 
 /// 2024-01-01, when all certificates begin.
-pub(super) const NOT_BEFORE: i64 = 1_704_067_200;
+pub(crate) const NOT_BEFORE: i64 = 1_704_067_200;
 
 /// 2034-01-01, when all certificates end.
-pub(super) const NOT_AFTER: i64 = 2_019_686_400;
+pub(crate) const NOT_AFTER: i64 = 2_019_686_400;
 
 /// A certificate authority.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A client certificate and its key.
-pub(super) struct Client {
-    pub(super) der: CertificateDer<'static>,
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Client {
+    pub(crate) der: CertificateDer<'static>,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    pub(super) fn new(common_name: &str) -> Self {
+    pub(crate) fn new(common_name: &str) -> Self {
         let mut params = params(common_name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    pub(super) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    pub(super) fn der(&self) -> CertificateDer<'static> {
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
         self.0.der().clone()
     }
 
-    pub(super) fn client(&self, common_name: &str, organisation: &str) -> Client {
+    pub(crate) fn client(&self, common_name: &str, organisation: &str) -> Client {
         let mut params = params(common_name);
         params
             .distinguished_name
@@ -66,7 +66,7 @@ fn params(common_name: &str) -> CertificateParams {
 }
 
 /// A JSON Web Token with these claims, whose signature is of the right length and otherwise worth nothing.
-pub(super) fn jwt(claims: &str) -> String {
+pub(crate) fn jwt(claims: &str) -> String {
     format!(
         "{}.{}.{}",
         BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256","kid":"x"}"#),
@@ -75,26 +75,26 @@ pub(super) fn jwt(claims: &str) -> String {
     )
 }
 
-pub(super) fn base64(text: &str) -> String {
+pub(crate) fn base64(text: &str) -> String {
     BASE64_STANDARD.encode(text)
 }
 
 /// An empty tree.
-pub(super) fn tree() -> (tempfile::TempDir, Root) {
+pub(crate) fn tree() -> (tempfile::TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     (dir, root)
 }
 
 /// Writes a file in place, with its folders.
-pub(super) fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
+pub(crate) fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
     let real = root.join(path);
     std::fs::create_dir_all(real.parent().unwrap()).unwrap();
     std::fs::write(real, text).unwrap();
 }
 
 /// A kubeconfig as Harvester's API makes them.
-pub(super) fn harvester_kubeconfig(authority: &Authority, token: &str) -> String {
+pub(crate) fn harvester_kubeconfig(authority: &Authority, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\nclusters:\n- name: default\n  cluster:\n    server: https://192.0.2.10:6443\n    \
          certificate-authority-data: {}\ncontexts:\n- name: default\n  context:\n    cluster: default\n    \
@@ -104,7 +104,7 @@ pub(super) fn harvester_kubeconfig(authority: &Authority, token: &str) -> String
 }
 
 /// A kubeconfig as RKE2 makes them, with its files beside it.
-pub(super) fn kubelet_kubeconfig() -> String {
+pub(crate) fn kubelet_kubeconfig() -> String {
     "apiVersion: v1\nkind: Config\nclusters:\n- name: local\n  cluster:\n    server: https://127.0.0.1:6443\n    \
      certificate-authority: server-ca.crt\ncontexts:\n- name: Default\n  context:\n    cluster: local\n    \
      user: user\ncurrent-context: Default\nusers:\n- name: user\n  user:\n    client-certificate: client-kubelet.crt\n    \

@@ -7,9 +7,9 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::super::text::describe;
+use crate::x509::Certificate;
 
 /// Verifies as the library does; adds nothing to what is trusted.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl Verifier {
     ) -> Self {
         let subjects: Vec<String> = authorities
             .iter()
-            .filter_map(|der| X509Certificate::from_der(der).ok())
-            .map(|(_, certificate)| certificate.subject().to_string())
+            .filter_map(|der| Certificate::parse(der).ok())
+            .map(|certificate| certificate.subject.to_string())
             .collect();
         Self {
             webpki,
@@ -65,8 +65,8 @@ impl ServerCertVerifier for Verifier {
                 Error::InvalidCertificate(
                     CertificateError::UnknownIssuer | CertificateError::BadSignature,
                 ) => {
-                    let issuer = match X509Certificate::from_der(end_entity) {
-                        Ok((_, certificate)) => describe(&certificate.issuer().to_string()),
+                    let issuer = match Certificate::parse(end_entity) {
+                        Ok(certificate) => describe(&certificate.issuer.to_string()),
                         Err(_) => "unreadable".to_owned(),
                     };
                     let unknown = UnknownAuthority {
