@@ -15,7 +15,7 @@ mod pem;
 pub mod search;
 pub mod source;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod token;
 
 use std::fmt;

@@ -66,7 +66,7 @@ fn params(common_name: &str) -> CertificateParams {
 }
 
 /// A JSON Web Token with these claims, whose signature is of the right length and otherwise worth nothing.
-pub(super) fn jwt(claims: &str) -> String {
+pub(crate) fn jwt(claims: &str) -> String {
     format!(
         "{}.{}.{}",
         BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256","kid":"x"}"#),
@@ -80,14 +80,14 @@ pub(super) fn base64(text: &str) -> String {
 }
 
 /// An empty tree.
-pub(super) fn tree() -> (tempfile::TempDir, Root) {
+pub(crate) fn tree() -> (tempfile::TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     (dir, root)
 }
 
 /// Writes a file in place, with its folders.
-pub(super) fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
+pub(crate) fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
     let real = root.join(path);
     std::fs::create_dir_all(real.parent().unwrap()).unwrap();
     std::fs::write(real, text).unwrap();

@@ -131,15 +131,21 @@ impl World {
     }
 
     /// What the Harvester credential may do; nothing when there is none.
-    pub async fn permissions(&self) -> Vec<Permission> {
-        match (self.connections.harvester.link(), self.harvester.known()) {
-            (Ok(link), Some(harvester)) => {
-                limited(permissions::read(&link.client, &harvester.namespace))
-                    .await
-                    .unwrap_or_default()
-            }
-            _ => Vec::new(),
-        }
+    pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
+        let (Ok(link), Some(harvester)) =
+            (self.connections.harvester.link(), self.harvester.known())
+        else {
+            return Vec::new();
+        };
+        let objects = permissions::Objects {
+            namespace: &harvester.namespace,
+            vm: self.own.as_ref().map(|found| &found.vmi.name),
+            host: self.reads.as_ref().map(|reads| &reads.host),
+            configmap: &settings.topology.configmap,
+        };
+        limited(permissions::read(&link.client, &objects))
+            .await
+            .unwrap_or_default()
     }
 
     /// Which credential of each side is in force: Harvester's, the guest cluster's.

@@ -1,24 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asks Harvester's API what our credential may do there, without doing it.
 
-use crate::facts::names::Namespace;
-use crate::facts::permissions::{Permission, USEFUL};
+use crate::config::ConfigMapName;
+use crate::facts::names::{HostName, Namespace, VmName};
+use crate::facts::permissions::{INSTANCES, Permission, Place, USEFUL, Useful};
 use crate::kubeapi::{Client, ResourceAttributes};
 
 use super::why;
 
-/// One answer for each of [`USEFUL`].
-pub async fn read(client: &Client, namespace: &Namespace) -> Vec<Permission> {
-    let mut permissions = Vec::new();
-    for useful in USEFUL {
-        let attributes = ResourceAttributes {
-            namespace: useful.namespaced.then(|| namespace.to_string()),
+/// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
+#[derive(Debug)]
+pub struct Objects<'a> {
+    /// The VM's namespace.
+    pub namespace: &'a Namespace,
+    /// The VM.
+    pub vm: Option<&'a VmName>,
+    /// Its host.
+    pub host: Option<&'a HostName>,
+    /// The ConfigMap with the hosts' topology.
+    pub configmap: &'a ConfigMapName,
+}
+
+impl Objects<'_> {
+    fn attributes(&self, useful: &Useful) -> ResourceAttributes {
+        let (namespace, name) = match useful.place {
+            Place::Vm => (
+                Some(self.namespace.to_string()),
+                self.vm
+                    .filter(|_| useful.resource == INSTANCES)
+                    .map(ToString::to_string),
+            ),
+            Place::ConfigMap => (
+                Some(self.configmap.namespace.as_str().to_owned()),
+                Some(self.configmap.name.as_str().to_owned()),
+            ),
+            Place::Cluster => (None, self.host.map(ToString::to_string)),
+        };
+        ResourceAttributes {
+            namespace,
+            name: name.filter(|_| useful.verb != "list"),
             verb: useful.verb.to_owned(),
             group: useful.group.to_owned(),
             resource: useful.resource.to_owned(),
             ..ResourceAttributes::default()
-        };
-        let allowed = match client.may(&attributes).await {
+        }
+    }
+}
+
+/// One answer for each of [`USEFUL`].
+pub async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
+    let mut permissions = Vec::new();
+    for useful in USEFUL {
+        let allowed = match client.may(&objects.attributes(useful)).await {
             Ok(review) => Ok(review.allowed),
             Err(error) => Err(why(&error)),
         };
