@@ -214,6 +214,21 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_what_the_command_prints() {
+        let (_dir, root) = tree();
+        let subject = ServiceAccount::parse("default:harvester-node-agent").ok();
+        let options = Options {
+            subject,
+            ..Options::default()
+        };
+        assert_eq!(
+            include_str!("../../packaging/rbac/example.yaml"),
+            print(&root, options).text,
+            "harvester-node-agent rbac --subject default:harvester-node-agent > packaging/rbac/example.yaml"
+        );
+    }
+
+    #[test]
     fn who_is_no_service_account_is_told_how_to_become_one() {
         for (user, text) in [
             (
