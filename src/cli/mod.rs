@@ -110,6 +110,7 @@ pub enum Command {
         action: ConfigAction,
     },
     /// The roles on Harvester that the agent needs, as YAML for kubectl apply
+    #[command(after_help = rbac::EXAMPLES)]
     Rbac(rbac::Options),
     /// Completions for a shell, to be sourced by it
     Completions {

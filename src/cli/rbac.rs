@@ -16,6 +16,16 @@ use crate::observe::{credentials, distribution};
 use crate::report::manifest;
 use crate::root::Root;
 
+/// What stands below the options in the help.
+pub const EXAMPLES: &str = "\
+Once for each guest cluster, whose machines share one service account:
+  harvester-node-agent rbac > rbac.yaml     on one of its machines
+  kubectl apply -f rbac.yaml                where kubectl is an administrator of Harvester
+  kubectl delete -f rbac.yaml               takes it back
+
+Only what the configuration of this machine calls for is allowed: a source that [topology] sources leaves out gets no rule, \
+and mode = \"signals\" no watch.";
+
 /// What `rbac` takes. The configuration in force counts too: a source that it does not name, or a watch that it does not
 /// keep, is not allowed.
 #[derive(Debug, Clone, Default, Args)]
@@ -30,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
     pub namespace: Option<Namespace>,
     /// Allow this VM only, by its name; give it once for each VM of the guest cluster. Then no VM can be searched: each
-    /// machine must go by its VM's name, or have [harvester] vm in its configuration
+    /// machine must go by its VM's name, or have `harvester.vm` in its configuration
     #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
     pub vm: Vec<VmName>,
     /// Leave out the rule about the hosts, the only one for the whole cluster

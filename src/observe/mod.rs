@@ -15,7 +15,7 @@ pub mod machine;
 pub mod nics;
 mod node;
 mod own_api;
-pub mod permissions;
+mod permissions;
 mod targets;
 pub mod whereabouts;
 
@@ -32,7 +32,6 @@ use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::permissions::Permission;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
@@ -128,24 +127,6 @@ impl World {
             .link()
             .and_then(|link| credentials::harvester(link, settings))
             .into();
-    }
-
-    /// What the Harvester credential may do; nothing when there is none.
-    pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
-        let (Ok(link), Some(harvester)) =
-            (self.connections.harvester.link(), self.harvester.known())
-        else {
-            return Vec::new();
-        };
-        let objects = permissions::Objects {
-            namespace: &harvester.namespace,
-            vm: self.own.as_ref().map(|found| &found.vmi.name),
-            host: self.reads.as_ref().map(|reads| &reads.host),
-            configmap: &settings.topology.configmap,
-        };
-        limited(permissions::read(&link.client, &objects))
-            .await
-            .unwrap_or_default()
     }
 
     /// Which credential of each side is in force: Harvester's, the guest cluster's.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asks Harvester's API what our credential may do there, without doing it.
 
-use crate::config::ConfigMapName;
+use super::World;
+use super::limit::limited;
+use crate::config::{ConfigMapName, Settings};
 use crate::facts::names::{HostName, Namespace, VmName};
 use crate::facts::permissions::{INSTANCES, Permission, Place, USEFUL, Useful};
 use crate::kubeapi::{Client, ResourceAttributes};
@@ -9,16 +11,31 @@ use crate::kubeapi::{Client, ResourceAttributes};
 use super::why;
 
 /// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
-#[derive(Debug)]
-pub struct Objects<'a> {
-    /// The VM's namespace.
-    pub namespace: &'a Namespace,
-    /// The VM.
-    pub vm: Option<&'a VmName>,
-    /// Its host.
-    pub host: Option<&'a HostName>,
-    /// The ConfigMap with the hosts' topology.
-    pub configmap: &'a ConfigMapName,
+struct Objects<'a> {
+    namespace: &'a Namespace,
+    vm: Option<&'a VmName>,
+    host: Option<&'a HostName>,
+    configmap: &'a ConfigMapName,
+}
+
+impl World {
+    /// What the Harvester credential may do; nothing when there is none.
+    pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
+        let (Ok(link), Some(harvester)) =
+            (self.connections.harvester.link(), self.harvester.known())
+        else {
+            return Vec::new();
+        };
+        let objects = Objects {
+            namespace: &harvester.namespace,
+            vm: self.own.as_ref().map(|found| &found.vmi.name),
+            host: self.reads.as_ref().map(|reads| &reads.host),
+            configmap: &settings.topology.configmap,
+        };
+        limited(read(&link.client, &objects))
+            .await
+            .unwrap_or_default()
+    }
 }
 
 impl Objects<'_> {
@@ -48,7 +65,7 @@ impl Objects<'_> {
 }
 
 /// One answer for each of [`USEFUL`].
-pub async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
+async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
     let mut permissions = Vec::new();
     for useful in USEFUL {
         let allowed = match client.may(&objects.attributes(useful)).await {
