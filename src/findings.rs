@@ -243,7 +243,7 @@ catalogue! {
 
     TopologyUnknown, "topology-unknown", Error, "no source tells region and zone of the host",
         why: "the Node gets no topology labels; those that it has are kept",
-        fix: "allow the credential to read the host (a ClusterRole with verb get on nodes, bound to its service account), or label the VM harvesterhci.io/creator=docker-machine-driver-harvester so that Harvester annotates it, or publish a ConfigMap in harvester-public",
+        fix: "allow the credential to read the host: on Harvester, as an administrator, pass to `kubectl apply -f -` what `harvester-node-agent rbac` prints on this machine; or label the VM harvesterhci.io/creator=docker-machine-driver-harvester so that Harvester annotates it; or publish a ConfigMap in harvester-public",
         silences: [];
     AnnotationsStale, "annotations-stale", Warning, "Harvester's topology annotations still speak of another host",
         why: "the labels of the Node stay those of the host before, until Harvester brings the annotations up to date",
@@ -326,7 +326,7 @@ catalogue! {
         silences: [TopologyUnknown, IdentityNotFound];
     HarvesterForbidden, "harvester-forbidden", Error, "the Harvester credential may not read the VM",
         why: "the VM and its host stay unknown; the labels stay as they are",
-        fix: "bind the service account to a Role in the VM's namespace with verbs get, list, watch on virtualmachineinstances.kubevirt.io",
+        fix: "on Harvester, as an administrator, pass to `kubectl apply -f -` what `harvester-node-agent rbac` prints on this machine",
         silences: [TopologyUnknown, IdentityNotFound];
     HarvesterTls, "harvester-tls", Error, "the certificate of Harvester's API is not accepted",
         why: "nothing is sent to a server that cannot prove who it is; the labels stay as they are",
@@ -408,7 +408,7 @@ catalogue! {
         silences: [];
     WatchUnavailable, "watch-unavailable", Warning, "a change is noticed late, because a watch cannot be kept open",
         why: "until it can, the agent looks again at intervals",
-        fix: "allow verb watch for the named resource, or look for a proxy that ends idle connections",
+        fix: "allow verb watch for the named resource (`harvester-node-agent rbac` prints the roles for Harvester), or look for a proxy that ends idle connections",
         silences: [];
     SignalUnavailable, "signal-unavailable", Warning, "a change is noticed late, because a signal of this machine does not work",
         why: "until it does, the other signals and the poll must do",

@@ -59,6 +59,7 @@
 //! | which evidence proves the VM, how names are judged | [`decide::identity`] |
 //! | which source is believed for region and zone | [`decide::placement`] |
 //! | which labels are written, kept, removed | [`decide::labels`] |
+//! | what may be asked of Harvester, and the roles for it | [`facts::permissions`], [`decide::access`] |
 //! | when to look again | [`decide::schedule`], after a sign of a move [`decide::window`] |
 //! | what people read when something is wrong | [`findings`] |
 //! | what wakes the agent | [`triggers`], [`reason`] |

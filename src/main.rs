@@ -2,6 +2,7 @@
 //! The process: reads its command line and environment, runs one command, ends with its exit code.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -31,9 +32,8 @@ fn dispatch(arguments: Arguments) -> Answer {
     let style = cli::style(std::io::stdout().is_terminal(), no_color.as_deref());
     let root = Root::new(arguments.root);
     // A path from the working directory is the caller's; inside the root there is no such directory.
-    let config = arguments
-        .config
-        .map(|path| std::path::absolute(&path).unwrap_or(path));
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let config = arguments.config.map(absolute);
     let process = Process {
         root,
         config,
@@ -71,6 +71,11 @@ fn dispatch(arguments: Arguments) -> Answer {
             action,
             process.output,
         ),
+        Command::Rbac(mut options) => {
+            options.credential = options.credential.map(absolute);
+            let config = process.config.as_deref();
+            cli::rbac::run(&process.root, config, options, process.output)
+        }
         Command::Completions { shell } => cli::completions::run(shell),
     }
 }

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod explain;
 pub mod once;
+pub mod rbac;
 pub mod run;
 pub mod status;
 pub mod whoami;
@@ -108,6 +109,9 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// The roles on Harvester that the agent needs, as YAML for kubectl apply
+    #[command(after_help = rbac::EXAMPLES)]
+    Rbac(rbac::Options),
     /// Completions for a shell, to be sourced by it
     Completions {
         /// The shell

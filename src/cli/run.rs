@@ -303,7 +303,7 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let mut status = Status::new(&last.report(settings), &context);
     if task == Task::Whoami {
         status.permissions = world
-            .permissions()
+            .permissions(settings)
             .await
             .iter()
             .map(PermissionStatus::new)

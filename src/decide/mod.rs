@@ -6,6 +6,7 @@
 //!
 //! To add a decision: a file with its question, its answer as a type, and a line in [`plan`].
 
+pub mod access;
 pub mod complaints;
 pub mod conditions;
 pub mod events;

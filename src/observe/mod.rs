@@ -15,7 +15,7 @@ pub mod machine;
 pub mod nics;
 mod node;
 mod own_api;
-pub mod permissions;
+mod permissions;
 mod targets;
 pub mod whereabouts;
 
@@ -32,7 +32,6 @@ use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::permissions::Permission;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
@@ -128,18 +127,6 @@ impl World {
             .link()
             .and_then(|link| credentials::harvester(link, settings))
             .into();
-    }
-
-    /// What the Harvester credential may do; nothing when there is none.
-    pub async fn permissions(&self) -> Vec<Permission> {
-        match (self.connections.harvester.link(), self.harvester.known()) {
-            (Ok(link), Some(harvester)) => {
-                limited(permissions::read(&link.client, &harvester.namespace))
-                    .await
-                    .unwrap_or_default()
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// Which credential of each side is in force: Harvester's, the guest cluster's.

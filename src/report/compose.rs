@@ -16,7 +16,7 @@ use crate::decide::sync::Sync;
 use crate::decide::window::Epoch;
 use crate::decide::{self, Migration};
 use crate::facts::Seen;
-use crate::facts::permissions::Permission;
+use crate::facts::permissions::{Permission, Place};
 use crate::facts::who::Who;
 use crate::triggers::health::Signal;
 
@@ -316,10 +316,10 @@ impl PermissionStatus {
         } else {
             format!(".{}", useful.group)
         };
-        let scope = if useful.namespaced {
-            "in the VM's namespace"
-        } else {
-            "in the cluster"
+        let scope = match useful.place {
+            Place::Vm => "in the VM's namespace",
+            Place::ConfigMap => "in the ConfigMap's namespace",
+            Place::Cluster => "in the cluster",
         };
         let allowed = match &permission.allowed {
             Seen::Known(true) => "yes".to_owned(),

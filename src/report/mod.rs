@@ -6,6 +6,7 @@
 
 pub mod compose;
 pub mod journal;
+pub mod manifest;
 pub mod metrics;
 pub mod news;
 pub mod sink;

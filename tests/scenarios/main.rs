@@ -17,6 +17,7 @@ mod guest_agent;
 mod identity;
 mod labels;
 mod migration;
+mod rbac;
 mod resync;
 mod service;
 mod signals;

@@ -65,9 +65,11 @@ pub enum CloudState {
     Absent,
 }
 
-/// Which sources of a host's topology the credential may read.
+/// What of the VM and its host the credential may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
+    /// None, and not the VM either: a service account to which no role is bound.
+    Nothing,
     /// Harvester's own role: VMIs and pods, no Nodes.
     Annotations,
     /// The hosts' Nodes too.
@@ -187,8 +189,11 @@ impl World {
             .await
             .expect("the story can be told on two empty servers");
         let own = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
-        world.wait_for_access(&own, true).await;
+        world
+            .wait_for_access(&own, access != HostAccess::Nothing)
+            .await;
         match access {
+            HostAccess::Nothing => {}
             HostAccess::Nodes => world.grant_host_nodes().await,
             HostAccess::Annotations => {
                 let host = paths::node(HOSTS[0].0);
@@ -209,9 +214,19 @@ impl World {
         let harvester = Harvester::new(&harvester_api.endpoint());
         harvester.install(&story.server_version).await?;
         harvester.create_namespace(&story.vm.namespace).await?;
-        harvester
-            .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
-            .await?;
+        match story.access {
+            // The server may have served a world before.
+            HostAccess::Nothing => {
+                harvester
+                    .unbind_cloud_provider(&story.vm.namespace, ACCOUNT)
+                    .await?;
+            }
+            HostAccess::Annotations | HostAccess::Nodes => {
+                harvester
+                    .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
+                    .await?;
+            }
+        }
         for (name, region, zone) in HOSTS {
             let labels = [
                 ("topology.kubernetes.io/region", region),
@@ -294,8 +309,9 @@ impl World {
         self.wait_for_access(&paths::node(HOSTS[0].0), false).await;
     }
 
-    /// The authoriser of a real server learns of a binding a moment after it was made.
-    async fn wait_for_access(&self, path: &str, wanted: bool) {
+    /// Waits until the credential may, or may not, get `path`: the authoriser of a real server learns of a binding a moment
+    /// after it was made.
+    pub async fn wait_for_access(&self, path: &str, wanted: bool) {
         let endpoint = self.harvester_api.endpoint();
         let guest = Admin::with_token(&endpoint, "lab-access", &self.token);
         let denied = |answer: &Result<Value, ApiError>| {
