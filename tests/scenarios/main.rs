@@ -17,6 +17,7 @@ mod guest_agent;
 mod identity;
 mod labels;
 mod migration;
+mod registration;
 mod resync;
 mod service;
 mod signals;
