@@ -394,6 +394,19 @@ catalogue! {
         fix: "modprobe virtio_console, if the kernel has it as a module; otherwise the VM's domain lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt gives to every VM: stop the VM and start it again in Harvester",
         silences: [GuestAgentNotInstalled, GuestAgentNotRunning];
 
+    LabelFileForeign, "label-file-foreign", Notice, "a file that tells the kubelet its first labels is somebody else's",
+        why: "it is left as it is, and the labels that it sets may be those of another host",
+        fix: "nothing, if you keep the file; otherwise remove it: the agent needs none on a Node that is registered",
+        silences: [];
+    LabelFileNotWritten, "label-file-not-written", Warning, "the file that tells the kubelet its first labels cannot be changed",
+        why: "the next start of the kubelet sets the labels that stand in it, until the agent sets the right ones again",
+        fix: "systemctl restart harvester-node-agent: a directory that was made after its start is read-only to it; is it still refused, allow the named directory in the unit: systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY",
+        silences: [];
+    LabelFileWithoutEffect, "label-file-without-effect", Warning, "the kubelet does not see the file that tells it its first labels",
+        why: "the Node registers without region, zone and host, and has them only when the agent has set them",
+        fix: "remove the named variable from the named file",
+        silences: [];
+
     ConfigurationKept, "configuration-kept", Warning, "the new configuration has faults; the one before stays in use",
         why: "what was changed has no effect yet",
         fix: "harvester-node-agent config check, then systemctl reload harvester-node-agent",

@@ -57,6 +57,7 @@ fn dispatch(arguments: Arguments) -> Answer {
             &process,
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
+        Command::Gate { timeout } => cli::gate::run(&process, timeout),
         Command::Whoami => run(&process, Task::Whoami),
         Command::Status => cli::status::run(
             &process.root,

@@ -58,9 +58,15 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["src/triggers"], &["observe", "crate::apply"]),
+    (&["src/apply"], &["observe", "decide::plan", "sleep"]),
     (
-        &["src/apply"],
-        &["observe", "decide::plan", "sleep", "durable"],
+        &[
+            "src/apply/mod.rs",
+            "src/apply/node.rs",
+            "src/apply/event.rs",
+            "src/apply/unit.rs",
+        ],
+        &["durable"],
     ),
     (
         &["src/kubeapi"],

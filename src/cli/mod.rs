@@ -6,6 +6,7 @@
 pub mod completions;
 pub mod config;
 pub mod explain;
+pub mod gate;
 pub mod once;
 pub mod rbac;
 pub mod run;
@@ -96,6 +97,12 @@ pub enum Command {
     },
     /// What the running agent last found out
     Status,
+    /// Hold the kubelet's first start until its name is the VM's; ends with 0 whatever it finds
+    Gate {
+        /// Let it start after this time at the latest, such as 90s or 2m
+        #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
+        timeout: std::time::Duration,
+    },
     /// Which VM this machine is and which host runs it, with the evidence; writes nothing
     Whoami,
     /// The long text of a finding

@@ -152,7 +152,7 @@ fn level(level: LogLevel) -> LevelFilter {
 }
 
 /// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
-fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
+pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
     let vendor = machine
         .vendor
         .known()

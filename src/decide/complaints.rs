@@ -3,11 +3,14 @@
 
 mod remark;
 
+use std::path::Path;
+
 use super::access;
 use super::guest_agent;
 use super::identity::{EvidenceKind, Identity, NameKind, OwnVm};
 use super::labels::{LabelPlan, Left, LeftReason};
 use super::placement::{Outcome, Placement};
+use super::registration;
 use super::rival::StandDown;
 use super::sync::Sync;
 use super::verdict::Verdict;
@@ -57,6 +60,9 @@ pub fn raise(
         findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
     }
     static_labels(settings, seen, &mut findings);
+    let unwritten = memory.unwritten_file.as_deref();
+    let files = &seen.who.label_files;
+    findings.extend(registration::findings(settings, files, unwritten));
     let agent = &seen.who.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
@@ -380,14 +386,16 @@ fn label_left(left: &Left) -> Option<Finding> {
     Some(Finding::new(code, text))
 }
 
-/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says.
+/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says. Our own file says what
+/// the Node has.
 fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding>) {
-    for label in seen
-        .who
-        .distributions
-        .iter()
-        .flat_map(|distribution| &distribution.node_labels)
-    {
+    let is_ours = |origin: &Path| {
+        let mut files = seen.who.label_files.iter();
+        files.any(|file| file.is_ours() && file.kind.path() == origin)
+    };
+    let labels = seen.who.distributions.iter();
+    let labels = labels.flat_map(|distribution| &distribution.node_labels);
+    for label in labels.filter(|label| !is_ours(&label.origin)) {
         let topology = TWINS
             .iter()
             .find(|(key, twin)| label.key == *key || label.key == *twin);

@@ -15,6 +15,7 @@ pub mod nic;
 pub mod node;
 pub mod permissions;
 pub mod placement;
+pub mod registration;
 pub mod topology;
 pub mod vmi;
 pub mod who;

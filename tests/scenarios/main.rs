@@ -18,6 +18,7 @@ mod identity;
 mod labels;
 mod migration;
 mod rbac;
+mod registration;
 mod resync;
 mod service;
 mod signals;
