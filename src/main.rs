@@ -71,6 +71,9 @@ fn dispatch(arguments: Arguments) -> Answer {
             action,
             process.output,
         ),
+        Command::BakeCheck => {
+            cli::bake_check::run(&process.root, process.config.as_deref(), process.output)
+        }
         Command::Completions { shell } => cli::completions::run(shell),
     }
 }

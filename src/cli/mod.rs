@@ -3,6 +3,7 @@
 //!
 //! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
 
+pub mod bake_check;
 pub mod completions;
 pub mod config;
 pub mod explain;
@@ -108,6 +109,8 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Fail the build of an image that holds what belongs to one machine, or lacks what each needs
+    BakeCheck,
     /// Completions for a shell, to be sourced by it
     Completions {
         /// The shell

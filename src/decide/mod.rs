@@ -11,6 +11,7 @@ pub mod conditions;
 pub mod events;
 pub mod guest_agent;
 pub mod identity;
+pub mod image;
 pub mod labels;
 pub mod memory;
 pub mod patches;
