@@ -82,7 +82,7 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
         [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
-        "/usr/bin/harvester-node-agent or its unit harvester-node-agent.service is not there",
+        ["/usr/bin/harvester-node-agent", "ours"],
         tree.install_ourselves(image.family),
         tree,
     );
@@ -93,7 +93,10 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
             Code::GuestAgentMasked,
             Code::GuestAgentNotEnabled,
         ],
-        "qemu-ga or its unit is not there",
+        [
+            "/usr/bin/qemu-ga or /usr/sbin/qemu-ga",
+            "QEMU's guest agent",
+        ],
         tree.install_guest_agent(image.family),
         tree,
     );
@@ -104,13 +107,16 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
 fn service(
     service: &Service,
     [missing, masked, not_enabled]: [Code; 3],
-    absent: &str,
+    [program, name]: [&str; 2],
     install: String,
     tree: &Tree,
 ) -> Option<Fault> {
     let fault = |code, seen, remedy| Some(Fault { code, seen, remedy });
-    let Some(unit) = service.unit.as_ref().filter(|_| service.has_program) else {
-        return fault(missing, absent.to_owned(), install);
+    if !service.has_program {
+        return fault(missing, format!("there is no {program}"), install);
+    }
+    let Some(unit) = &service.unit else {
+        return fault(missing, format!("there is no unit of {name}"), install);
     };
     if unit.is_masked {
         let seen = format!("{} is masked", unit.name);

@@ -172,7 +172,10 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         tree
     };
     // Whatever is nothing but a thing at a place: all the places of a code in one tree.
-    for code in Code::ALL.iter().filter(|code| !code.entry().places.is_empty()) {
+    for code in Code::ALL
+        .iter()
+        .filter(|code| !code.entry().places.is_empty())
+    {
         let places = code.entry().places;
         plant(*code, &|tree| {
             for place in places {
