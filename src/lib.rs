@@ -21,7 +21,7 @@
 //!
 //! | where | may use | must not |
 //! |---|---|---|
-//! | `facts` `decide` `findings` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
+//! | `facts` `decide` `findings` `bake` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
 //! | `observe` | files below the root, `kubeapi` reads, `bus`, `netlink`, `channel` | write anything, judge anything |
@@ -67,12 +67,14 @@
 //! | what people read when something is wrong | [`findings`] |
 //! | what wakes the agent | [`triggers`], [`reason`] |
 //! | what is sent to the Node | [`apply`] |
+//! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
 
 pub mod agent;
 pub mod alarm;
 pub mod apply;
+pub mod bake;
 pub mod bus;
 pub mod channel;
 pub mod cli;

@@ -77,6 +77,9 @@ fn dispatch(arguments: Arguments) -> Answer {
             let config = process.config.as_deref();
             cli::rbac::run(&process.root, config, options, process.output)
         }
+        Command::BakeCheck => {
+            cli::bake_check::run(&process.root, process.config.as_deref(), process.output)
+        }
         Command::Completions { shell } => cli::completions::run(shell),
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
 
+pub mod bake_check;
 pub mod completions;
 pub mod config;
 pub mod explain;
@@ -119,6 +120,8 @@ pub enum Command {
     /// The roles on Harvester that the agent needs, as YAML for kubectl apply
     #[command(after_help = rbac::EXAMPLES)]
     Rbac(rbac::Options),
+    /// Fail the build of an image that holds what belongs to one machine, or lacks what each needs
+    BakeCheck,
     /// Completions for a shell, to be sourced by it
     Completions {
         /// The shell

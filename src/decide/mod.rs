@@ -13,6 +13,7 @@ pub mod events;
 pub mod gate;
 pub mod guest_agent;
 pub mod identity;
+pub mod image;
 pub mod labels;
 pub mod memory;
 pub mod patches;

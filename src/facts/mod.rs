@@ -9,6 +9,7 @@
 pub mod distribution;
 pub mod guest_agent;
 pub mod host_metrics;
+pub mod image;
 pub mod machine;
 pub mod names;
 pub mod nic;

@@ -10,6 +10,7 @@ pub mod guest_agent;
 pub mod harvester;
 mod host;
 pub mod host_metrics;
+pub mod image;
 mod limit;
 pub mod machine;
 pub mod nics;

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod bake_check;
 mod channel;
 mod credentials;
 mod downward_metrics;

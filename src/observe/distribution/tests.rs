@@ -203,3 +203,39 @@ fn a_broken_file_is_named_and_the_others_still_count() {
         assert!(!said.contains("CANARY"), "{said}");
     }
 }
+
+#[test]
+fn secrets_are_known_by_key_and_file_and_never_by_value() {
+    let environment = "/etc/default/rke2-server";
+    let found = one(&[
+        (
+            environment,
+            "RKE2_TOKEN=CANARY\nRKE2_TOKEN_FILE=/run/token\nRKE2_URL=x\n",
+        ),
+        (
+            RKE2,
+            "token: 1234\nagent-token+: CANARY\nvpn-auth: ''\ncni: cilium\n",
+        ),
+        (RANCHER, r#"{"token":"CANARY"}"#),
+    ]);
+    let secret = |key: &str, origin: &str, form| Secret {
+        key: key.to_owned(),
+        origin: origin.into(),
+        form,
+    };
+    assert_eq!(
+        found.secrets,
+        [
+            secret("RKE2_TOKEN", environment, SecretForm::Variable),
+            secret(
+                "RKE2_TOKEN_FILE",
+                environment,
+                SecretForm::File("/run/token".into())
+            ),
+            secret("token", RKE2, SecretForm::Yaml),
+            secret("agent-token+", RKE2, SecretForm::Yaml),
+            secret("token", RANCHER, SecretForm::Json),
+        ]
+    );
+    assert!(!format!("{found:?}").contains("CANARY"));
+}
