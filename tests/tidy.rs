@@ -172,6 +172,7 @@ fn every_file_says_what_it_is_for_and_no_one_leaves_notes_to_himself() {
     for file in rust_files(&root().join("src"))
         .into_iter()
         .chain(rust_files(&root().join("tests")))
+        .chain(rust_files(&root().join("packaging")))
     {
         let text = fs::read_to_string(&file).unwrap();
         let mut lines = text.lines();
