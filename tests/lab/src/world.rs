@@ -21,11 +21,13 @@ use crate::real::{RealApi, RealOptions, StaticToken};
 use crate::server::{RequestRecord, Server, ServerOptions, User};
 
 mod api;
+mod expect;
 mod machine;
 mod recorder;
 mod wait;
 
 pub use api::Api;
+pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
