@@ -83,6 +83,9 @@ impl RealApi {
             "/api/v1/pods",
             "/apis/events.k8s.io/v1/events",
             "/api/v1/nodes",
+            "/apis/storage.k8s.io/v1/csinodes",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
             "/api/v1/namespaces/harvester-public/configmaps",
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         ] {
