@@ -114,6 +114,7 @@ pub fn watched() -> impl Iterator<Item = PathBuf> {
         "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml",
     ]
     .into_iter()
+    .chain(KUBELET_FLAGS.map(|(path, _)| path))
     .map(PathBuf::from)
 }
 

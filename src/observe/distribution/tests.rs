@@ -153,6 +153,28 @@ fn kubelet_flags_are_read() {
 }
 
 #[test]
+fn a_file_that_sets_labels_is_watched() {
+    let watched: Vec<PathBuf> = watched().collect();
+    for (path, text) in [
+        (RKE2, "node-label: a=b"),
+        (RANCHER, "node-label: a=b"),
+        ("/etc/rancher/k3s/config.yaml", "node-label: a=b"),
+        (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS=--node-labels=a=b"),
+        (
+            "/etc/default/kubelet",
+            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
+        ),
+        (
+            "/etc/sysconfig/kubelet",
+            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
+        ),
+    ] {
+        assert_eq!(one(&[(path, text)]).node_labels.len(), 1, "{path}");
+        assert!(watched.contains(&PathBuf::from(path)), "{path}");
+    }
+}
+
+#[test]
 fn several_distributions_are_all_named() {
     let (distributions, _) = read(&[
         (RKE2, ""),

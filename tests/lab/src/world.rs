@@ -21,11 +21,13 @@ use crate::real::{RealApi, RealOptions, StaticToken};
 use crate::server::{RequestRecord, Server, ServerOptions, User};
 
 mod api;
+mod expect;
 mod machine;
 mod recorder;
 mod wait;
 
 pub use api::Api;
+pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
@@ -76,6 +78,15 @@ pub enum HostAccess {
     Nodes,
 }
 
+/// Who makes the guest's Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registration {
+    /// The world, as a kubelet does.
+    World,
+    /// A real kubelet, later.
+    Kubelet,
+}
+
 /// What may differ from the standard story.
 #[derive(Debug, Clone)]
 pub struct WorldOptions {
@@ -89,6 +100,8 @@ pub struct WorldOptions {
     pub access: HostAccess,
     /// The cloud controller.
     pub cloud: CloudState,
+    /// Who makes the Node; a cloud controller can have seen it only when the world does.
+    pub registration: Registration,
     /// Value of Harvester's setting `server-version`.
     pub server_version: String,
     /// The Harvester side, when it is the lab's own server.
@@ -105,6 +118,7 @@ impl Default for WorldOptions {
             form: KubeconfigForm::HarvesterApi,
             access: HostAccess::Annotations,
             cloud: CloudState::Initialised,
+            registration: Registration::World,
             server_version: "v1.6.1".to_owned(),
             harvester_server: ServerOptions::harvester(),
             guest_server: ServerOptions::guest(),
