@@ -136,7 +136,7 @@ fn look(root: &Root, alone: &mut Option<Instant>) -> Daemon {
     };
     *alone = None;
     let status = status_file::read(root).ok();
-    let status = status.and_then(|value| serde_json::from_value::<Status>(value).ok());
+    let status = status.and_then(|value| Status::from_json(&value).ok());
     // A status of the process before says nothing of now.
     match status.filter(|status| holder.pid == Some(status.agent.pid)) {
         Some(status) => said(&status).map_or(Daemon::Silent, Daemon::Says),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
@@ -53,7 +53,7 @@ pub fn answer(
             } else {
                 "changed"
             };
-            let mut value = serde_json::to_value(status).unwrap_or(Value::Null);
+            let mut value = status.to_json();
             if let Some(fields) = value.as_object_mut() {
                 fields.insert(key.to_owned(), json!(lines));
             }

@@ -24,7 +24,7 @@ pub fn run(root: &Root, output: Output, style: Style, strictness: Strictness) ->
             );
         }
     };
-    let status: Status = match serde_json::from_value(value.clone()) {
+    let status = match Status::from_json(&value) {
         Ok(status) => status,
         Err(error) => {
             let text = format!("the status file is of another version: {error}\n");

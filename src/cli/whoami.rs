@@ -10,7 +10,7 @@ use crate::report::text::{self, Style};
 /// answer, 1 otherwise.
 pub fn answer(round: &Round, status: &Status, output: Output, style: Style) -> Answer {
     let text = match output {
-        Output::Json => format!("{:#}\n", serde_json::to_value(status).unwrap_or_default()),
+        Output::Json => format!("{:#}\n", status.to_json()),
         Output::Text => text::whoami(status, style),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();

@@ -31,7 +31,7 @@ pub struct Owned(pub BTreeMap<String, String>);
 impl Owned {
     /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed.
     pub fn parse(text: Option<&String>) -> Self {
-        text.and_then(|text| serde_json::from_str(text).ok())
+        text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok())
             .unwrap_or_default()
     }
 }

@@ -281,14 +281,16 @@ impl<T: DeserializeOwned> Watch<T> {
         }
         let frame: EventFrame<'_> = serde_json::from_slice(line).map_err(unreadable)?;
         let text = frame.object.get();
+        // As bytes, as everywhere: each type is read in one way only, and its second way would be as much code again.
+        let bytes = text.as_bytes();
         if frame.kind == "ERROR" {
             return Err(self.transport.event_error(text, &self.target));
         }
         let version = || -> Result<String, Error> {
-            let object: Versioned = serde_json::from_str(text).map_err(unreadable)?;
+            let object: Versioned = serde_json::from_slice(bytes).map_err(unreadable)?;
             Ok(object.metadata.resource_version)
         };
-        let object = || -> Result<T, Error> { serde_json::from_str(text).map_err(unreadable) };
+        let object = || -> Result<T, Error> { serde_json::from_slice(bytes).map_err(unreadable) };
         match frame.kind.as_str() {
             "ADDED" | "MODIFIED" => Ok(WatchEvent::Changed {
                 resource_version: version()?,

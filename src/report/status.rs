@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// `apiVersion` of the status.
 pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1";
@@ -52,6 +53,19 @@ pub struct Status {
     pub signals: Vec<SignalStatus>,
     /// Complaints, worst first.
     pub findings: Vec<FindingStatus>,
+}
+
+impl Status {
+    /// As JSON; by way of its text, because each way of writing all these types is 10 kB of code.
+    pub fn to_json(&self) -> Value {
+        let text = serde_json::to_vec_pretty(self).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// From JSON, by way of its text as well.
+    pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(&serde_json::to_vec(value)?)
+    }
 }
 
 /// The process.
