@@ -8,6 +8,7 @@ pub mod completions;
 pub mod config;
 pub mod explain;
 pub mod gate;
+mod hold;
 pub mod once;
 pub mod rbac;
 pub mod run;

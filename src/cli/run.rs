@@ -10,10 +10,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-use super::{Answer, Exit, Output, Strictness, once, whoami};
+use super::{Answer, Exit, Output, Strictness, hold, once, whoami};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
 use crate::bus::Bus;
-use crate::config::{self, LogLevel, Settings};
+use crate::config::{self, ConfigErrors, Loaded, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::escape::chain;
@@ -66,7 +66,7 @@ pub struct Process {
 }
 
 impl Process {
-    fn notifier(&self) -> Notifier {
+    pub(super) fn notifier(&self) -> Notifier {
         let environment = NotifyEnvironment {
             notify_socket: self.notify_socket.as_deref(),
             watchdog_usec: self.watchdog_usec.as_deref(),
@@ -91,7 +91,11 @@ pub enum Task {
 pub fn run(process: &Process, task: Task) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
-        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+        Err(errors) => match held(process, task, &errors) {
+            None => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+            Some(None) => return Answer::new("", Exit::Ok),
+            Some(Some(loaded)) => loaded,
+        },
     };
     let settings = loaded.settings;
     logging::init(level(settings.log.level));
@@ -134,6 +138,13 @@ pub fn run(process: &Process, task: Task) -> Answer {
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
     answer
+}
+
+/// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was told to end.
+fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<Loaded>> {
+    let is_service = task == Task::Serve && process.notify_socket.is_some();
+    let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
+    Some(runtime?.ok()?.block_on(hold::until_usable(process, errors)))
 }
 
 /// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has

@@ -88,6 +88,13 @@ kinds! {
     "What is in force now, and from which file each value comes:\n\
      \n    harvester-node-agent config show\n";
 
+    /// The configuration at the start has faults.
+    CONFIGURATION_REFUSED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10f",
+    "The Harvester node agent cannot use its configuration",
+    "It does nothing until the faults are mended, and then begins by itself. The\n\
+     faults, with file and line:\n\
+     \n    harvester-node-agent config check\n";
+
     /// A sign of a move was seen.
     SIGN = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a109",
     "A sign of a live migration: @HNA_TRIGGER@",

@@ -14,6 +14,7 @@ use crate::{
 on_both!(
     it_is_ready_before_any_api_answers_and_stops_at_once,
     a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise,
+    a_start_with_a_faulty_configuration_waits_for_a_better_one,
     a_second_agent_says_who_is_first,
     the_watchdog_is_fed_while_nothing_happens,
     nothing_happens_while_nothing_changes,
@@ -85,6 +86,44 @@ async fn a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise(on: O
         .filter(|notification| notification.has("RELOADING"))
         .count();
     assert_eq!(reloads, 2);
+}
+
+async fn a_start_with_a_faulty_configuration_waits_for_a_better_one(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let faulty = "[topology]\nhost_lable = \"example.com/host\"\n";
+    world.guest.agent_config("10-host.toml", faulty);
+    let env = [("WATCHDOG_USEC", "400000")];
+    let mut agent =
+        harvester_lab::process::Agent::spawn(BINARY, world.guest.root(), &["run"], &env);
+    let ready = agent.wait_ready(SOON).await;
+    assert!(ready.has("STATUS"));
+    agent
+        .wait_line(|line| line.text.contains("did you mean"), SOON)
+        .await;
+    // Read again with the same faults: by a signal, by a change, and each time the watchdog is fed.
+    agent.signal(Signal::SIGHUP);
+    world.guest.agent_config("20-empty.toml", "");
+    let fed = |notifications: &[harvester_lab::process::Notification]| {
+        notifications.iter().filter(|n| n.has("WATCHDOG")).count()
+    };
+    while fed(&agent.notifications()) < 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let told = |agent: &harvester_lab::process::Agent| {
+        let lines = agent.lines();
+        lines
+            .iter()
+            .filter(|l| l.text.contains("did you mean"))
+            .count()
+    };
+    assert_eq!(told(&agent), 1, "{}", agent.transcript());
+    assert!(world.agent_writes().await.is_empty());
+    let better = "[topology]\nhost_label = \"example.com/host\"\n";
+    world.guest.agent_config("10-host.toml", better);
+    label_becomes(&world, "example.com/host", "hv-a").await;
+    agent.signal(Signal::SIGTERM);
+    let status = agent.wait_exit(Duration::from_secs(2)).await;
+    assert_eq!(status.code(), Some(0), "{}", agent.transcript());
 }
 
 async fn a_second_agent_says_who_is_first(on: On) {
