@@ -15,6 +15,7 @@ use crate::escape::chain;
 use crate::facts::distribution::Distribution;
 use crate::facts::who::Remark;
 use crate::facts::{Why, WhyKind};
+use crate::few::Few;
 use crate::kubeapi::{Client, Timeouts};
 use crate::root::Root;
 
@@ -113,7 +114,7 @@ impl Connections {
             .iter()
             .filter_map(|side| side.source.as_ref())
             .flat_map(|source| source.watched(root));
-        places.chain(read).collect()
+        places.chain(read).into_set()
     }
 }
 

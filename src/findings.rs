@@ -4,6 +4,7 @@
 //! A code never changes once released. To add a finding: a line in the table at the end, and one place in `decide` that
 //! raises it.
 
+use crate::few::Few;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -92,7 +93,7 @@ pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
     let silenced: BTreeSet<Code> = findings
         .iter()
         .flat_map(|finding| finding.code.entry().silences.iter().copied())
-        .collect();
+        .into_set();
     findings
         .iter()
         .filter(|finding| !silenced.contains(&finding.code))

@@ -31,7 +31,7 @@
 //! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
-//! | `x509` | bytes | I/O |
+//! | `x509` `few` | values | I/O |
 //! | `edges` `alarm` | one descriptor and tokio's readiness of it | know what it is for |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
@@ -86,6 +86,7 @@ pub mod durable;
 pub mod edges;
 pub mod escape;
 pub mod facts;
+pub mod few;
 pub mod findings;
 pub mod kubeapi;
 pub mod lock;

@@ -144,16 +144,15 @@ impl Root {
             .open(dir, OFlag::O_RDONLY | OFlag::O_DIRECTORY)
             .map_err(io_error)?;
         let mut entries = Dir::from_fd(opened.into()).map_err(|errno| io_error(errno.into()))?;
-        let mut names = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
         for entry in entries.iter() {
             let entry = entry.map_err(|errno| io_error(errno.into()))?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
-                names.push(OsString::from_vec(name.to_vec()));
+                names.insert(OsString::from_vec(name.to_vec()));
             }
         }
-        names.sort();
-        Ok(names)
+        Ok(names.into_iter().collect())
     }
 
     /// Opens a character device for reading and writing, without blocking now or later.

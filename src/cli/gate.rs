@@ -24,6 +24,7 @@ use crate::decide::registration::{findings, first_files};
 use crate::decide::verdict::Verdict;
 use crate::facts::registration::Labels;
 use crate::facts::topology::LabelValue;
+use crate::few::Few;
 use crate::lock;
 use crate::observe;
 use crate::report::status::{IdentityStatus, Status};
@@ -177,7 +178,12 @@ fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
         let key = LabelKey::parse(key).ok()?;
         Some((key.as_str().to_owned(), LabelValue::parse(value).ok()?))
     };
-    labels.iter().map(parsed).collect()
+    let mut read = Labels::new();
+    for label in labels {
+        let (key, value) = parsed(label)?;
+        read.insert(key, value);
+    }
+    Some(read)
 }
 
 /// What became of the files.
@@ -217,8 +223,8 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
         let labels = opening.labels.as_ref().map(|labels| {
             labels
                 .iter()
-                .map(|(key, value)| (key.clone(), json!(value)))
-                .collect::<serde_json::Map<_, _>>()
+                .map(|(key, value)| (key, value.as_str()))
+                .into_map()
         });
         let value = json!({
             "reason": opening.reason.as_str(),

@@ -4,7 +4,6 @@
 //! If it ended instead, systemd would start it again every few seconds for ever, each time with the same words; and it must
 //! never go on with defaults, which may not be what the faulty file asks for.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::run::Process;
 use crate::config::{self, ConfigErrors, Loaded};
+use crate::few::Few;
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
@@ -36,10 +36,11 @@ pub(super) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
     );
     let (journal, _) = Journal::start(choose_sink(&facts));
     let mut notifier = process.notifier();
-    let paths: BTreeSet<_> = match &process.config {
-        Some(file) => [file.clone()].into(),
-        None => config::watched_paths().into_iter().collect(),
+    let paths = match &process.config {
+        Some(file) => vec![file.clone()],
+        None => config::watched_paths(),
     };
+    let paths = paths.into_iter().into_set();
     let changed = Notify::new();
     let mut watch = Box::pin(async {
         // It ends where inotify does not work; then there is the poll.

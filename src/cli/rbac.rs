@@ -12,6 +12,7 @@ use crate::credentials::token::{self, TokenKind};
 use crate::decide::access::{Wanted, roles};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
+use crate::few::Few;
 use crate::observe::{credentials, distribution};
 use crate::report::manifest;
 use crate::root::Root;
@@ -80,13 +81,13 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     let wanted = Wanted {
         account,
         namespace,
-        vms: options.vm.into_iter().collect(),
+        vms: options.vm.into_iter().into_set(),
         sources: settings
             .topology
             .sources
             .into_iter()
             .filter(|source| !is_left_out(source))
-            .collect(),
+            .into_set(),
         mode: settings.mode,
         configmap: settings.topology.configmap,
     };

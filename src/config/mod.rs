@@ -45,6 +45,7 @@ pub use settings::{
     Registration, Report, Settings, TextFile, Timing, Topology,
 };
 
+use crate::few;
 use crate::root::Root;
 
 /// Far more than every key with every host of a large Harvester takes.
@@ -121,7 +122,7 @@ fn only_file(root: &Root, path: &Path) -> files::Found {
 
 /// In the order in which a person meets them: unreadable files first, then file by file, line by line.
 fn sort(problems: &mut [Problem], read: &[PathBuf]) {
-    problems.sort_by_key(|problem| {
+    few::sort_by_key(problems, |problem| {
         problem.place().map(|place| {
             let file = read.iter().position(|path| *path == place.path);
             (file, place.line)

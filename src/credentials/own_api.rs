@@ -4,6 +4,7 @@
 //! It does where somebody copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
 //! Everything would be looked for in the wrong cluster then, and written on evidence from it.
 
+use crate::few::Few;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -66,7 +67,7 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
             .certificate_authorities
             .iter()
             .map(|certificate| certificate.to_vec())
-            .collect()
+            .into_set()
     };
     let own = authorities(guest);
     (!through_rancher && !own.is_empty() && authorities(harvester) == own)

@@ -13,6 +13,7 @@ use ring::digest::Digest;
 
 use super::kubeconfig::{Loaded, read};
 use super::{Credential, CredentialError, Exposure, OptIns};
+use crate::few::Few;
 use crate::root::Root;
 
 /// Others may read or write.
@@ -112,14 +113,13 @@ impl Source {
             .last_good
             .iter()
             .flat_map(|good| &good.credential.files);
-        let mut watched: Vec<PathBuf> = in_use
+        in_use
             .chain(&self.touched)
             .chain([&self.path])
             .flat_map(|file| root.steps(file))
-            .collect();
-        watched.sort();
-        watched.dedup();
-        watched
+            .into_set()
+            .into_iter()
+            .collect()
     }
 
     /// The files with a secret that everybody on this machine can reach.

@@ -7,6 +7,7 @@ use crate::config::{ConfigMapName, Mode};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::permissions::{INSTANCES, Place, USEFUL, Useful};
 use crate::facts::placement::Source;
+use crate::few;
 
 /// What is to be allowed, and to whom.
 #[derive(Debug, Clone)]
@@ -74,7 +75,7 @@ pub fn roles(wanted: &Wanted) -> Vec<Role> {
             }
         }
     }
-    roles.sort_by_key(|role| role.namespace.is_none());
+    few::sort_by_key(&mut roles, |role| role.namespace.is_none());
     roles
 }
 

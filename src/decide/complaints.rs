@@ -21,6 +21,7 @@ use crate::facts::placement::Source;
 use crate::facts::topology::TWINS;
 use crate::facts::who::Who;
 use crate::facts::{self, Why, WhyKind};
+use crate::few;
 use crate::findings::{Code, Finding, without_consequences};
 
 /// Days before its end at which a credential is complained about; the text names the nearest, so that it changes rarely.
@@ -68,7 +69,9 @@ pub fn raise(
     findings.extend(guest_agent::findings(agent, health));
     findings.extend(remark::findings(seen.who));
     let mut findings = without_consequences(&findings);
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
+    few::sort_by_key(&mut findings, |finding| {
+        std::cmp::Reverse(finding.code.entry().severity)
+    });
     findings.dedup();
     findings
 }

@@ -13,6 +13,7 @@ use crate::bake::{Code, Fault};
 use crate::facts::distribution::SecretForm;
 use crate::facts::guest_agent::Enablement;
 use crate::facts::image::{Image, Service};
+use crate::few;
 
 /// Names that are nobody's, besides the distribution's own: systemd's and the installers'.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
@@ -73,7 +74,7 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
     for line in &image.unreadable {
         faults.push(fault(Code::Unreadable, line.clone(), tree.check_as_root()));
     }
-    faults.sort_by_key(|fault| fault.code);
+    few::sort_by_key(&mut faults, |fault| fault.code);
     faults
 }
 

@@ -12,6 +12,7 @@ use super::placement::{Absence, Placement};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS};
+use crate::few::Few;
 
 /// The changes, and what was left alone with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -194,7 +195,7 @@ fn plan_topology(
                 .into_iter()
                 .flatten()
                 .map(|key| (key.to_owned(), value.map(str::to_owned)))
-                .collect::<Changes>()
+                .into_map()
         };
         match (wanted, present) {
             // The pair is held as a whole: its halves are of one host.

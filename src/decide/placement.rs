@@ -12,6 +12,7 @@ use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
+use crate::few::Few;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +257,7 @@ fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
     let labels = parts
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?.to_string())));
-    Some(labels.collect())
+    Some(labels.into_map())
 }
 
 fn unasked() -> Failed {

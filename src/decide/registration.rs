@@ -14,6 +14,7 @@ use crate::facts::node::Node;
 use crate::facts::registration::{Content, LabelFile, LabelFileKind, Labels, MARK};
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{self, WhyKind};
+use crate::few::Few;
 use crate::findings::{Code, Finding};
 
 /// What follows the mark in the first line, and the second line.
@@ -145,7 +146,7 @@ fn labels(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Option<Label
     };
     Some(
         keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
-            .collect(),
+            .into_map(),
     )
 }
 
@@ -155,7 +156,7 @@ fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPla
         None => node.labels.get(key),
     };
     keys.filter_map(|key| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?)))
-        .collect()
+        .into_map()
 }
 
 /// The text of a file. Keys and values have no character that YAML or systemd would take for something else.

@@ -141,7 +141,7 @@ impl TryFrom<Wire> for Node {
 
 /// The newest manager of each label. Entries are sorted by their RFC 3339 time, which sorts as text.
 fn label_managers(mut entries: Vec<WireManagedFields>) -> BTreeMap<String, String> {
-    entries.sort_by(|left, right| left.time.cmp(&right.time));
+    crate::few::sort_by_key(&mut entries, |entry| entry.time.clone());
     let mut managers = BTreeMap::new();
     for entry in entries {
         let (Some(manager), Some(fields)) = (entry.manager, entry.fields_v1) else {

@@ -4,6 +4,7 @@
 //! Everything is optional in the wire shape, because versions of KubeVirt differ and a field that we do not need must
 //! never make an object unreadable.
 
+use crate::few::Few;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
@@ -186,7 +187,7 @@ impl TryFrom<Wire> for Vmi {
                     .filter_map(|seen| seen.mac),
             )
             .filter_map(|text| Mac::parse(&text))
-            .collect();
+            .into_set();
         let host = status.node_name.filter(|host| !host.is_empty());
         Ok(Self {
             name: VmName::parse(&name).map_err(|source| NotAVmi::Name {

@@ -9,6 +9,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, WhyKind};
+use crate::few::Few;
 use crate::kubeapi::{Class, Client, Error, Selectors};
 
 use super::node::Freshness;
@@ -55,7 +56,7 @@ impl Names {
                 .chain(earlier)
                 .cloned()
                 .chain(names)
-                .collect(),
+                .into_set(),
         )
     }
 }

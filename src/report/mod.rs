@@ -27,6 +27,7 @@ use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
 use crate::durable;
 use crate::facts::who::Remark;
+use crate::few::Few;
 use crate::findings::Code;
 use crate::root::Root;
 use crate::state::{self, State};
@@ -195,7 +196,7 @@ impl Publish for Reporter {
             .findings
             .iter()
             .map(|finding| finding.code.as_str())
-            .collect();
+            .into_set();
         let unread = report.placement.is_none();
         let stays = |code: &str| {
             codes.contains(code) || unread && Code::parse(code).is_some_and(Code::needs_placement)

@@ -9,6 +9,7 @@ use super::status::{NameStatus, Status};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::window::{Epoch, Outcome};
+use crate::few::Few;
 use crate::findings::{Code, Severity};
 use crate::reason::Trigger;
 
@@ -189,7 +190,7 @@ impl Told {
             .iter()
             .filter(is_host_name)
             .map(|name| (name.kind.clone(), name.name.clone()))
-            .collect();
+            .into_map();
         let Some(before) = self.names.replace(names) else {
             return Vec::new();
         };

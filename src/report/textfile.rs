@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::trouble::Trouble;
 use crate::durable;
+use crate::few::Few;
 use crate::root::Root;
 
 /// The collector's directory as Debian and its descendants package it.
@@ -69,9 +70,7 @@ pub fn render(metrics: &[Metric]) -> String {
         let mut series = BTreeSet::new();
         for metric in metrics.iter().filter(|metric| metric.name == first.name) {
             let labels = render_labels(&metric.labels);
-            let mut sorted: Vec<_> = metric.labels.iter().collect();
-            sorted.sort();
-            if series.insert(sorted) {
+            if series.insert(metric.labels.iter().into_set()) {
                 let value = render_value(metric.value);
                 text.push_str(&format!("{}{labels} {value}\n", metric.name));
             }

@@ -5,7 +5,6 @@
 //! signal to us alone, past all rules; so a signal counts only when its sender owns the name at that moment. Only the bus
 //! itself says who does.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use crate::bus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
 use crate::escape::chain;
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::facts::who::Remark;
+use crate::few::Few;
 use crate::root::Root;
 
 /// Between two looks for the socket where the kernel cannot tell of it.
@@ -109,7 +109,7 @@ fn dead(health: &Health, why: &str) {
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
-    let socket = BTreeSet::from([PathBuf::from(SOCKET)]);
+    let socket = [PathBuf::from(SOCKET)].into_iter().into_set();
     let watch = files::watch(root.clone(), socket, || {
         // The first call says only that the watch stands: the socket may have come before it did.
         if stands || (is_absent && root.exists(SOCKET)) {
