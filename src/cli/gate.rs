@@ -22,7 +22,7 @@ use crate::credentials::search;
 use crate::decide::gate::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
 use crate::decide::registration::{findings, first_files};
 use crate::decide::verdict::Verdict;
-use crate::facts::registration::Labels;
+use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::few::Few;
 use crate::lock;
@@ -37,10 +37,10 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// Waits until the kubelet may start, `bound` at most.
 pub fn run(process: &Process, bound: Duration) -> Answer {
-    // Faults of the configuration are the daemon's to tell; they must not hold a boot.
     let loaded = config::load(&process.root, process.config.as_deref());
+    let faulty = loaded.is_err();
     let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
-    if let Some(opening) = needless(&process.root, &settings) {
+    if let Some(opening) = needless(&process.root, &settings, faulty) {
         return answer(process, &opening, Duration::ZERO, &Written::default());
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -54,7 +54,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     };
     let started = Instant::now();
     let (opening, written) = runtime.block_on(async {
-        let opening = wait(&process.root, started, bound).await;
+        let opening = wait(&process.root, &settings, started, bound).await;
         let written = match &opening.labels {
             Some(labels) => write(process, &settings, labels).await,
             None => Written::default(),
@@ -66,7 +66,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
 }
 
 /// Why there is nothing to wait for.
-fn needless(root: &Root, settings: &Settings) -> Option<Opening> {
+fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     let opening = |reason, text| {
         Some(Opening {
             reason,
@@ -91,14 +91,22 @@ fn needless(root: &Root, settings: &Settings) -> Option<Opening> {
         search::Found::Nowhere { .. } => {}
     }
     let machine = observe::machine::read_machine(root);
-    let vendor = foreign(&machine, settings)?;
-    let text =
-        format!("this machine is not a KubeVirt virtual machine: its firmware says {vendor}");
-    opening(Reason::NotKubevirt, text)
+    if let Some(vendor) = foreign(&machine, settings) {
+        let text =
+            format!("this machine is not a KubeVirt virtual machine: its firmware says {vendor}");
+        return opening(Reason::NotKubevirt, text);
+    }
+    if !faulty {
+        return None;
+    }
+    // The daemon waits for a better one, and must not hold a boot.
+    let text = "the configuration has faults, so nobody knows the VM's name; the kubelet starts unchecked: \
+                harvester-node-agent config check";
+    opening(Reason::ConfigurationFaults, text.to_owned())
 }
 
 /// Waits for the daemon's word.
-async fn wait(root: &Root, started: Instant, bound: Duration) -> Opening {
+async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duration) -> Opening {
     let changed = Notify::new();
     let watched = PathBuf::from(status_file::STATUS_FILE);
     let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
@@ -107,7 +115,7 @@ async fn wait(root: &Root, started: Instant, bound: Duration) -> Opening {
     let mut alone = None;
     let mut told = String::new();
     loop {
-        let daemon = look(root, &mut alone);
+        let daemon = look(root, settings, &mut alone);
         let waited = started.elapsed();
         match decide(&daemon, waited, bound) {
             Decision::Open(opening) => return opening,
@@ -130,7 +138,7 @@ async fn wait(root: &Root, started: Instant, bound: Duration) -> Opening {
 }
 
 /// What the daemon says now. `alone`: since when none has run.
-fn look(root: &Root, alone: &mut Option<Instant>) -> Daemon {
+fn look(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
     let Some(holder) = lock::is_held(root) else {
         let since = alone.get_or_insert_with(Instant::now);
         return Daemon::Missing(since.elapsed());
@@ -140,9 +148,23 @@ fn look(root: &Root, alone: &mut Option<Instant>) -> Daemon {
     let status = status.and_then(|value| Status::from_json(&value).ok());
     // A status of the process before says nothing of now.
     match status.filter(|status| holder.pid == Some(status.agent.pid)) {
-        Some(status) => said(&status).map_or(Daemon::Silent, Daemon::Says),
+        Some(status) => match said(&status) {
+            Some(mut said) => {
+                // One that was put in place a moment ago, and that the daemon has not read yet, is hope too.
+                said.may_learn = said.may_learn || has_harvester_credential(root, settings);
+                Daemon::Says(said)
+            }
+            None => Daemon::Silent,
+        },
         None => Daemon::Silent,
     }
+}
+
+fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
+    let (distributions, _) = observe::distribution::read_distribution(root);
+    let configured = settings.harvester.kubeconfig.as_deref();
+    let candidates = search::harvester_candidates(configured, &distributions);
+    matches!(search::find(root, candidates), search::Found::At(_))
 }
 
 /// What a status says of the name that would register.
@@ -204,8 +226,10 @@ async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Writt
         let text = "neither RKE2 nor K3s nor a kubelet is installed: the labels are told to nobody";
         written.problems.push(text.to_owned());
     }
-    for change in first_files(&kinds, &present, labels) {
+    let hidden = observe::registration::hidden_by(root).is_some();
+    for change in first_files(&kinds, &present, labels, hidden) {
         match registration::begin(root, &bus, &change).await {
+            Ok(()) if hidden && change.kind == LabelFileKind::Kubelet => {}
             Ok(()) => written.files.push(change.kind.path().display().to_string()),
             Err(refusal) => written.problems.push(refusal.text),
         }

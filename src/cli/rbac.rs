@@ -37,7 +37,8 @@ pub struct Options {
     /// The Harvester kubeconfig that tells the service account and the namespace; without it, the one that the agent uses
     #[arg(long, value_name = "FILE")]
     pub credential: Option<PathBuf>,
-    /// The namespace of the VMs; without it, that of the credential, or the one in --subject
+    /// The namespace of the VMs; without it, that of the credential, then `[harvester] namespace` of the configuration, then
+    /// the one in --subject
     #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
     pub namespace: Option<Namespace>,
     /// Allow this VM only, by its name; give it once for each VM of the guest cluster. Then no VM can be searched: each

@@ -83,6 +83,8 @@ pub enum Reason {
     NameFits,
     /// Nothing here can ever tell the VM's name.
     NameUnknowable,
+    /// The configuration has faults, and the daemon waits for a better one.
+    ConfigurationFaults,
     /// No daemon runs.
     NoDaemon,
     /// The time is up.
@@ -97,6 +99,7 @@ impl Reason {
             Self::NotKubevirt => "not-kubevirt",
             Self::NameFits => "name-fits",
             Self::NameUnknowable => "name-unknowable",
+            Self::ConfigurationFaults => "configuration-faults",
             Self::NoDaemon => "no-daemon",
             Self::TimeUp => "time-up",
         }
@@ -104,7 +107,10 @@ impl Reason {
 
     /// Whether a person should look at it.
     pub fn is_worrying(self) -> bool {
-        matches!(self, Self::NoDaemon | Self::TimeUp)
+        matches!(
+            self,
+            Self::ConfigurationFaults | Self::NoDaemon | Self::TimeUp
+        )
     }
 }
 

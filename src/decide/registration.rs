@@ -53,6 +53,7 @@ pub fn decide(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Registra
             return None;
         };
         let text = match (&labels, is_wanted) {
+            (Some(_), _) if file.hidden_by.is_some() => Some(text(file.kind, &Labels::new())),
             (Some(labels), _) => Some(text(file.kind, labels)),
             (None, false) => None,
             // Not known just now: what it says stays.
@@ -70,13 +71,21 @@ pub fn decide(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Registra
     }
 }
 
-/// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone.
+/// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone. `hidden`: whether
+/// somebody else sets the kubelet's arguments. Ours could take them away, so it then says nothing; it stands there all the same,
+/// for the agent to fill when it may, and to complain until then.
 pub fn first_files(
     kinds: &[LabelFileKind],
     present: &[LabelFile],
     labels: &Labels,
+    hidden: bool,
 ) -> Vec<FileChange> {
+    let none = Labels::new();
     let wanted = kinds.iter().filter_map(|kind| {
+        let labels = match kind {
+            LabelFileKind::Kubelet if hidden => &none,
+            _ => labels,
+        };
         let text = text(*kind, labels);
         let may_write = match present.iter().find(|file| file.kind == *kind) {
             None => true,
@@ -116,11 +125,18 @@ pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>)
 /// The kubelet's own variable is set elsewhere.
 fn hidden(other: &Path) -> Finding {
     let path = LabelFileKind::Kubelet.path().display();
+    let is_environment = other.starts_with("/etc/default") || other.starts_with("/etc/sysconfig");
     let other = other.display();
-    let text = format!("{other} sets KUBELET_EXTRA_ARGS, which {path} does too");
+    let text = format!("{other} sets KUBELET_EXTRA_ARGS, so {path} says nothing");
+    let empty = if is_environment {
+        format!(
+            "where its line is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise "
+        )
+    } else {
+        String::new()
+    };
     Finding::new(Code::LabelFileWithoutEffect, text).with_remedy(format!(
-        "where the line in {other} is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise move its \
-         arguments to `nodeRegistration.kubeletExtraArgs` of kubeadm's configuration"
+        "{empty}move its arguments to `nodeRegistration.kubeletExtraArgs` of kubeadm's configuration"
     ))
 }
 

@@ -25,9 +25,9 @@ pub enum LabelFileKind {
     Rke2,
     /// The same of K3s.
     K3s,
-    /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, as kubeadm's `10-kubeadm.conf` passes it on. Its name
-    /// comes before all others, and `EnvironmentFile=` counts more than `Environment=` (systemd.exec(5)): whoever else sets
-    /// that variable wins. The kubelet adds up repeated `--node-labels` (`ConfigurationMap` of k8s.io/component-base).
+    /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, as kubeadm's `10-kubeadm.conf` passes it on. It
+    /// holds nothing while anybody else sets that variable: of several `Environment=` the last one counts (systemd.exec(5)),
+    /// and arguments of an administrator must never be taken away. The kubelet adds up repeated `--node-labels` (`ConfigurationMap` of k8s.io/component-base).
     Kubelet,
 }
 
@@ -62,7 +62,7 @@ pub struct LabelFile {
     pub kind: LabelFileKind,
     /// Whose it is.
     pub content: Content,
-    /// A file that sets the same variable and so takes the effect from ours.
+    /// A file that sets the same variable; ours then holds nothing.
     pub hidden_by: Option<PathBuf>,
 }
 

@@ -22,6 +22,15 @@ const KUBELET_DROP_INS: [&str; 4] = [
     "/usr/lib/systemd/system/kubelet.service.d",
 ];
 
+/// Where the kubelet's unit itself is.
+const KUBELET_UNITS: [&str; 5] = [
+    "/etc/systemd/system/kubelet.service",
+    "/run/systemd/system/kubelet.service",
+    "/usr/local/lib/systemd/system/kubelet.service",
+    "/usr/lib/systemd/system/kubelet.service",
+    "/lib/systemd/system/kubelet.service",
+];
+
 /// The variable that kubeadm's `10-kubeadm.conf` leaves to the administrator, and that we set.
 const EXTRA_ARGS: &str = "KUBELET_EXTRA_ARGS";
 
@@ -88,8 +97,8 @@ pub fn read(root: &Root) -> Vec<LabelFile> {
     LabelFileKind::ALL.into_iter().filter_map(file).collect()
 }
 
-/// The file that sets the kubelet's extra arguments as well, be it to nothing: an environment file or another drop-in.
-fn hidden_by(root: &Root) -> Option<PathBuf> {
+/// The file that sets the kubelet's extra arguments as well, be it to nothing: an environment file, the unit or another drop-in.
+pub fn hidden_by(root: &Root) -> Option<PathBuf> {
     let text = |path: &Path| {
         let text = root.read(path, FILE_MAX).unwrap_or_default();
         String::from_utf8_lossy(&text).into_owned()
@@ -115,7 +124,10 @@ fn hidden_by(root: &Root) -> Option<PathBuf> {
         paths.filter(is_other).collect::<Vec<_>>()
     };
     let mut environment = KUBELET_ENVIRONMENT.iter().map(PathBuf::from);
-    let mut units = KUBELET_DROP_INS.iter().flat_map(drop_ins);
+    let mut units = KUBELET_UNITS
+        .iter()
+        .map(PathBuf::from)
+        .chain(KUBELET_DROP_INS.iter().flat_map(drop_ins));
     let found = environment.find(in_environment);
     found.or_else(|| units.find(in_unit))
 }
@@ -165,6 +177,19 @@ mod tests {
         write(&root, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n");
         let expected = Some(PathBuf::from("/etc/sysconfig/kubelet"));
         assert_eq!(read(&root)[0].hidden_by, expected);
+        write(&root, "/etc/sysconfig/kubelet", "");
+        write(&root, drop_in, usual);
+        assert_eq!(read(&root)[0].hidden_by, None);
+        // Before every drop-in, so that ours would take it away.
+        for unit in [
+            "/etc/systemd/system/kubelet.service.d/0-containerd.conf",
+            "/usr/lib/systemd/system/kubelet.service",
+        ] {
+            let text = "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--node-ip=192.0.2.1\n";
+            write(&root, unit, text);
+            assert_eq!(read(&root)[0].hidden_by, Some(unit.into()));
+            write(&root, unit, "");
+        }
     }
 
     #[test]

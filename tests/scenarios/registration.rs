@@ -296,12 +296,17 @@ async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
     let moved = || async { reads(line("rack-b", "hv-b")) };
     eventually(SOON, "the drop-in of the new host", moved).await;
     findings_become(&world, &[]).await;
-    // The packages of the kubelet bring this line, which takes the effect from ours.
+    // The packages of the kubelet bring this line.
     world
         .guest
         .write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n");
     world.migrate("hv-a").await;
     findings_become(&world, &["label-file-without-effect"]).await;
+    let says_nothing = || async {
+        let text = world.guest.read(DROP_IN).unwrap();
+        text.lines().all(|line| line.starts_with('#'))
+    };
+    eventually(SOON, "a drop-in that says nothing", says_nothing).await;
 }
 
 async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {
@@ -424,4 +429,19 @@ async fn a_machine_that_is_not_kubevirts_is_not_held() {
         .foreign_dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
     let (_, answer) = gate(&world, "20s").await;
     assert_eq!(answer["reason"], "not-kubevirt", "{answer:#}");
+}
+
+#[tokio::test]
+async fn a_faulty_configuration_holds_nothing_and_is_named() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    world
+        .guest
+        .agent_config("10-faulty.toml", "[topology]\nhost_lable = false\n");
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "configuration-faults", "{answer:#}");
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        message.contains("harvester-node-agent config check"),
+        "{message}"
+    );
 }

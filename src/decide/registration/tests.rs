@@ -134,7 +134,10 @@ fn the_daemon_makes_no_file_and_touches_none_of_others() {
     assert_eq!(changed(&world), None);
     assert!(codes(&world).contains(&Code::LabelFileForeign));
     let labels = wanted("rack-b", "hv-b");
-    assert_eq!(first_files(&[LabelFileKind::Rke2], &[other], &labels), []);
+    assert_eq!(
+        first_files(&[LabelFileKind::Rke2], &[other], &labels, false),
+        []
+    );
 }
 
 #[test]
@@ -145,10 +148,37 @@ fn the_first_files_are_written_where_there_are_none_or_old_ones() {
         ours(LabelFileKind::K3s, &old),
         ours(LabelFileKind::Kubelet, &new),
     ];
-    let written = first_files(&kinds, &present, &new);
+    let written = first_files(&kinds, &present, &new, false);
     let written: Vec<_> = written.iter().map(|change| change.kind).collect();
     assert_eq!(written, [LabelFileKind::K3s]);
-    assert_eq!(first_files(&kinds, &[], &new).len(), 2);
+    assert_eq!(first_files(&kinds, &[], &new, false).len(), 2);
+    let hidden = first_files(&kinds, &present, &new, true);
+    assert_eq!(hidden.len(), 2);
+    assert_eq!(
+        hidden[1].text,
+        Some(text(LabelFileKind::Kubelet, &Labels::new()))
+    );
+}
+
+#[test]
+fn while_somebody_else_sets_the_arguments_our_drop_in_says_nothing() {
+    let mut world = world();
+    let labels = wanted("rack-a", "hv-a");
+    let mut kubelet = ours(LabelFileKind::Kubelet, &labels);
+    world.who.label_files = vec![kubelet.clone()];
+    assert_eq!(world.plan().registration.changes, []);
+    kubelet.hidden_by = Some("/usr/lib/systemd/system/kubelet.service".into());
+    world.who.label_files = vec![kubelet.clone()];
+    let empty = text(LabelFileKind::Kubelet, &Labels::new());
+    let changes = world.plan().registration.changes;
+    assert_eq!(changes[0].text.as_ref(), Some(&empty));
+    kubelet.content = Content::Ours(empty);
+    world.who.label_files = vec![kubelet.clone()];
+    assert_eq!(world.plan().registration.changes, []);
+    kubelet.hidden_by = None;
+    world.who.label_files = vec![kubelet];
+    let changes = world.plan().registration.changes;
+    assert_eq!(changes[0].text, Some(text(LabelFileKind::Kubelet, &labels)));
 }
 
 #[test]
