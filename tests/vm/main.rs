@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipped binary in real virtual machines: real kernel, systemd, cloud-init, QEMU's guest agent and virtio devices, and
+//! live migrations between two QEMU processes. The lab on this machine is Harvester and guest cluster. Started by
+//! `tests/vm/run`, which makes the image; the arguments are names of scenarios, all by default.
+
+#![expect(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod figures;
+mod inside;
+mod machine;
+mod qmp;
+mod scenarios;
+mod seed;
+mod stage;
+#[path = "../bench/statistics.rs"]
+mod statistics;
+#[path = "../bench/table.rs"]
+mod table;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::figures::Figures;
+use crate::stage::{Setting, Stage, logs_of};
+
+pub const REGION: &str = "topology.kubernetes.io/region";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+pub const HOST: &str = "topology.harvesterhci.io/host";
+pub const IDENTITY: &str = "HarvesterIdentityVerified";
+pub const TOPOLOGY: &str = "HarvesterTopologySynced";
+pub const GUEST_AGENT: &str = "GuestAgentHealthy";
+
+/// Generous: a limit for something broken on an emulated processor that others share.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// A scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// On which machine it runs; scenarios that follow each other in one setting share a boot.
+    pub setting: Setting,
+    pub run: for<'a> fn(&'a mut Stage, &'a mut Figures) -> Play<'a>,
+}
+
+pub type Play<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// The scenarios of one setting, in the order in which they are played.
+#[macro_export]
+macro_rules! scenarios {
+    ($setting:expr => $($play:path),* $(,)?) => {
+        vec![$($crate::Scenario {
+            name: stringify!($play),
+            setting: $setting,
+            run: |stage, figures| Box::pin($play(stage, figures)),
+        }),*]
+    };
+}
+
+fn main() -> ExitCode {
+    if std::env::var_os("VM_IMAGE").is_none() {
+        println!("these tests need an image: run tests/vm/run");
+        return ExitCode::from(2);
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let is_wanted = |scenario: &Scenario| {
+        wanted.is_empty() || wanted.iter().any(|name| scenario.label().contains(name))
+    };
+    let mut chosen = scenarios::all();
+    chosen.retain(is_wanted);
+    if chosen.is_empty() {
+        println!("no scenario is called so: {wanted:?}");
+        return ExitCode::from(2);
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let mut figures = Figures::default();
+    let mut stage: Option<(Setting, Stage)> = None;
+    let mut failed = 0;
+    for scenario in &chosen {
+        let fits = |(setting, _): &(Setting, Stage)| *setting == scenario.setting;
+        // One that does not fit is switched off first: never two machines at once.
+        let kept = stage.take().filter(fits).map(|(_, stage)| stage);
+        match play(&runtime, scenario, kept, &mut figures) {
+            Some(used) => stage = Some((scenario.setting, used)),
+            None => failed += 1,
+        }
+    }
+    drop(stage);
+    figures.tell();
+    println!("{} passed, {failed} failed", chosen.len() - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Plays one scenario, on the machine of the one before where there is one. Gives the machine back if all went well; one on
+/// which a scenario failed serves no other.
+fn play(
+    runtime: &Runtime,
+    scenario: &Scenario,
+    kept: Option<Stage>,
+    figures: &mut Figures,
+) -> Option<Stage> {
+    let began = Instant::now();
+    let name = scenario.label();
+    let logs = logs_of(&name);
+    let stage = kept.or_else(|| caught(runtime, scenario.setting.boot(&logs)));
+    let played = stage.and_then(|mut stage| {
+        let outcome = caught(runtime, async {
+            stage.begin().await;
+            (scenario.run)(&mut stage, figures).await;
+        });
+        caught(runtime, stage.keep_journal(&logs));
+        outcome.map(|()| stage)
+    });
+    println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+    if played.is_some() {
+        println!("test vm::{name} ... ok");
+    } else {
+        println!("test vm::{name} ... FAILED");
+        println!("its logs are in {}", logs.display());
+    }
+    played
+}
+
+/// What a future gives, unless it panics, which prints why.
+fn caught<T>(runtime: &Runtime, future: impl Future<Output = T>) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(future))).ok()
+}
+
+impl Scenario {
+    /// Its name, and where it is not the usual one the setting.
+    fn label(&self) -> String {
+        match self.setting {
+            Setting::Real => format!("real::{}", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+}
