@@ -13,8 +13,11 @@ use crate::LIMIT;
 /// The agent's unit.
 pub const UNIT: &str = "harvester-node-agent.service";
 
-/// Between two looks.
-const POLL: Duration = Duration::from_millis(50);
+/// Between two looks into the guest, each of which costs it something.
+const POLL: Duration = Duration::from_millis(300);
+
+/// From the start of a command to the first question whether it has ended; each following one comes after twice as long.
+const FIRST_QUESTION: Duration = Duration::from_millis(20);
 
 /// Exchanges with the guest's clock, of which the shortest counts.
 const EXCHANGES: usize = 20;
@@ -99,7 +102,10 @@ impl Inside {
         });
         let pid = self.execute("guest-exec", arguments).await["pid"].clone();
         let deadline = Instant::now() + LIMIT;
+        let mut pause = FIRST_QUESTION;
         loop {
+            tokio::time::sleep(pause).await;
+            pause = POLL.min(pause * 2);
             let mut status = self.execute("guest-exec-status", json!({"pid": pid})).await;
             if status["exited"] == true {
                 let encoded = status["out-data"].take();
@@ -112,7 +118,6 @@ impl Inside {
                 };
             }
             assert!(Instant::now() < deadline, "`{script}` did not end");
-            tokio::time::sleep(POLL).await;
         }
     }
 
@@ -125,16 +130,13 @@ impl Inside {
 
     /// Waits until a script succeeds; what it printed then.
     pub async fn until(&mut self, script: &str) -> String {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let output = self.run(script).await;
-            if output.code == 0 {
-                return output.text;
-            }
-            let text = output.text;
-            assert!(Instant::now() < deadline, "not in time: `{script}`: {text}");
-            tokio::time::sleep(POLL).await;
-        }
+        let seconds = LIMIT.as_secs() - 5;
+        let waiting = format!(
+            "end=$(($(cut -d. -f1 /proc/uptime) + {seconds})); until out=$({script}); do \
+             [ $(cut -d. -f1 /proc/uptime) -lt $end ] || {{ echo \"not in time: $out\"; exit 1; }}; sleep 0.2; done; \
+             printf '%s\\n' \"$out\""
+        );
+        self.sh(&waiting).await
     }
 
     /// Properties of a unit.
@@ -183,22 +185,13 @@ impl Inside {
 
     /// Waits until the agent has written a record since then; all of that time.
     pub async fn recorded(&mut self, since: &str, message: &str) -> Vec<Record> {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            let records = self.records(since).await;
-            if records
-                .iter()
-                .any(|record| record.message().contains(message))
-            {
-                return records;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "no record with `{message}`, but {:?}",
-                records.iter().map(Record::message).collect::<Vec<_>>()
-            );
-            tokio::time::sleep(POLL).await;
-        }
+        let message = message.replace('\'', r"'\''");
+        let shown = format!("journalctl --output=cat --unit={UNIT} --after-cursor='{since}'");
+        let script = format!(
+            "{shown} >/run/records; grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"
+        );
+        self.until(&script).await;
+        self.records(since).await
     }
 
     /// The relation between both wall clocks now. The guest's answer was made between request and reply; the shortest

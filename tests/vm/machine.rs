@@ -27,16 +27,24 @@ pub enum Port {
     DownwardMetrics,
     /// Our own channel.
     Own,
+    /// A serial line, for when the guest agent is not there.
+    Witness,
 }
 
 impl Port {
-    const ALL: [Self; 3] = [Self::GuestAgent, Self::DownwardMetrics, Self::Own];
+    const ALL: [Self; 4] = [
+        Self::GuestAgent,
+        Self::DownwardMetrics,
+        Self::Own,
+        Self::Witness,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::GuestAgent => "org.qemu.guest_agent.0",
             Self::DownwardMetrics => "org.github.vhostmd.1",
             Self::Own => "io.harvesterhci.node_agent.0",
+            Self::Witness => "",
         }
     }
 
@@ -45,6 +53,7 @@ impl Port {
             Self::GuestAgent => "guest-agent",
             Self::DownwardMetrics => "downward-metrics",
             Self::Own => "own",
+            Self::Witness => "witness",
         }
     }
 }
@@ -76,7 +85,7 @@ pub struct Hardware {
     pub mac: String,
     /// Whether the NIC can announce itself after a move.
     pub announces: bool,
-    /// Its virtio-serial ports.
+    /// Its virtio-serial ports and lines.
     pub ports: Vec<Port>,
 }
 
@@ -172,27 +181,39 @@ impl Machine {
     /// Switches a machine on whose disk is a copy of the image. Logs go to the directory `logs`.
     pub async fn boot(hardware: Hardware, seed: &Seed, logs: &Path) -> Self {
         let base = hardware.image.join("disk");
-        Self::boot_from(hardware, seed, logs, |dir| {
-            run(Command::new("qemu-img")
-                .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"])
-                .arg(&base)
-                .arg(dir.join("disk.qcow2")));
-        })
-        .await
+        let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
+        run(Command::new("qemu-img")
+            .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"])
+            .arg(&base)
+            .arg(dir.path().join("disk.qcow2")));
+        Self::switch_on(hardware, seed, logs, dir).await
     }
 
-    /// The same with a disk that `make_disk` puts into the directory as `disk.qcow2`.
-    pub async fn boot_from(
+    /// Switches a machine on whose disk is a copy of this one's, which is off.
+    pub async fn boot_clone(&self, firmware: Firmware, mac: &str, seed: &Seed) -> Self {
+        let hardware = Hardware {
+            firmware,
+            mac: mac.to_owned(),
+            ..self.hardware.clone()
+        };
+        let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
+        std::fs::copy(
+            self.dir.path().join("disk.qcow2"),
+            dir.path().join("disk.qcow2"),
+        )
+        .unwrap();
+        Self::switch_on(hardware, seed, &self.logs.join("clone"), dir).await
+    }
+
+    async fn switch_on(
         hardware: Hardware,
         seed: &Seed,
         logs: &Path,
-        make_disk: impl FnOnce(&Path),
+        dir: tempfile::TempDir,
     ) -> Self {
         std::fs::create_dir_all(logs).unwrap();
-        let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
-        make_disk(dir.path());
         seed.write(&dir.path().join("seed.iso"));
-        let switch = start_switch(dir.path(), logs);
+        let switch = start_switch(dir.path(), logs).await;
         let host = start_host(&hardware, dir.path(), logs, 0, None).await;
         Self {
             host,
@@ -296,13 +317,17 @@ impl Machine {
         }
     }
 
-    /// Switches the machine off and on again, as a VM that is restarted: the disk stays.
-    pub async fn power_cycle(&mut self) {
+    /// Cuts the power: QEMU ends, the disk stays.
+    pub async fn power_off(&mut self) {
         let host = &mut self.host;
         host.monitor.execute("quit", json!({})).await;
         while !host.process.has_ended() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Switches a machine on again that was switched off.
+    pub async fn power_on(&mut self) {
         self.host = self.next_host(None).await;
     }
 
@@ -349,14 +374,19 @@ async fn start_host(
     for port in &hardware.ports {
         let (id, name) = (port.id(), port.name());
         let socket = format!("socket,id={id},path={},server=on,wait=off", path(id));
-        let device = format!("virtserialport,bus=ports.0,chardev={id},name={name},id={id}");
-        command.args(["-chardev", &socket, "-device", &device]);
+        command.args(["-chardev", &socket]);
+        if *port == Port::Witness {
+            command.args(["-serial", &format!("chardev:{id}")]);
+        } else {
+            let device = format!("virtserialport,bus=ports.0,chardev={id},name={name},id={id}");
+            command.args(["-device", &device]);
+        }
     }
     if let Some(uri) = incoming {
         command.args(["-incoming", uri]);
     }
     let log = logs.join(format!("qemu-{number}"));
-    let process = Guard::start(&command, &log, Some(dir));
+    let process = Guard::start(&command, &log, None);
     let monitor = Monitor::connect(&own.join("qmp")).await;
     Host {
         process,
@@ -367,7 +397,7 @@ async fn start_host(
 
 /// The network between the hosts: a QEMU without a machine, whose user network leads to this machine's loopback. A
 /// connection of the guest belongs to it and so outlives a move, as on a VLAN.
-fn start_switch(dir: &Path, logs: &Path) -> Guard {
+async fn start_switch(dir: &Path, logs: &Path) -> Guard {
     let mut command = Command::new("qemu-system-x86_64");
     command
         .args(["-machine", "none", "-nodefaults", "-no-user-config"])
@@ -383,7 +413,15 @@ fn start_switch(dir: &Path, logs: &Path) -> Guard {
         let port = format!("hubport,id=hub-{side},hubid=0,netdev=wire-{side}");
         command.args(["-netdev", &wire, "-netdev", &port]);
     }
-    Guard::start(&command, &logs.join("switch"), Some(dir))
+    let monitor = dir.join("switch");
+    command.args([
+        "-qmp",
+        &format!("unix:{},server=on,wait=off", monitor.display()),
+    ]);
+    let process = Guard::start(&command, &logs.join("switch"), Some(dir));
+    // It answers when all wires are there. A machine that comes earlier would stay without network, and not say so.
+    Monitor::connect(&monitor).await;
+    process
 }
 
 /// Runs a command to its end.

@@ -24,6 +24,7 @@ mod stage;
 mod statistics;
 #[path = "../bench/table.rs"]
 mod table;
+mod witness;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -83,19 +84,17 @@ fn main() -> ExitCode {
         println!("no scenario is called so: {wanted:?}");
         return ExitCode::from(2);
     }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
     let mut figures = Figures::default();
-    let mut stage: Option<(Setting, Stage)> = None;
+    let mut stage: Option<Stage> = None;
     let mut failed = 0;
     for scenario in &chosen {
-        let fits = |(setting, _): &(Setting, Stage)| *setting == scenario.setting;
         // One that does not fit is switched off first: never two machines at once.
-        let kept = stage.take().filter(fits).map(|(_, stage)| stage);
-        match play(&runtime, scenario, kept, &mut figures) {
-            Some(used) => stage = Some((scenario.setting, used)),
-            None => failed += 1,
-        }
+        let kept = stage.take().filter(|kept| kept.fits(scenario.setting));
+        let (used, passed) = play(&runtime, scenario, kept, &mut figures);
+        failed += usize::from(!passed);
+        stage = used;
     }
     drop(stage);
     figures.tell();
@@ -107,34 +106,35 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays one scenario, on the machine of the one before where there is one. Gives the machine back if all went well; one on
-/// which a scenario failed serves no other.
+/// Plays one scenario, on the machine of the one before where there is one. Gives the machine back, and whether all went well.
+/// One on which a scenario failed serves no other, unless `VM_KEEP_GOING` is set.
 fn play(
     runtime: &Runtime,
     scenario: &Scenario,
     kept: Option<Stage>,
     figures: &mut Figures,
-) -> Option<Stage> {
+) -> (Option<Stage>, bool) {
     let began = Instant::now();
     let name = scenario.label();
     let logs = logs_of(&name);
     let stage = kept.or_else(|| caught(runtime, scenario.setting.boot(&logs)));
-    let played = stage.and_then(|mut stage| {
-        let outcome = caught(runtime, async {
-            stage.begin().await;
-            (scenario.run)(&mut stage, figures).await;
-        });
-        caught(runtime, stage.keep_journal(&logs));
-        outcome.map(|()| stage)
-    });
-    println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
-    if played.is_some() {
-        println!("test vm::{name} ... ok");
-    } else {
-        println!("test vm::{name} ... FAILED");
-        println!("its logs are in {}", logs.display());
-    }
-    played
+    let (stage, passed) = match stage {
+        None => (None, false),
+        Some(mut stage) => {
+            let outcome = caught(runtime, async {
+                stage.begin().await;
+                (scenario.run)(&mut stage, figures).await;
+            });
+            caught(runtime, stage.keep_journal(&logs));
+            (Some(stage), outcome.is_some())
+        }
+    };
+    let verdict = if passed { "ok" } else { "FAILED" };
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{name}: {seconds:.1} s, logs in {}", logs.display());
+    println!("test vm::{name} ... {verdict}");
+    let serves = passed || std::env::var_os("VM_KEEP_GOING").is_some();
+    (stage.filter(|_| serves), passed)
 }
 
 /// What a future gives, unless it panics, which prints why.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use harvester_lab::world::World;
+use harvester_lab::guest::GuestTree;
 use serde_json::{Value, json};
 
 use crate::machine::run;
@@ -12,12 +12,16 @@ use crate::machine::run;
 /// Where this machine is, as guests of QEMU's user network see it.
 const OUTSIDE: &str = "https://10.0.2.2:";
 
-/// Files that a Rancher node has: both credentials, and the configuration that names them.
-const CREDENTIALS: [&str; 6] = [
+/// The kubelet's credential on RKE2.
+const KUBELET: [&str; 4] = [
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/server-ca.crt",
     "/var/lib/rancher/rke2/agent/client-kubelet.crt",
     "/var/lib/rancher/rke2/agent/client-kubelet.key",
+];
+
+/// The credential for Harvester, and Rancher's configuration that names it.
+const HARVESTER: [&str; 2] = [
     "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config",
     "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
 ];
@@ -44,10 +48,19 @@ impl Seed {
         }
     }
 
-    /// The same with the files of a world's guest.
-    pub fn with_credentials(mut self, world: &World) -> Self {
-        for path in CREDENTIALS {
-            let text = world.guest.read(path).unwrap();
+    /// The same with both credentials of a guest.
+    pub fn with_credentials(self, guest: &GuestTree) -> Self {
+        self.with_kubelet(guest).with_files_of(guest, &HARVESTER)
+    }
+
+    /// The same with the kubelet's credential of a guest.
+    pub fn with_kubelet(self, guest: &GuestTree) -> Self {
+        self.with_files_of(guest, &KUBELET)
+    }
+
+    fn with_files_of(mut self, guest: &GuestTree, paths: &[&str]) -> Self {
+        for path in paths {
+            let text = guest.read(path).unwrap();
             self = self.with_file(path, &text.replace("https://127.0.0.1:", OUTSIDE));
         }
         self

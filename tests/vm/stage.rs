@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::inside::{Inside, Record};
 use crate::machine::{BOOT_LIMIT, Firmware, Hardware, Machine, Move, Port};
 use crate::seed::Seed;
+use crate::witness::Witness;
 use crate::{HOST, IDENTITY, LIMIT, TOPOLOGY, ZONE};
 
 /// What scenarios need that run on one boot.
@@ -21,8 +22,8 @@ pub enum Setting {
     Lab,
     /// The same, and two real kube-apiservers.
     Real,
-    /// Nothing but downward metrics and a table of hosts.
-    NoCredential,
+    /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
+    Alone,
     /// A machine that KubeVirt did not make.
     Plain,
 }
@@ -30,6 +31,9 @@ pub enum Setting {
 /// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
 /// missing channel are part of the hardware.
 const BLIND: &str = "mode = \"signals\"\n";
+
+/// The name that user-data gives.
+pub const WRONG_NAME: &str = "wrong-from-user-data";
 
 /// One of the agent's own files.
 const CONFIG: &str = "/etc/harvester-node-agent/config.d/50-test.toml";
@@ -47,6 +51,9 @@ pub struct Stage {
     pub began: String,
     /// The host that runs it.
     pub host: String,
+    /// Whether no other scenario may follow on this machine.
+    pub spent: bool,
+    setting: Setting,
 }
 
 /// A live migration, as QEMU and the API show it.
@@ -97,13 +104,17 @@ impl Setting {
         let mut hardware = Hardware::new(firmware, &world.vm.spec.macs[0]);
         let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
         match self {
-            Self::NoCredential => seed = seed.with_file(CONFIG, &table_of_hosts()),
-            Self::Plain => {}
-            Self::Lab | Self::Real => seed = seed.with_credentials(&world),
+            Self::Alone => {
+                seed = seed
+                    .with_kubelet(&world.guest)
+                    .with_file(CONFIG, &table_of_hosts())
+                    .with_user_data("hostname", WRONG_NAME.into());
+            }
+            Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
         }
         if broken {
             hardware.announces = false;
-            hardware.ports.retain(|port| *port == Port::GuestAgent);
+            hardware.ports = vec![Port::GuestAgent];
             seed = seed.with_file(CONFIG, BLIND);
         }
         let machine = Machine::boot(hardware, &seed, logs).await;
@@ -115,6 +126,8 @@ impl Setting {
             inside,
             began: String::new(),
             host: "hv-a".to_owned(),
+            spent: false,
+            setting: self,
         };
         stage.attend().await;
         stage
@@ -132,6 +145,11 @@ fn table_of_hosts() -> String {
 }
 
 impl Stage {
+    /// Whether scenarios of this setting may be played here.
+    pub fn fits(&self, setting: Setting) -> bool {
+        self.setting == setting && !self.spent
+    }
+
     /// A scenario begins: what is written from now on belongs to it.
     pub async fn begin(&mut self) {
         self.began = self.inside.cursor().await;
@@ -163,6 +181,15 @@ impl Stage {
     pub async fn reattach(&mut self) {
         self.inside = Inside::new(self.machine.attach(Port::GuestAgent).await).await;
         self.attend().await;
+    }
+
+    /// A shell on the machine's second serial line, which needs no guest agent.
+    pub async fn witness(&mut self) -> Witness {
+        let port = self.machine.attach(Port::Witness).await;
+        let shell = "systemd-run --quiet --unit=witness --collect --property=StandardInput=tty \
+                     --property=StandardOutput=tty --property=TTYPath=/dev/ttyS1 /bin/sh";
+        self.inside.sh(shell).await;
+        Witness::new(port).await
     }
 
     /// Live-migrates the machine, and lets Harvester tell of it.

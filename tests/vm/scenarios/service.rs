@@ -187,7 +187,8 @@ pub async fn a_boot_before_network_and_apis_is_outlived(stage: &mut Stage, figur
         api.lab().refuse_connections().await;
         api.lab().drop_connections();
     }
-    stage.machine.power_cycle().await;
+    stage.machine.power_off().await;
+    stage.machine.power_on().await;
     stage
         .machine
         .port_opens(Port::GuestAgent, true, BOOT_LIMIT)
