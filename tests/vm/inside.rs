@@ -10,6 +10,9 @@ use tokio::net::UnixStream;
 
 use crate::LIMIT;
 
+/// The agent's records.
+const JOURNAL: &str = "journalctl --identifier=harvester-node-agent";
+
 /// The agent's unit.
 pub const UNIT: &str = "harvester-node-agent.service";
 
@@ -60,8 +63,14 @@ pub fn micros(at: SystemTime) -> i128 {
 }
 
 /// A record of the guest's journal.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Record(pub Value);
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
 
 impl Record {
     /// A field; empty where there is none.
@@ -164,31 +173,32 @@ impl Inside {
         }
     }
 
-    /// Where the journal ends now.
+    /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of somebody else would not do: `journalctl`
+    /// takes the first one that it finds after a cursor for the cursor's own.
     pub async fn cursor(&mut self) -> String {
-        let shown = self.sh("journalctl --lines=0 --show-cursor --quiet").await;
-        let cursor = shown.rsplit("cursor: ").next().unwrap_or_default();
-        assert!(cursor.starts_with("s="), "{shown}");
-        cursor.to_owned()
+        let shown = format!("{JOURNAL} --lines=1 --show-cursor --quiet --output=cat");
+        let text = self.sh(&shown).await;
+        let cursor = text.rsplit_once("-- cursor: ");
+        cursor.map_or_else(String::new, |(_, cursor)| {
+            format!("--after-cursor='{}'", cursor.trim())
+        })
     }
 
     /// What the agent wrote to the journal since then.
     pub async fn records(&mut self, since: &str) -> Vec<Record> {
-        let script = format!("journalctl --output=json --unit={UNIT} --after-cursor='{since}'");
-        let text = self.sh(&script).await;
+        let shown = format!("{JOURNAL} {since} --output=json");
+        let text = self.sh(&shown).await;
         let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        records
-            .map(Record)
-            .filter(|record| record.field("SYSLOG_IDENTIFIER") == "harvester-node-agent")
-            .collect()
+        records.map(Record).collect()
     }
 
     /// Waits until the agent has written a record since then; all of that time.
     pub async fn recorded(&mut self, since: &str, message: &str) -> Vec<Record> {
         let message = message.replace('\'', r"'\''");
-        let shown = format!("journalctl --output=cat --unit={UNIT} --after-cursor='{since}'");
+        let shown = format!("{JOURNAL} {since} --output=cat");
         let script = format!(
-            "{shown} >/run/records; grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"
+            "{shown} >/run/records; \
+             grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"
         );
         self.until(&script).await;
         self.records(since).await

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the platform gives to a new machine: cloud-init's NoCloud seed, as KubeVirt writes it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harvester_lab::guest::GuestTree;
@@ -31,6 +31,8 @@ const HARVESTER: [&str; 2] = [
 pub struct Seed {
     meta_data: Value,
     user_data: Value,
+    /// Files beside the two, which only the disk carries.
+    more: Vec<PathBuf>,
 }
 
 impl Seed {
@@ -45,7 +47,14 @@ impl Seed {
                 "resize_rootfs": false,
                 "runcmd": [["systemctl", "enable", "--now", "harvester-node-agent.service"]],
             }),
+            more: Vec::new(),
         }
+    }
+
+    /// The same with a copy of a file of this machine on its disk, whose label is `cidata`.
+    pub fn carrying(mut self, file: &Path) -> Self {
+        self.more.push(file.to_owned());
+        self
     }
 
     /// The same with both credentials of a guest.
@@ -90,6 +99,7 @@ impl Seed {
         run(Command::new("genisoimage")
             .args(["-quiet", "-volid", "cidata", "-joliet", "-rock", "-output"])
             .arg(iso)
-            .arg(dir.path()));
+            .arg(dir.path())
+            .args(&self.more));
     }
 }

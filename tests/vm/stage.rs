@@ -47,7 +47,7 @@ pub struct Stage {
     pub machine: Machine,
     /// Commands in it.
     pub inside: Inside,
-    /// Where its journal ended when the scenario began.
+    /// What its journal is asked for to show what was written since the scenario began.
     pub began: String,
     /// The host that runs it.
     pub host: String,
@@ -111,6 +111,9 @@ impl Setting {
                     .with_user_data("hostname", WRONG_NAME.into());
             }
             Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
+        }
+        if let Some(package) = later_package() {
+            seed = seed.carrying(&package);
         }
         if broken {
             hardware.announces = false;
@@ -267,6 +270,11 @@ pub fn logs_of(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     dir
+}
+
+/// The package of a later version, where there is one.
+pub fn later_package() -> Option<PathBuf> {
+    std::env::var_os("VM_PACKAGE").map(PathBuf::from)
 }
 
 /// When an instant of this process was, by the wall clock.

@@ -35,6 +35,7 @@ pub fn all() -> Vec<Scenario> {
         a_rotated_kubelet_certificate_is_used,
         a_clock_that_is_set_is_told_and_harmless,
         a_quiet_minute_costs_nothing,
+        a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
         a_boot_before_network_and_apis_is_outlived,
         a_clone_of_the_disk_is_a_machine_of_its_own,

@@ -11,7 +11,7 @@ use super::names::codes_of;
 use crate::figures::Figures;
 use crate::inside::UNIT;
 use crate::machine::{BOOT_LIMIT, Port};
-use crate::stage::Stage;
+use crate::stage::{Stage, later_package};
 use crate::table::Figure;
 use crate::{HOST, LIMIT, ZONE};
 
@@ -173,6 +173,45 @@ pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage, figures: &mut Figur
     let records = stage.records().await;
     assert!(records.is_empty(), "{records:#?}");
     assert!(wakeups <= 10.0, "{wakeups} wake-ups");
+}
+
+/// The package of a later version is installed; the agent is restarted, and the Node does not notice.
+pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
+    stage: &mut Stage,
+    _: &mut Figures,
+) {
+    let Some(package) = later_package() else {
+        println!("SKIP a_package_upgraded_while_it_runs: there is no packaging/build in this tree");
+        return;
+    };
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    let before = stage.inside.property(UNIT, "MainPID").await;
+    let file = package.file_name().unwrap().to_string_lossy().into_owned();
+    stage
+        .inside
+        .sh("mount -o ro /dev/disk/by-label/cidata /mnt")
+        .await;
+    println!(
+        "{}",
+        stage
+            .inside
+            .sh(&format!("dpkg --install /mnt/{file}; umount /mnt"))
+            .await
+    );
+    let script = format!(
+        "[ $(systemctl show --value --property=MainPID {UNIT}) != {before} ] && systemctl is-active {UNIT}"
+    );
+    stage.inside.until(&script).await;
+    stage.recorded("this machine is VM").await;
+    let is_synced = |status: &serde_json::Value| status["labels"]["state"] == "synced";
+    stage
+        .inside
+        .status_becomes("the labels are right", is_synced)
+        .await;
+    let unwritten = || async { stage.world.node_resource_version().await == version };
+    always(Duration::from_secs(3), "the Node is not written", unwritten).await;
 }
 
 /// Both APIs are away when the machine boots, and so is its network when the agent starts. Labels stay, and it says what is
