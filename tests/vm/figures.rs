@@ -2,6 +2,7 @@
 //! What the scenarios measured.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::statistics::Samples;
 use crate::table::{self, Figure};
@@ -36,13 +37,12 @@ impl Figures {
         self.add(Figure::new(format!("{name}, most"), samples.max(), "ms"));
     }
 
-    /// Prints the table, and writes it as JSON to the file of `VM_FIGURES`.
-    pub fn tell(&self) {
+    /// Prints the table, and writes it as JSON.
+    pub fn tell(&self, file: &Path) {
         if self.table.is_empty() {
             return;
         }
         println!("\n{}", table::print(&self.table));
-        let file = std::env::var("VM_FIGURES").unwrap();
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
     }
 }

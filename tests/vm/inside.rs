@@ -50,6 +50,11 @@ pub struct Clocks {
 }
 
 impl Clocks {
+    /// A time of the host by the guest's clock, in microseconds since the epoch.
+    pub fn in_guest(&self, host_us: i128) -> i128 {
+        host_us + self.ahead / 1000
+    }
+
     /// A time of the guest by the host's clock, in microseconds since the epoch.
     pub fn on_host(&self, guest_us: i128) -> i128 {
         guest_us - self.ahead / 1000
@@ -176,7 +181,7 @@ impl Inside {
     /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of somebody else would not do: `journalctl`
     /// takes the first one that it finds after a cursor for the cursor's own.
     pub async fn cursor(&mut self) -> String {
-        let shown = format!("{JOURNAL} --lines=1 --show-cursor --quiet --output=cat");
+        let shown = format!("{JOURNAL} --lines=1 --show-cursor --quiet --output=cat || true");
         let text = self.sh(&shown).await;
         let cursor = text.rsplit_once("-- cursor: ");
         cursor.map_or_else(String::new, |(_, cursor)| {
@@ -186,16 +191,34 @@ impl Inside {
 
     /// What the agent wrote to the journal since then.
     pub async fn records(&mut self, since: &str) -> Vec<Record> {
-        let shown = format!("{JOURNAL} {since} --output=json");
+        // It fails where there is none.
+        let shown = format!("{JOURNAL} {since} --quiet --output=json || true");
         let text = self.sh(&shown).await;
         let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
         records.map(Record).collect()
     }
 
+    /// The journal of the agent since then, as a person reads it.
+    pub async fn journal(&mut self, since: &str) -> String {
+        let shown = format!("{JOURNAL} {since} --output=short-precise --no-hostname || true");
+        self.sh(&shown).await
+    }
+
+    /// When another program wrote its first record after a time of the guest, both in microseconds since the epoch.
+    pub async fn first_record_of(&mut self, identifier: &str, after: i128) -> Option<i128> {
+        let (seconds, micros) = (after / 1_000_000, after % 1_000_000);
+        let since = format!("--since=@{seconds}.{micros:06}");
+        let shown =
+            format!("journalctl --identifier={identifier} {since} --quiet --output=json || true");
+        let text = self.sh(&shown).await;
+        let first = serde_json::from_str(text.lines().next()?).unwrap();
+        Some(Record(first).at())
+    }
+
     /// Waits until the agent has written a record since then; all of that time.
     pub async fn recorded(&mut self, since: &str, message: &str) -> Vec<Record> {
         let message = message.replace('\'', r"'\''");
-        let shown = format!("{JOURNAL} {since} --output=cat");
+        let shown = format!("{JOURNAL} {since} --quiet --output=cat");
         let script = format!(
             "{shown} >/run/records; \
              grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"

@@ -11,9 +11,9 @@ use harvester_lab::guard::Guard;
 use serde_json::json;
 use tokio::net::UnixStream;
 
-use crate::LIMIT;
 use crate::qmp::{Monitor, connect};
 use crate::seed::Seed;
+use crate::{LIMIT, Setup};
 
 /// A boot under emulation takes 40 s on an idle machine with two cores.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
@@ -91,11 +91,10 @@ pub struct Hardware {
 
 impl Hardware {
     /// Everything that the agent can use.
-    pub fn new(firmware: Firmware, mac: &str) -> Self {
-        let set = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    pub fn new(setup: &Setup, firmware: Firmware, mac: &str) -> Self {
         Self {
-            image: set("VM_IMAGE").into(),
-            accelerator: set("VM_ACCELERATOR"),
+            image: setup.image.clone(),
+            accelerator: setup.accelerator.clone(),
             firmware,
             mac: mac.to_owned(),
             announces: true,
@@ -262,7 +261,7 @@ impl Machine {
             .monitor
             .execute("migrate", json!({"uri": uri}))
             .await;
-        self.host.monitor.migrated().await;
+        self.host.monitor.migration_is("completed").await;
         let stopped = self.host.monitor.event("STOP", LIMIT, |_| true).await;
         let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
         std::mem::swap(&mut self.host, &mut target);
@@ -276,23 +275,18 @@ impl Machine {
     pub async fn cancel_migration(&mut self) {
         let target = self.target().await;
         let monitor = &mut self.host.monitor;
-        let slow = |bandwidth: u64| json!({"max-bandwidth": bandwidth});
-        monitor.execute("migrate-set-parameters", slow(65536)).await;
+        let bandwidth = |bytes: u64| json!({"max-bandwidth": bytes});
+        monitor
+            .execute("migrate-set-parameters", bandwidth(65536))
+            .await;
         monitor
             .execute("migrate", json!({"uri": incoming(&target.dir)}))
             .await;
-        let state = monitor.execute("query-migrate", json!({})).await;
-        assert_eq!(state["status"], "active", "{state}");
+        monitor.migration_is("active").await;
         monitor.execute("migrate_cancel", json!({})).await;
-        loop {
-            let state = monitor.execute("query-migrate", json!({})).await;
-            if state["status"] == "cancelled" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        monitor.migration_is("cancelled").await;
         monitor
-            .execute("migrate-set-parameters", slow(1 << 40))
+            .execute("migrate-set-parameters", bandwidth(1 << 40))
             .await;
     }
 
@@ -303,7 +297,7 @@ impl Machine {
         let monitor = &mut self.host.monitor;
         monitor.execute("stop", json!({})).await;
         monitor.execute("migrate", json!({"uri": save})).await;
-        monitor.migrated().await;
+        monitor.migration_is("completed").await;
         let stopped = monitor.event("STOP", LIMIT, |_| true).await;
         let load = format!("exec:cat {}", file.display());
         let host = self.next_host(Some(&load)).await;

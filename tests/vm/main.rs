@@ -6,6 +6,7 @@
 #![expect(
     missing_docs,
     unreachable_pub,
+    clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -27,6 +28,7 @@ mod table;
 mod witness;
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -34,7 +36,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use crate::figures::Figures;
-use crate::stage::{Setting, Stage, logs_of};
+use crate::stage::{Setting, Stage};
 
 pub const REGION: &str = "topology.kubernetes.io/region";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -45,6 +47,9 @@ pub const GUEST_AGENT: &str = "GuestAgentHealthy";
 
 /// Generous: a limit for something broken on an emulated processor that others share.
 pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// A scenario that takes longer hangs.
+const PLAY_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A scenario.
 #[derive(Debug, Clone, Copy)]
@@ -69,11 +74,44 @@ macro_rules! scenarios {
     };
 }
 
+/// What `tests/vm/run` made ready and was told.
+#[derive(Debug)]
+pub struct Setup {
+    /// The directory of `tests/vm/bake`.
+    pub image: PathBuf,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// The package of a later version, where there is one.
+    pub later_package: Option<PathBuf>,
+    /// Whether the agent is to be blind for moves.
+    pub broken: bool,
+    keep_going: bool,
+    logs: PathBuf,
+    figures: PathBuf,
+}
+
+impl Setup {
+    /// From the environment; `None` where somebody else started this program.
+    fn read() -> Option<Self> {
+        let set = |name: &str| std::env::var(name).ok();
+        let path = |name: &str| set(name).map(PathBuf::from);
+        Some(Self {
+            image: path("VM_IMAGE")?,
+            accelerator: set("VM_ACCELERATOR")?,
+            later_package: path("VM_PACKAGE"),
+            broken: set("VM_BROKEN").is_some(),
+            keep_going: set("VM_KEEP_GOING").is_some(),
+            logs: path("VM_LOGS")?,
+            figures: path("VM_FIGURES")?,
+        })
+    }
+}
+
 fn main() -> ExitCode {
-    if std::env::var_os("VM_IMAGE").is_none() {
+    let Some(setup) = Setup::read() else {
         println!("these tests need an image: run tests/vm/run");
         return ExitCode::from(2);
-    }
+    };
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let is_wanted = |scenario: &Scenario| {
         wanted.is_empty() || wanted.iter().any(|name| scenario.label().contains(name))
@@ -92,12 +130,12 @@ fn main() -> ExitCode {
     for scenario in &chosen {
         // One that does not fit is switched off first: never two machines at once.
         let kept = stage.take().filter(|kept| kept.fits(scenario.setting));
-        let (used, passed) = play(&runtime, scenario, kept, &mut figures);
+        let (used, passed) = play(&runtime, &setup, scenario, kept, &mut figures);
         failed += usize::from(!passed);
         stage = used;
     }
     drop(stage);
-    figures.tell();
+    figures.tell(&setup.figures);
     println!("{} passed, {failed} failed", chosen.len() - failed);
     if failed == 0 {
         ExitCode::SUCCESS
@@ -107,23 +145,28 @@ fn main() -> ExitCode {
 }
 
 /// Plays one scenario, on the machine of the one before where there is one. Gives the machine back, and whether all went well.
-/// One on which a scenario failed serves no other, unless `VM_KEEP_GOING` is set.
+/// One on which a scenario failed serves no other, unless that is wanted.
 fn play(
     runtime: &Runtime,
+    setup: &Setup,
     scenario: &Scenario,
     kept: Option<Stage>,
     figures: &mut Figures,
 ) -> (Option<Stage>, bool) {
     let began = Instant::now();
     let name = scenario.label();
-    let logs = logs_of(&name);
-    let stage = kept.or_else(|| caught(runtime, scenario.setting.boot(&logs)));
+    let logs = setup.logs.join(&name);
+    let _ = std::fs::remove_dir_all(&logs);
+    std::fs::create_dir_all(&logs).unwrap();
+    let stage = kept.or_else(|| caught(runtime, scenario.setting.boot(setup, &logs)));
     let (stage, passed) = match stage {
         None => (None, false),
         Some(mut stage) => {
             let outcome = caught(runtime, async {
                 stage.begin().await;
-                (scenario.run)(&mut stage, figures).await;
+                let played = (scenario.run)(&mut stage, figures);
+                let played = tokio::time::timeout(PLAY_LIMIT, played).await;
+                played.expect("a scenario comes to an end");
             });
             caught(runtime, stage.keep_journal(&logs));
             (Some(stage), outcome.is_some())
@@ -133,8 +176,7 @@ fn play(
     let seconds = began.elapsed().as_secs_f64();
     println!("{name}: {seconds:.1} s, logs in {}", logs.display());
     println!("test vm::{name} ... {verdict}");
-    let serves = passed || std::env::var_os("VM_KEEP_GOING").is_some();
-    (stage.filter(|_| serves), passed)
+    (stage.filter(|_| passed || setup.keep_going), passed)
 }
 
 /// What a future gives, unless it panics, which prints why.

@@ -2,7 +2,7 @@
 //! A client of QEMU's monitor (`docs/interop/qmp-spec.rst` of QEMU).
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -96,18 +96,20 @@ impl Monitor {
         }
     }
 
-    /// Waits until the migration that was begun is complete.
+    /// Waits until the migration that was begun last is in a state.
     ///
     /// # Panics
-    /// When it ends otherwise.
-    pub async fn migrated(&mut self) {
+    /// When it ends in another one, or does not get there.
+    pub async fn migration_is(&mut self, wanted: &str) {
+        let deadline = Instant::now() + LIMIT;
         loop {
             let state = self.execute("query-migrate", json!({})).await;
             match state["status"].as_str() {
-                Some("completed") => return,
-                Some("failed" | "cancelled") => panic!("the migration ended otherwise: {state}"),
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+                Some(status) if status == wanted => return,
+                Some("completed" | "failed" | "cancelled") => panic!("not {wanted}: {state}"),
+                _ => assert!(Instant::now() < deadline, "not {wanted}: {state}"),
             }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }

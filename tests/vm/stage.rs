@@ -7,13 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use harvester_lab::downward_metrics;
 use harvester_lab::harvester::Order;
 use harvester_lab::world::{World, WorldOptions, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::inside::{Inside, Record};
+use crate::inside::{Clocks, Inside, Record, micros};
 use crate::machine::{BOOT_LIMIT, Firmware, Hardware, Machine, Move, Port};
 use crate::seed::Seed;
 use crate::witness::Witness;
-use crate::{HOST, IDENTITY, LIMIT, TOPOLOGY, ZONE};
+use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
 
 /// What scenarios need that run on one boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct Stage {
     pub began: String,
     /// The host that runs it.
     pub host: String,
+    /// The package of a later version, on the seed's disk.
+    pub later_package: Option<PathBuf>,
     /// Whether no other scenario may follow on this machine.
     pub spent: bool,
     setting: Setting,
@@ -63,6 +65,8 @@ pub struct Migration {
     pub moved: Move,
     /// When the API began to show the new host.
     pub shown: Instant,
+    /// How the guest's clock stood to the host's in between.
+    pub clocks: Clocks,
 }
 
 /// How Harvester tells of a live migration.
@@ -88,8 +92,7 @@ impl Default for Telling {
 
 impl Setting {
     /// Boots a machine in this setting.
-    pub async fn boot(self, logs: &Path) -> Stage {
-        let broken = std::env::var_os("VM_BROKEN").is_some();
+    pub async fn boot(self, setup: &Setup, logs: &Path) -> Stage {
         let world = match self {
             Self::Real => World::real(WorldOptions::default()).await,
             _ => World::lab(WorldOptions::default()).await,
@@ -101,7 +104,7 @@ impl Setting {
                 serial: world.vm.spec.serial.clone(),
             },
         };
-        let mut hardware = Hardware::new(firmware, &world.vm.spec.macs[0]);
+        let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
         let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
         match self {
             Self::Alone => {
@@ -112,10 +115,10 @@ impl Setting {
             }
             Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
         }
-        if let Some(package) = later_package() {
-            seed = seed.carrying(&package);
+        if let Some(package) = &setup.later_package {
+            seed = seed.carrying(package);
         }
-        if broken {
+        if setup.broken {
             hardware.announces = false;
             hardware.ports = vec![Port::GuestAgent];
             seed = seed.with_file(CONFIG, BLIND);
@@ -129,6 +132,7 @@ impl Setting {
             inside,
             began: String::new(),
             host: "hv-a".to_owned(),
+            later_package: setup.later_package.clone(),
             spent: false,
             setting: self,
         };
@@ -213,10 +217,20 @@ impl Stage {
             .complete_migration(&began, telling.order)
             .await
             .unwrap();
-        tokio::time::sleep(telling.annotations).await;
+        let annotated = tokio::time::Instant::now() + telling.annotations;
+        let clocks = self.inside.clocks().await;
+        // The guest's clock lost what nobody ran; KubeVirt sets it at the end of a migration.
+        let now = i64::try_from(micros(SystemTime::now()) * 1000).unwrap();
+        let time = json!({"time": now});
+        self.inside.execute("guest-set-time", time).await;
+        tokio::time::sleep_until(annotated).await;
         harvester.annotate(&vm).await.unwrap();
         harvester.clean_up_migration(&began).await.unwrap();
-        Migration { moved, shown }
+        Migration {
+            moved,
+            shown,
+            clocks,
+        }
     }
 
     /// Waits until the Node's labels are those of a host.
@@ -262,19 +276,6 @@ impl Stage {
         let text = self.inside.run(script).await.text;
         std::fs::write(logs.join("journal"), text).unwrap();
     }
-}
-
-/// The directory of a scenario's logs.
-pub fn logs_of(name: &str) -> PathBuf {
-    let dir = PathBuf::from(std::env::var("VM_LOGS").unwrap()).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
-}
-
-/// The package of a later version, where there is one.
-pub fn later_package() -> Option<PathBuf> {
-    std::env::var_os("VM_PACKAGE").map(PathBuf::from)
 }
 
 /// When an instant of this process was, by the wall clock.

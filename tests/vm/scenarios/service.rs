@@ -11,7 +11,7 @@ use super::names::codes_of;
 use crate::figures::Figures;
 use crate::inside::UNIT;
 use crate::machine::{BOOT_LIMIT, Port};
-use crate::stage::{Stage, later_package};
+use crate::stage::Stage;
 use crate::table::Figure;
 use crate::{HOST, LIMIT, ZONE};
 
@@ -180,7 +180,7 @@ pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
     stage: &mut Stage,
     _: &mut Figures,
 ) {
-    let Some(package) = later_package() else {
+    let Some(package) = stage.later_package.clone() else {
         println!("SKIP a_package_upgraded_while_it_runs: there is no packaging/build in this tree");
         return;
     };
