@@ -303,6 +303,10 @@ impl Machine {
         let host = self.next_host(Some(&load)).await;
         self.host = host;
         let monitor = &mut self.host.monitor;
+        // Before the state is loaded it could not be told to run.
+        while monitor.execute("query-status", json!({})).await["status"] == "inmigrate" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         monitor.execute("cont", json!({})).await;
         let resumed = monitor.event("RESUME", LIMIT, |_| true).await;
         Move {

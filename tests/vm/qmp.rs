@@ -75,7 +75,7 @@ impl Monitor {
         reply["return"].take()
     }
 
-    /// The first event, past or future, of this name that `wanted` takes.
+    /// The last event of this name that `wanted` takes, or the next one where there was none.
     ///
     /// # Panics
     /// When there is none within `limit`.
@@ -91,7 +91,7 @@ impl Monitor {
         let found = tokio::time::timeout(limit, found).await;
         let seen = self.events.borrow().clone();
         match found {
-            Ok(Ok(events)) => events.iter().find(is_it).unwrap().clone(),
+            Ok(Ok(events)) => events.iter().rfind(is_it).unwrap().clone(),
             _ => panic!("no event {name} within {limit:?}, but {seen:?}"),
         }
     }

@@ -222,6 +222,9 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(
         let begun = harvester.prepare_migration(&vm, to).await.unwrap();
         stage.world.harvester_api.lab().half_open();
         stage.world.guest_api.lab().half_open();
+        // Those of the lab's own players are not part of the story.
+        harvester.admin().hang_up();
+        stage.world.guest_admin.hang_up();
         let resumed = Instant::now();
         stage.machine.migrate().await;
         to.clone_into(&mut stage.host);
@@ -240,6 +243,8 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(
         // The recorder's own watch was cut as well; the next scenario wants it whole.
         stage.world.guest_api.lab().drop_connections();
         stage.world.harvester_api.lab().drop_connections();
+        stage.world.harvester.admin().hang_up();
+        stage.world.guest_admin.hang_up();
         stage.synced().await;
     }
 }
