@@ -237,9 +237,11 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(
         harvester.annotate(&vm).await.unwrap();
         harvester.clean_up_migration(&begun).await.unwrap();
         stage.labelled(to).await;
-        println!("labelled {:?} after the move began", resumed.elapsed());
-        let records = stage.recorded("labelled in").await;
-        assert!(records[0].message().starts_with(SIGN), "{records:?}");
+        println!(
+            "labelled {:.1} s after the move began",
+            resumed.elapsed().as_secs_f64()
+        );
+        stage.recorded(SIGN).await;
         // The recorder's own watch was cut as well; the next scenario wants it whole.
         stage.world.guest_api.lab().drop_connections();
         stage.world.harvester_api.lab().drop_connections();

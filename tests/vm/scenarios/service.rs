@@ -77,7 +77,7 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
     let before = stage.inside.status().await["credentials"]["kubelet"]["expires"].clone();
     let user = format!("system:node:{}", stage.world.node_name());
     let authority = stage.world.guest_api.lab().authority();
-    let validity = Validity::from_now(time::Duration::days(30));
+    let validity = Validity::from_now(time::Duration::days(200));
     let identity = authority.client_identity_with(&user, &["system:nodes"], validity);
     for (file, pem) in [
         ("crt", &identity.certificate_pem),
