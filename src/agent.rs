@@ -18,6 +18,7 @@ pub use round::{Report, Round};
 use crate::config::Settings;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate, place};
+use crate::decide::registration::FileChange;
 use crate::decide::rival::Rivalry;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
 use crate::facts::placement::PlacementReads;
@@ -59,6 +60,8 @@ pub trait Observe {
 pub trait Apply {
     /// Does what it is told, or says in one line why not.
     fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Result<(), Refusal>>;
+    /// Changes one of our own files that tell the kubelet its labels, or says in one line why not.
+    fn keep(&mut self, change: &FileChange) -> impl Future<Output = Result<(), Refusal>>;
     /// Starts a unit of this machine, or says in one line why not.
     fn start(&mut self, unit: &str) -> impl Future<Output = Result<(), Refusal>>;
 }
@@ -185,8 +188,9 @@ pub async fn run<W, P, T, R, C>(
                 cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
                 wake = if let Some(cut) = round.cut {
                     Wake::Look(cut)
-                } else if round.labelled() && reasons.scope != Scope::NONE {
-                    // The answer to the patch is our Node as it is now: conditions and status are decided on it at once.
+                } else if (round.labelled() || round.has_news) && reasons.scope != Scope::NONE {
+                    // The answer to the patch is our Node as it is now: conditions and status are decided on it at once. A file
+                    // that could not be written is said at once.
                     Wake::Look(Reasons {
                         scope: Scope::NONE,
                         sign: None,
@@ -277,6 +281,15 @@ where
         round.started = Some(world.start(unit).await);
         round.memory.guest_agent.note_start(round.now.uptime);
         publish.alive();
+    }
+    // Before the Node: a kubelet that starts in between must not set what the Node had before.
+    for change in &round.plan.registration.changes {
+        let outcome = world.keep(change).await;
+        publish.alive();
+        let refused = outcome.as_ref().err().map(|refusal| refusal.text.clone());
+        round.has_news |= refused.is_some() && refused != round.memory.unwritten_file;
+        round.memory.unwritten_file = refused.or(round.memory.unwritten_file.take());
+        round.kept.push(outcome);
     }
     for action in &round.plan.actions {
         let outcome = world.apply(action, round.now).await;
@@ -371,6 +384,8 @@ where
         plan,
         outcomes: Vec::new(),
         started: None,
+        kept: Vec::new(),
+        has_news: false,
         ended: now.uptime,
         memory,
     }

@@ -105,6 +105,27 @@ pub fn move_aside(
     Ok(place.path.with_file_name(aside))
 }
 
+/// Makes a directory with those above it where they are missing, for everybody to read.
+pub fn make_directory(root: &Root, directory: &Path) -> Result<(), WriteError> {
+    ancestor(root, directory)
+        .map(drop)
+        .map_err(io_error("create", directory))
+}
+
+/// Removes the file at `path`, if it is there and ours.
+pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
+    let place = Place::open(root, path.as_ref())?;
+    if place.stat()?.is_none() {
+        return Ok(());
+    }
+    unlinkat(
+        &place.directory,
+        place.name.as_str(),
+        UnlinkatFlags::NoRemoveDir,
+    )
+    .map_err(place.io_error("remove"))
+}
+
 /// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -119,6 +140,8 @@ pub(crate) struct Place {
 enum Keeping {
     Runtime,
     State,
+    /// A distribution's or systemd's configuration, which is read at the next boot too.
+    Configuration,
     /// Somebody else's, such as the metrics directory of the node exporter.
     Foreign,
 }
@@ -129,9 +152,15 @@ impl Keeping {
             Self::Runtime
         } else if directory == Path::new(STATE_DIRECTORY) {
             Self::State
+        } else if directory.starts_with("/etc") {
+            Self::Configuration
         } else {
             Self::Foreign
         }
+    }
+
+    fn outlives_a_boot(self) -> bool {
+        matches!(self, Self::State | Self::Configuration)
     }
 }
 
@@ -152,7 +181,9 @@ impl Place {
         let directory = match keeping {
             Keeping::Runtime => own_directory(root, path, parent, 0o755)?,
             Keeping::State => own_directory(root, path, parent, 0o700)?,
-            Keeping::Foreign => open_below(root, parent).map_err(io_error("open", parent))?,
+            Keeping::Configuration | Keeping::Foreign => {
+                open_below(root, parent).map_err(io_error("open", parent))?
+            }
         };
         Ok(Self {
             directory,
@@ -217,7 +248,7 @@ impl Place {
         // The mode given to open(2) is cut by the umask, which the unit sets to 0077.
         fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
         file.write_all(bytes).map_err(self.io_error("write"))?;
-        if self.keeping == Keeping::State {
+        if self.keeping.outlives_a_boot() {
             file.sync_all().map_err(self.io_error("sync"))?;
         }
         Ok(())
@@ -245,7 +276,7 @@ impl Place {
         )
         .map_err(self.io_error("replace"))?;
         // Elsewhere a power loss may take the file: /run is lost with it anyway, and metrics are written anew.
-        if self.keeping == Keeping::State {
+        if self.keeping.outlives_a_boot() {
             fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
         }
         Ok(())
@@ -331,7 +362,8 @@ fn own_directory(
     Ok(opened)
 }
 
-/// Opens `/run` or `/var/lib`, creating what is missing of it, as in an empty tree below `--root`.
+/// Opens a directory, creating what is missing of it: `/run` or `/var/lib` in an empty tree below `--root`, the directory of a
+/// distribution's drop-ins.
 fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     match (
         open_below(root, directory),
@@ -341,7 +373,13 @@ fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
         (Err(Errno::ENOENT), Some(parent), Some(name)) => {
             let parent = ancestor(root, parent)?;
             match mkdirat(&parent, name, Mode::from_bits_truncate(ANCESTOR_MODE)) {
-                Ok(()) | Err(Errno::EEXIST) => open_below(root, directory),
+                Ok(()) => {
+                    let made = open_below(root, directory)?;
+                    // The umask, which the unit sets to 0077, must not decide.
+                    fchmod(&made, Mode::from_bits_truncate(ANCESTOR_MODE))?;
+                    Ok(made)
+                }
+                Err(Errno::EEXIST) => open_below(root, directory),
                 Err(errno) => Err(errno),
             }
         }

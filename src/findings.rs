@@ -243,7 +243,7 @@ catalogue! {
 
     TopologyUnknown, "topology-unknown", Error, "no source tells region and zone of the host",
         why: "the Node gets no topology labels; those that it has are kept",
-        fix: "allow the credential to read the host (a ClusterRole with verb get on nodes, bound to its service account), or label the VM harvesterhci.io/creator=docker-machine-driver-harvester so that Harvester annotates it, or publish a ConfigMap in harvester-public",
+        fix: "allow the credential to read the host: on Harvester, as an administrator, pass to `kubectl apply -f -` what `harvester-node-agent rbac` prints on this machine; or label the VM harvesterhci.io/creator=docker-machine-driver-harvester so that Harvester annotates it; or publish a ConfigMap in harvester-public",
         silences: [];
     AnnotationsStale, "annotations-stale", Warning, "Harvester's topology annotations still speak of another host",
         why: "the labels of the Node stay those of the host before, until Harvester brings the annotations up to date",
@@ -326,7 +326,7 @@ catalogue! {
         silences: [TopologyUnknown, IdentityNotFound];
     HarvesterForbidden, "harvester-forbidden", Error, "the Harvester credential may not read the VM",
         why: "the VM and its host stay unknown; the labels stay as they are",
-        fix: "bind the service account to a Role in the VM's namespace with verbs get, list, watch on virtualmachineinstances.kubevirt.io",
+        fix: "on Harvester, as an administrator, pass to `kubectl apply -f -` what `harvester-node-agent rbac` prints on this machine",
         silences: [TopologyUnknown, IdentityNotFound];
     HarvesterTls, "harvester-tls", Error, "the certificate of Harvester's API is not accepted",
         why: "nothing is sent to a server that cannot prove who it is; the labels stay as they are",
@@ -394,6 +394,19 @@ catalogue! {
         fix: "modprobe virtio_console, if the kernel has it as a module; otherwise the VM's domain lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt gives to every VM: stop the VM and start it again in Harvester",
         silences: [GuestAgentNotInstalled, GuestAgentNotRunning];
 
+    LabelFileForeign, "label-file-foreign", Notice, "a file that tells the kubelet its first labels is somebody else's",
+        why: "it is left as it is, and the labels that it sets may be those of another host",
+        fix: "nothing, if you keep the file; otherwise remove it: the agent needs none on a Node that is registered",
+        silences: [];
+    LabelFileNotWritten, "label-file-not-written", Warning, "the file that tells the kubelet its first labels cannot be changed",
+        why: "the next start of the kubelet sets the labels that stand in it, until the agent sets the right ones again",
+        fix: "systemctl restart harvester-node-agent: a directory that was made after its start is read-only to it; is it still refused, allow the named directory in the unit: systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY",
+        silences: [];
+    LabelFileWithoutEffect, "label-file-without-effect", Warning, "the kubelet does not see the file that tells it its first labels",
+        why: "the Node registers without region, zone and host, and has them only when the agent has set them",
+        fix: "remove the named variable from the named file",
+        silences: [];
+
     ConfigurationKept, "configuration-kept", Warning, "the new configuration has faults; the one before stays in use",
         why: "what was changed has no effect yet",
         fix: "harvester-node-agent config check, then systemctl reload harvester-node-agent",
@@ -408,7 +421,7 @@ catalogue! {
         silences: [];
     WatchUnavailable, "watch-unavailable", Warning, "a change is noticed late, because a watch cannot be kept open",
         why: "until it can, the agent looks again at intervals",
-        fix: "allow verb watch for the named resource, or look for a proxy that ends idle connections",
+        fix: "allow verb watch for the named resource (`harvester-node-agent rbac` prints the roles for Harvester), or look for a proxy that ends idle connections",
         silences: [];
     SignalUnavailable, "signal-unavailable", Warning, "a change is noticed late, because a signal of this machine does not work",
         why: "until it does, the other signals and the poll must do",

@@ -21,12 +21,12 @@
 //!
 //! | where | may use | must not |
 //! |---|---|---|
-//! | `facts` `decide` `findings` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
+//! | `facts` `decide` `findings` `bake` | data types, serde, XML text | tokio, the network, files, the environment, clocks, randomness, logging |
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
 //! | `observe` | files below the root, `kubeapi` reads, `bus`, `netlink`, `channel` | write anything, judge anything |
 //! | `triggers` | inotify, timers, process signals, `kubeapi` watches, `bus`, `netlink`, `channel` | carry facts, call `observe` |
-//! | `apply` | `kubeapi` writes, `bus` | read facts, decide, retry |
+//! | `apply` | `kubeapi` writes, `bus`, the files of `facts/registration.rs` below the root | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
 //! | `bus` | the wire of the system bus: zbus | judge anything, know findings |
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
@@ -47,7 +47,8 @@
 //! 1. We never change a label that we do not own, unless it is one of our topology keys and the drift policy says so.
 //! 2. A failed or missing read never removes a label.
 //! 3. We write to our own Node and to nothing else (and send Events about it). On the machine we change nothing, unless the
-//!    configuration lets us start the unit of qemu-guest-agent.
+//!    configuration lets us: start the unit of qemu-guest-agent; keep a file of our own that tells the kubelet the labels of
+//!    its Node, which the daemon changes and removes and only `gate` makes.
 //! 4. We never touch taints, `spec`, `ownerReferences`.
 //! 5. An unchanged world costs zero writes.
 //! 6. An ambiguous identity costs zero label writes.
@@ -59,16 +60,21 @@
 //! | which evidence proves the VM, how names are judged | [`decide::identity`] |
 //! | which source is believed for region and zone | [`decide::placement`] |
 //! | which labels are written, kept, removed | [`decide::labels`] |
+//! | what may be asked of Harvester, and the roles for it | [`facts::permissions`], [`decide::access`] |
+//! | when a kubelet may start for the first time | [`decide::gate`] |
+//! | what a kubelet is told at its start | [`decide::registration`] |
 //! | when to look again | [`decide::schedule`], after a sign of a move [`decide::window`] |
 //! | what people read when something is wrong | [`findings`] |
 //! | what wakes the agent | [`triggers`], [`reason`] |
 //! | what is sent to the Node | [`apply`] |
+//! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
 
 pub mod agent;
 pub mod alarm;
 pub mod apply;
+pub mod bake;
 pub mod bus;
 pub mod channel;
 pub mod cli;

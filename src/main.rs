@@ -2,6 +2,7 @@
 //! The process: reads its command line and environment, runs one command, ends with its exit code.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -31,9 +32,8 @@ fn dispatch(arguments: Arguments) -> Answer {
     let style = cli::style(std::io::stdout().is_terminal(), no_color.as_deref());
     let root = Root::new(arguments.root);
     // A path from the working directory is the caller's; inside the root there is no such directory.
-    let config = arguments
-        .config
-        .map(|path| std::path::absolute(&path).unwrap_or(path));
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let config = arguments.config.map(absolute);
     let process = Process {
         root,
         config,
@@ -57,6 +57,7 @@ fn dispatch(arguments: Arguments) -> Answer {
             &process,
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
+        Command::Gate { timeout } => cli::gate::run(&process, timeout),
         Command::Whoami => run(&process, Task::Whoami),
         Command::Status => cli::status::run(
             &process.root,
@@ -71,6 +72,14 @@ fn dispatch(arguments: Arguments) -> Answer {
             action,
             process.output,
         ),
+        Command::Rbac(mut options) => {
+            options.credential = options.credential.map(absolute);
+            let config = process.config.as_deref();
+            cli::rbac::run(&process.root, config, options, process.output)
+        }
+        Command::BakeCheck => {
+            cli::bake_check::run(&process.root, process.config.as_deref(), process.output)
+        }
         Command::Completions { shell } => cli::completions::run(shell),
     }
 }

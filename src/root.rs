@@ -223,6 +223,14 @@ impl Root {
 
     /// The target of a symbolic link, as written in it; `None` for anything else.
     pub fn link_target(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
+        let path = path.as_ref();
+        // A link among the folders on the way is one of the tree.
+        let folder = self.resolve(path.parent()?);
+        self.read_link(&folder.join(path.file_name()?))
+    }
+
+    /// As `link_target`, of a path without links on the way.
+    fn read_link(&self, path: &Path) -> Option<PathBuf> {
         std::fs::read_link(self.join(path)).ok()
     }
 
@@ -244,13 +252,20 @@ impl Root {
         steps
     }
 
+    /// What `path` leads to: the same path inside the root with every symbolic link resolved there, whether or not it exists.
+    ///
+    /// Commands for people name this one, because a shell would follow an absolute link out of the root.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.steps(path).pop().unwrap_or_default()
+    }
+
     /// The first symbolic link among the components of `path`, and `path` with that link replaced by its target.
     fn first_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
         let mut walked = PathBuf::from("/");
         let mut components = relative(path).components();
         while let Some(component) = components.next() {
             let here = walked.join(component);
-            if let Some(target) = self.link_target(&here) {
+            if let Some(target) = self.read_link(&here) {
                 let replaced = walked.join(target).join(components.as_path());
                 return Some((here, normalise(&replaced)));
             }
@@ -357,6 +372,22 @@ mod tests {
             .map(PathBuf::from)
             .collect();
         assert_eq!(root.steps("/etc/current.pem"), expected);
+    }
+
+    #[test]
+    fn a_path_is_resolved_inside_the_root_whether_or_not_it_exists() {
+        let (_dir, root) = tree();
+        symlink("/var/lib", root.join("/lib")).unwrap();
+        symlink("one.pem", root.join("/var/lib/pki/current.pem")).unwrap();
+        for (path, resolved) in [
+            ("/lib/pki/current.pem", "/var/lib/pki/one.pem"),
+            ("/lib/pki/none", "/var/lib/pki/none"),
+            ("/etc", "/etc"),
+        ] {
+            assert_eq!(root.resolve(path), Path::new(resolved));
+        }
+        let target = root.link_target("/lib/pki/current.pem");
+        assert_eq!(target.as_deref(), Some(Path::new("one.pem")));
     }
 
     #[test]

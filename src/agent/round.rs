@@ -31,6 +31,10 @@ pub struct Round {
     pub outcomes: Vec<Result<(), Refusal>>,
     /// What became of the unit that was to be started.
     pub started: Option<Result<(), Refusal>>,
+    /// What became of each change of a file.
+    pub kept: Vec<Result<(), Refusal>>,
+    /// Whether a file could not be written that could be before.
+    pub(super) has_news: bool,
     /// When the last write was done, since the start of the process.
     pub ended: Duration,
     /// What to remember.

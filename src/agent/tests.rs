@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
+use crate::facts::registration::{Content, LabelFile, LabelFileKind};
 use crate::facts::{Seen, WhyKind};
 
 /// Everything that happened, in order.
@@ -61,6 +62,16 @@ impl Apply for FakeWorld {
         plan.memory = self.facts.memory.clone();
         self.facts.apply(&plan);
         Ok(())
+    }
+
+    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
+        self.log
+            .borrow_mut()
+            .push(format!("keep {:?}", change.kind));
+        match &self.refuse {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(()),
+        }
     }
 
     async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
@@ -298,6 +309,41 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
         run.limits
             .iter()
             .all(|limit| *limit >= Duration::from_millis(100) && *limit < Duration::from_secs(10))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_and_costs_no_wake_up()
+{
+    let mut facts = Facts::new();
+    facts.settle();
+    facts.memory = Memory::default();
+    // It is ours, and nothing asks for it.
+    facts.who.label_files = vec![LabelFile {
+        kind: LabelFileKind::Rke2,
+        content: Content::Ours(String::new()),
+        hidden_by: None,
+    }];
+    let refusal = Refusal {
+        text: "read-only".to_owned(),
+        passing: true,
+        retry_after: None,
+    };
+    let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
+    let look = |who, report| [who, "keep Rke2", report];
+    let expected = [
+        look("who All", "report startup"),
+        look("who nothing", "report startup"),
+        look("who Known", "report timer"),
+        look("who Known", "report timer"),
+        look("who Known", "report timer"),
+    ];
+    assert_eq!(run.log, expected.concat());
+    let poll = Duration::from_secs(60);
+    assert!(
+        run.limits.iter().all(|limit| *limit >= poll),
+        "{:?}",
+        run.limits
     );
 }
 

@@ -7,6 +7,7 @@
 
 pub mod event;
 pub mod node;
+pub mod registration;
 pub mod unit;
 
 use crate::agent::Refusal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts a unit of this machine. The one change that we make outside our own Node, and only where the configuration allows it.
+//! Starts a unit of this machine, only where the configuration allows it.
 
 use crate::agent::Refusal;
 use crate::bus::{Bus, BusError, MANAGER};

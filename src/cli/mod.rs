@@ -3,10 +3,13 @@
 //!
 //! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
 
+pub mod bake_check;
 pub mod completions;
 pub mod config;
 pub mod explain;
+pub mod gate;
 pub mod once;
+pub mod rbac;
 pub mod run;
 pub mod status;
 pub mod whoami;
@@ -95,6 +98,12 @@ pub enum Command {
     },
     /// What the running agent last found out
     Status,
+    /// Hold the kubelet's first start until its name is the VM's; ends with 0 whatever it finds
+    Gate {
+        /// Let it start after this time at the latest, such as 90s or 2m
+        #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
+        timeout: std::time::Duration,
+    },
     /// Which VM this machine is and which host runs it, with the evidence; writes nothing
     Whoami,
     /// The long text of a finding
@@ -108,6 +117,11 @@ pub enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// The roles on Harvester that the agent needs, as YAML for kubectl apply
+    #[command(after_help = rbac::EXAMPLES)]
+    Rbac(rbac::Options),
+    /// Fail the build of an image that holds what belongs to one machine, or lacks what each needs
+    BakeCheck,
     /// Completions for a shell, to be sourced by it
     Completions {
         /// The shell

@@ -24,6 +24,18 @@ pub fn answer(
     let mut lines = Vec::new();
     let mut complaint = String::new();
     for round in rounds {
+        for (index, change) in round.plan.registration.changes.iter().enumerate() {
+            let path = change.kind.path().display();
+            match (mode, round.kept.get(index)) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
+                    lines.push(format!("file {path}"));
+                }
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "not written: {}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
         for (index, action) in round.plan.actions.iter().enumerate() {
             match (mode, round.outcomes.get(index)) {
                 (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.extend(changes(action)),

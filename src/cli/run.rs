@@ -28,7 +28,7 @@ use crate::observe::machine::read_machine;
 use crate::report::Reporter;
 use crate::report::compose::Context;
 use crate::report::journal::{Journal, Priority};
-use crate::report::news::message_id;
+use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
 use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
@@ -65,6 +65,17 @@ pub struct Process {
     pub system_bus_address: Option<String>,
 }
 
+impl Process {
+    fn notifier(&self) -> Notifier {
+        let environment = NotifyEnvironment {
+            notify_socket: self.notify_socket.as_deref(),
+            watchdog_usec: self.watchdog_usec.as_deref(),
+            watchdog_pid: self.watchdog_pid.as_deref(),
+        };
+        Notifier::new(&environment, std::process::id())
+    }
+}
+
 /// Which of the commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
@@ -94,6 +105,9 @@ pub fn run(process: &Process, task: Task) -> Answer {
             "{}: the firmware says {vendor}; {}\n",
             entry.title, entry.remedy
         );
+        if task == Task::Serve {
+            stand_aside(process);
+        }
         return Answer::complaint(text, Exit::NotKubevirt);
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -120,6 +134,12 @@ pub fn run(process: &Process, task: Task) -> Answer {
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
     answer
+}
+
+/// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has
+/// failed for systemd, whatever its exit code (`service_sigchld_event` in `src/core/service.c`).
+fn stand_aside(process: &Process) {
+    process.notifier().ready("not a KubeVirt machine");
 }
 
 /// The VM of an earlier run, where its state is that of this machine.
@@ -152,7 +172,7 @@ fn level(level: LogLevel) -> LevelFilter {
 }
 
 /// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
-fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
+pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
     let vendor = machine
         .vendor
         .known()
@@ -174,12 +194,7 @@ async fn serve(
     };
     let clock = SystemClock::new();
     let health = Health::default();
-    let environment = NotifyEnvironment {
-        notify_socket: process.notify_socket.as_deref(),
-        watchdog_usec: process.watchdog_usec.as_deref(),
-        watchdog_pid: process.watchdog_pid.as_deref(),
-    };
-    let notifier = Notifier::new(&environment, std::process::id());
+    let notifier = process.notifier();
     let facts = SinkFacts::observe(
         &process.root,
         process.journal_stream.clone(),
@@ -303,7 +318,7 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let mut status = Status::new(&last.report(settings), &context);
     if task == Task::Whoami {
         status.permissions = world
-            .permissions()
+            .permissions(settings)
             .await
             .iter()
             .map(PermissionStatus::new)

@@ -8,7 +8,7 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 
 /// Why a text is not a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum DurationError {
+pub enum DurationError {
     /// It does not begin with a digit.
     #[error("does not begin with a whole number")]
     NoNumber,
@@ -24,7 +24,7 @@ pub(super) enum DurationError {
 }
 
 /// Reads `90s`, `10m` or `1h`.
-pub(super) fn parse(text: &str) -> Result<Duration, DurationError> {
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())
         .unwrap_or(text.len());

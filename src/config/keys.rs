@@ -196,6 +196,13 @@ pub const KEYS: &[Key] = &[
         set: |settings, _, value| put(&mut settings.guest_agent.start, value.switch()),
     },
     Key {
+        path: "registration.node_labels",
+        default: "false",
+        allowed: "true, false",
+        help: "register the Node with its labels: `gate` writes them for the kubelet, and the agent keeps that file in step",
+        set: |settings, _, value| put(&mut settings.registration.node_labels, value.switch()),
+    },
+    Key {
         path: "report.node_conditions",
         default: "true",
         allowed: "true, false",

@@ -35,13 +35,14 @@ mod value;
 
 use std::path::{Path, PathBuf};
 
+pub use duration::{DurationError, parse as parse_duration};
 pub use errors::{ConfigErrors, Place, Problem};
 pub use keys::{KEYS, Key};
 pub use label::{ConfigMapName, GuestKeyError, LabelKey, NameError, NamespaceName, ObjectName};
 pub use merge::{Effective, Origin};
 pub use settings::{
-    Guest, Harvester, HostPlace, Log, LogLevel, Machine, Mode, OnChange, OptIn, OptIns, Report,
-    Settings, TextFile, Timing, Topology,
+    Guest, Harvester, HostPlace, Log, LogLevel, Machine, Mode, OnChange, OptIn, OptIns,
+    Registration, Report, Settings, TextFile, Timing, Topology,
 };
 
 use crate::root::Root;

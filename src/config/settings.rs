@@ -66,6 +66,8 @@ pub struct Settings {
     pub hosts: BTreeMap<HostName, HostPlace>,
     /// QEMU's own guest agent.
     pub guest_agent: GuestAgent,
+    /// What a kubelet that starts for the first time is told.
+    pub registration: Registration,
     /// Where the agent says what it found.
     pub report: Report,
     /// How long and how often.
@@ -200,6 +202,13 @@ pub struct GuestAgent {
     pub start: bool,
 }
 
+/// What a kubelet that starts for the first time is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Registration {
+    /// Whether the Node is registered with region, zone and host, by a file of ours in the distribution's configuration.
+    pub node_labels: bool,
+}
+
 /// Where the agent says what it found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -286,6 +295,7 @@ impl Default for Settings {
             extra_labels: BTreeMap::new(),
             hosts: BTreeMap::new(),
             guest_agent: GuestAgent::default(),
+            registration: Registration::default(),
             report: Report {
                 node_conditions: true,
                 events: true,

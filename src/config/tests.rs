@@ -224,6 +224,9 @@ fn every_key_sets_its_field() {
             s.hosts.insert(HostName::parse("hv-b").unwrap(), place);
         }),
         ("guest_agent.start = true", |s| s.guest_agent.start = true),
+        ("registration.node_labels = true", |s| {
+            s.registration.node_labels = true;
+        }),
         ("report.node_conditions = false", |s| {
             s.report.node_conditions = false;
         }),
@@ -414,6 +417,10 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "unknown key `hosts.hv.zones`; did you mean `hosts.hv.zone`?",
         ),
         (
+            "registration.node_labels = 1",
+            "1: `registration.node_labels`",
+        ),
+        (
             "guest_agent.start = 'yes'",
             "expected boolean, found string \"yes\"",
         ),
@@ -510,7 +517,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, report, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, registration, report, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");

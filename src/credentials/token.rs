@@ -7,15 +7,13 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::error::TokenProblem;
+use crate::facts::names::ServiceAccount;
 
 /// The largest token that is read: API servers take 64 KiB of headers at most, and tokens are below 4 KiB.
 pub(super) const TOKEN_MAX: u64 = 32 << 10;
 
 /// Characters of a claim that is kept; longer ones are no names.
 const CLAIM_MAX: usize = 512;
-
-/// How the `sub` of a ServiceAccount begins.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The kinds of bearer token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,15 +40,6 @@ pub struct Claims {
     pub issuer: Option<String>,
     /// `exp`, in seconds since 1970; the tokens that Harvester makes have none.
     pub expires: Option<i64>,
-}
-
-/// A ServiceAccount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceAccount {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
 }
 
 #[derive(Deserialize)]
@@ -149,13 +138,7 @@ fn decode<T: serde::de::DeserializeOwned>(part: &str) -> Option<T> {
 
 fn claims(raw: &RawClaims) -> Claims {
     let subject = text(raw.sub.as_ref());
-    let service_account = subject.as_deref().and_then(|subject| {
-        let (namespace, name) = subject.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
-        (!namespace.is_empty() && !name.is_empty()).then(|| ServiceAccount {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
-    });
+    let service_account = subject.as_deref().and_then(ServiceAccount::of_user);
     Claims {
         subject,
         service_account,
@@ -200,10 +183,7 @@ mod tests {
         assert_eq!(claims.issuer.as_deref(), Some("kubernetes/serviceaccount"));
         assert_eq!(claims.expires, Some(1_700_000_000));
         let account = claims.service_account.unwrap();
-        assert_eq!(
-            (account.namespace.as_str(), account.name.as_str()),
-            ("default", "gc8")
-        );
+        assert_eq!(account.to_string(), "default:gc8");
     }
 
     #[test]

@@ -3,16 +3,20 @@
 
 mod remark;
 
+use std::path::Path;
+
+use super::access;
 use super::guest_agent;
 use super::identity::{EvidenceKind, Identity, NameKind, OwnVm};
 use super::labels::{LabelPlan, Left, LeftReason};
 use super::placement::{Outcome, Placement};
+use super::registration;
 use super::rival::StandDown;
 use super::sync::Sync;
 use super::verdict::Verdict;
 use super::{Memory, Now, Seen};
 use crate::config::Settings;
-use crate::facts::names::short;
+use crate::facts::names::{ServiceAccount, short};
 use crate::facts::placement::Source;
 use crate::facts::topology::TWINS;
 use crate::facts::who::Who;
@@ -56,6 +60,9 @@ pub fn raise(
         findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
     }
     static_labels(settings, seen, &mut findings);
+    let unwritten = memory.unwritten_file.as_deref();
+    let files = &seen.who.label_files;
+    findings.extend(registration::findings(settings, files, unwritten));
     let agent = &seen.who.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
@@ -315,37 +322,43 @@ pub fn sources(placement: &Placement) -> String {
     format!("host {}; {}", placement.host, texts.join("; "))
 }
 
-/// The service account of the Harvester credential as `namespace:name`, where its token tells.
-fn service_account(who: &Who) -> Option<String> {
-    let account = who.harvester.known()?.account.as_deref()?;
-    account
-        .strip_prefix("system:serviceaccount:")
-        .map(str::to_owned)
+/// The service account of the Harvester credential, where its token tells.
+fn service_account(who: &Who) -> Option<ServiceAccount> {
+    ServiceAccount::of_user(who.harvester.known()?.account.as_deref()?)
 }
 
-/// The commands that let our credential read its host.
+/// What lets our credential read its host. The commands make what `rbac` prints for it, so that either can follow the other.
 pub fn host_rbac(who: &Who) -> String {
-    let subject = service_account(who).unwrap_or_else(|| "NAMESPACE:SERVICEACCOUNT".to_owned());
+    let label = "label the VM harvesterhci.io/creator=docker-machine-driver-harvester and restart it, so that Harvester \
+                 annotates it";
+    let Some(account) = service_account(who) else {
+        return format!("{}; or {label}", print_rbac());
+    };
+    let name = access::name(&account);
     format!(
-        "on Harvester, allow the credential to read hosts: kubectl create clusterrole harvester-node-agent-host-reader \
-         --verb=get --resource=nodes; kubectl create clusterrolebinding harvester-node-agent-host-reader \
-         --clusterrole=harvester-node-agent-host-reader --serviceaccount={subject}; or label the VM \
-         harvesterhci.io/creator=docker-machine-driver-harvester and restart it, so that Harvester annotates it"
+        "{}; or only what reads hosts: kubectl create clusterrole {name} --verb=get --resource=nodes; \
+         kubectl create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}; or {label}",
+        print_rbac()
     )
 }
 
-/// The commands that let our credential read its VM.
+/// What lets our credential read its VM.
 fn vmi_rbac(who: &Who) -> String {
-    let subject = service_account(who).unwrap_or_else(|| "NAMESPACE:SERVICEACCOUNT".to_owned());
-    let namespace = who
-        .harvester
-        .known()
-        .map_or_else(|| "NAMESPACE".to_owned(), |h| h.namespace.to_string());
+    let (Some(account), Some(harvester)) = (service_account(who), who.harvester.known()) else {
+        return print_rbac();
+    };
+    let (name, namespace) = (access::name(&account), &harvester.namespace);
     format!(
-        "on Harvester, allow the credential to read VMs: kubectl -n {namespace} create role harvester-node-agent \
-         --verb=get,list,watch --resource=virtualmachineinstances.kubevirt.io; kubectl -n {namespace} create rolebinding \
-         harvester-node-agent --role=harvester-node-agent --serviceaccount={subject}"
+        "{}; or only what reads VMs: kubectl -n {namespace} create role {name} --verb=get,list,watch \
+         --resource=virtualmachineinstances.kubevirt.io; kubectl -n {namespace} create rolebinding {name} --role={name} \
+         --serviceaccount={account}",
+        print_rbac()
     )
+}
+
+fn print_rbac() -> String {
+    "on Harvester, as an administrator, pass to `kubectl apply -f -` what `harvester-node-agent rbac` prints on this machine"
+        .to_owned()
 }
 
 fn label_left(left: &Left) -> Option<Finding> {
@@ -373,14 +386,16 @@ fn label_left(left: &Left) -> Option<Finding> {
     Some(Finding::new(code, text))
 }
 
-/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says.
+/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says. Our own file says what
+/// the Node has.
 fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding>) {
-    for label in seen
-        .who
-        .distributions
-        .iter()
-        .flat_map(|distribution| &distribution.node_labels)
-    {
+    let is_ours = |origin: &Path| {
+        let mut files = seen.who.label_files.iter();
+        files.any(|file| file.is_ours() && file.kind.path() == origin)
+    };
+    let labels = seen.who.distributions.iter();
+    let labels = labels.flat_map(|distribution| &distribution.node_labels);
+    for label in labels.filter(|label| !is_ours(&label.origin)) {
         let topology = TWINS
             .iter()
             .find(|(key, twin)| label.key == *key || label.key == *twin);

@@ -276,6 +276,7 @@ fn who() -> Who {
             filter: RpcFilter::default(),
             family: Family::Debian,
         }),
+        label_files: Vec::new(),
         remarks: Vec::new(),
     }
 }

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::verdict::{Verdict, judge};
+use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Coverage, Who};
@@ -439,10 +440,16 @@ fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
 fn own_names(who: &Who) -> Vec<(NameKind, String)> {
     let kernel = who.machine.kernel_hostname.known().cloned();
     let fixed = who.machine.static_hostname.known().cloned();
-    let node = who
-        .kubelet
-        .known()
-        .map(|kubelet| kubelet.node_name.to_string());
+    // Before the first start of the kubelet, the name that it will have.
+    let configured = || {
+        let mut distributions = who.distributions.iter();
+        let name = distributions.find_map(Distribution::configured_node_name);
+        name.map(str::to_owned)
+    };
+    let kubelet = who.kubelet.known();
+    let node = kubelet
+        .map(|kubelet| kubelet.node_name.to_string())
+        .or_else(configured);
     [
         (NameKind::KernelHostname, kernel),
         (NameKind::StaticHostname, fixed),

@@ -47,6 +47,8 @@ pub struct Memory {
     pub retry: Option<Duration>,
     /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
     pub refusal: Option<Refused>,
+    /// Why a file for the kubelet's first labels could not be changed, until it is or need not be.
+    pub unwritten_file: Option<String>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.

@@ -6,15 +6,19 @@
 //!
 //! To add a decision: a file with its question, its answer as a type, and a line in [`plan`].
 
+pub mod access;
 pub mod complaints;
 pub mod conditions;
 pub mod events;
+pub mod gate;
 pub mod guest_agent;
 pub mod identity;
+pub mod image;
 pub mod labels;
 pub mod memory;
 pub mod patches;
 pub mod placement;
+pub mod registration;
 pub mod rival;
 pub mod schedule;
 pub mod sync;
@@ -38,6 +42,7 @@ use identity::Identity;
 use labels::{LabelPlan, Owned, plan_labels};
 use patches::{conditions_patch, node_patch};
 use placement::{Known, Placement};
+use registration::Registration;
 use schedule::Random;
 use sync::Sync;
 use window::{Epoch, Found};
@@ -102,6 +107,8 @@ pub struct Plan {
     pub guest_agent: Health,
     /// Complaints, worst first, without those that another explains.
     pub findings: Vec<Finding>,
+    /// What a kubelet that starts is told.
+    pub registration: Registration,
     /// How the labels stand.
     pub sync: Sync,
     /// The label changes and what was left alone.
@@ -271,6 +278,13 @@ pub fn plan(
     if !memory.refusal.as_ref().is_some_and(wanted) {
         memory.refusal = None;
     }
+    // The file of a Node whose labels are left alone says what they are.
+    let none = LabelPlan::default();
+    let changed = stand_down.as_ref().map_or(&labels, |_| &none);
+    let registration = registration::decide(settings, seen, changed);
+    if registration.changes.is_empty() {
+        memory.unwritten_file = None;
+    }
     let findings = complaints::raise(
         settings,
         seen,
@@ -298,6 +312,7 @@ pub fn plan(
         start,
         guest_agent: health,
         findings,
+        registration,
         sync,
         labels,
         moved,

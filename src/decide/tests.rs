@@ -127,8 +127,13 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
 #[test]
 fn invariant_3_and_4_writes_name_our_own_node_and_hold_only_labels_annotations_and_conditions() {
     // The types hold no taint, spec or owner; the names are checked here, and the wire in the tests of `apply`.
-    for world in worlds() {
-        for action in world.plan().actions {
+    for mut world in worlds() {
+        let plan = world.plan();
+        // A file that is not ours is none of our business, whatever is configured.
+        world.settings.registration.node_labels ^= true;
+        assert_eq!(plan.registration.changes, []);
+        assert_eq!(world.plan().registration.changes, []);
+        for action in plan.actions {
             let node = match action {
                 Action::PatchNode(patch) => patch.node,
                 Action::PatchConditions(patch) => patch.node,

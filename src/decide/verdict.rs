@@ -47,6 +47,37 @@ impl Verdict {
         }
     }
 
+    /// The verdict of a name used in reports.
+    pub fn parse(name: &str) -> Option<Self> {
+        [
+            Self::Match,
+            Self::MatchModuloCaseOrDomain,
+            Self::PlatformHostname,
+            Self::RancherTruncated,
+            Self::NodeIdSuffix,
+            Self::ConfiguredOverride,
+            Self::Unknown,
+            Self::Mismatch,
+            Self::AnotherVm,
+        ]
+        .into_iter()
+        .find(|verdict| verdict.as_str() == name)
+    }
+
+    /// Whether a Node may register under such a name: it is the VM's, or somebody chose another on purpose (the platform, Rancher,
+    /// the distribution's configuration). What was chosen does not change by waiting.
+    pub fn may_register(self) -> bool {
+        match self {
+            Self::Match
+            | Self::MatchModuloCaseOrDomain
+            | Self::PlatformHostname
+            | Self::RancherTruncated
+            | Self::NodeIdSuffix
+            | Self::ConfiguredOverride => true,
+            Self::Unknown | Self::Mismatch | Self::AnotherVm => false,
+        }
+    }
+
     /// The same as a reason of a Node condition.
     pub fn reason(self) -> &'static str {
         match self {

@@ -224,3 +224,32 @@ fn a_full_or_read_only_file_system_leaves_the_old_file_whole() {
     assert_eq!(root.read(STATE, 10).unwrap(), b"old");
     run(&["umount", target]);
 }
+
+#[test]
+fn a_directory_is_made_for_everybody_to_read_and_what_was_there_keeps_its_mode() {
+    let (_dir, root) = tree();
+    let drop_ins = "/etc/rancher/rke2/config.yaml.d";
+    std::fs::create_dir_all(root.join("/etc/rancher")).unwrap();
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(root.join("/etc/rancher"), private).unwrap();
+    make_directory(&root, Path::new(drop_ins)).unwrap();
+    make_directory(&root, Path::new(drop_ins)).unwrap();
+    let modes = ["/etc/rancher", "/etc/rancher/rke2", drop_ins].map(|path| mode(&root, path));
+    assert_eq!(modes, [0o700, 0o755, 0o755]);
+}
+
+#[test]
+fn only_a_regular_file_of_ours_is_removed() {
+    let (_dir, root) = tree();
+    let file = "/etc/rancher/90-ours.yaml";
+    make_directory(&root, Path::new("/etc/rancher")).unwrap();
+    remove(&root, file).unwrap();
+    write_atomic(&root, file, b"ours", 0o644).unwrap();
+    remove(&root, file).unwrap();
+    assert!(root.list("/etc/rancher").unwrap().is_empty());
+    symlink("/etc/passwd", root.join(file)).unwrap();
+    assert!(matches!(
+        remove(&root, file),
+        Err(WriteError::Refused { .. })
+    ));
+}

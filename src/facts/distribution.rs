@@ -21,6 +21,8 @@ pub struct Distribution {
     pub cloud_provider_name: Option<String>,
     /// The cloud provider's configuration, which for `harvester` is the kubeconfig of Harvester's API.
     pub cloud_provider_config: Option<Configured<PathBuf>>,
+    /// Where its configuration holds secrets.
+    pub secrets: Vec<Secret>,
 }
 
 impl Distribution {
@@ -34,6 +36,7 @@ impl Distribution {
             node_labels: Vec::new(),
             cloud_provider_name: None,
             cloud_provider_config: None,
+            secrets: Vec::new(),
         }
     }
 
@@ -101,6 +104,30 @@ pub struct Configured<T> {
     pub value: T,
     /// The file.
     pub origin: PathBuf,
+}
+
+/// A setting that is a secret. Its value is not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// The key or variable.
+    pub key: String,
+    /// The file that sets it.
+    pub origin: PathBuf,
+    /// How that file writes it.
+    pub form: SecretForm,
+}
+
+/// How a file writes a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretForm {
+    /// A line `key: value`.
+    Yaml,
+    /// A member of a JSON object, as Rancher writes them.
+    Json,
+    /// A line `KEY=value`.
+    Variable,
+    /// The name of another file, which holds it.
+    File(PathBuf),
 }
 
 /// A label that the kubelet sets when it registers.

@@ -9,12 +9,14 @@
 pub mod distribution;
 pub mod guest_agent;
 pub mod host_metrics;
+pub mod image;
 pub mod machine;
 pub mod names;
 pub mod nic;
 pub mod node;
 pub mod permissions;
 pub mod placement;
+pub mod registration;
 pub mod topology;
 pub mod vmi;
 pub mod who;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of machines, and the rules by which KubeVirt, Rancher and the kubelet derive one from another.
+//! Names of machines and of who acts for them, and the rules by which KubeVirt, Rancher and the kubelet derive one from another.
 
 use std::fmt;
 
@@ -81,6 +81,48 @@ object_name!(
     "namespace",
     is_dns_label
 );
+
+object_name!(
+    /// A service account, within its namespace.
+    AccountName,
+    "service account name",
+    is_dns_name
+);
+
+/// What the user name of every service account begins with.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// A service account of the Harvester cluster. Written `NAMESPACE:NAME`, as `kubectl --serviceaccount` takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its name there.
+    pub name: AccountName,
+}
+
+impl ServiceAccount {
+    /// Splits `NAMESPACE:NAME`.
+    pub fn parse(text: &str) -> Result<Self, NotAName> {
+        let kind = "service account, NAMESPACE:NAME";
+        let (namespace, name) = text.split_once(':').ok_or(NotAName { kind })?;
+        Ok(Self {
+            namespace: Namespace::parse(namespace)?,
+            name: AccountName::parse(name)?,
+        })
+    }
+
+    /// The service account with this user name: `system:serviceaccount:NAMESPACE:NAME`.
+    pub fn of_user(user: &str) -> Option<Self> {
+        Self::parse(user.strip_prefix(SERVICE_ACCOUNT)?).ok()
+    }
+}
+
+impl fmt::Display for ServiceAccount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.namespace, self.name)
+    }
+}
 
 /// A DNS-1123 subdomain.
 fn is_dns_name(text: &str) -> bool {
@@ -174,6 +216,23 @@ mod tests {
             ("pinned-to-host", "eb76ee29-5ae6-57ad-b9c8-b238feb1e709"),
         ] {
             assert_eq!(firmware_uuid(name).to_string(), uuid, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_service_account_is_told_from_any_other_user() {
+        let account = ServiceAccount::of_user("system:serviceaccount:default:gc8").unwrap();
+        assert_eq!(account.to_string(), "default:gc8");
+        assert_eq!(ServiceAccount::parse("default:gc8"), Ok(account));
+        for user in [
+            "gc8",
+            "system:node:a",
+            "system:serviceaccount:default",
+            "system:serviceaccount:default:",
+            "system:serviceaccount:default:a\"b",
+            "system:serviceaccount:default:a:b",
+        ] {
+            assert_eq!(ServiceAccount::of_user(user), None, "{user}");
         }
     }
 

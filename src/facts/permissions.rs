@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the Harvester credential may do, and what each of it is good for.
+//! What the Harvester credential may do, what each of it is good for, and what is lost without it.
 
 use super::Seen;
+use super::placement::Source;
 
 /// A request that would be of use.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,60 +13,88 @@ pub struct Useful {
     pub group: &'static str,
     /// Plural.
     pub resource: &'static str,
-    /// Whether it is about the VM's namespace or about the whole cluster.
-    pub namespaced: bool,
+    /// Where its objects are.
+    pub place: Place,
+    /// The source of region and zone that sends it; `None` for what finds and follows the VM.
+    pub source: Option<Source>,
     /// What it is good for.
     pub purpose: &'static str,
+    /// What is lost without it.
+    pub without: &'static str,
 }
 
-/// All requests that the agent sends to Harvester.
+/// Where the objects of a request are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the VM's namespace.
+    Vm,
+    /// In the namespace of the ConfigMap with the hosts' topology.
+    ConfigMap,
+    /// In none.
+    Cluster,
+}
+
+/// The resource of the VM itself.
+pub const INSTANCES: &str = "virtualmachineinstances";
+
+/// All requests that the agent sends to Harvester, beside the question what it may do, which everybody may ask, and two
+/// that find out, when nothing else can be read, whether the credential leads to the guest cluster.
 pub static USEFUL: &[Useful] = &[
-    useful(
-        "get",
-        "kubevirt.io",
-        "virtualmachineinstances",
-        true,
-        "needed: the VM and its host",
-    ),
-    useful(
-        "list",
-        "kubevirt.io",
-        "virtualmachineinstances",
-        true,
-        "finds the VM whatever the hostname, and doubles of it",
-    ),
-    useful(
-        "watch",
-        "kubevirt.io",
-        "virtualmachineinstances",
-        true,
-        "notices a migration at once",
-    ),
-    useful(
-        "get",
-        "",
-        "nodes",
-        false,
-        "source host-node: any VM, any label of the host",
-    ),
-    useful("list", "", "pods", true, "source launcher-pod"),
-];
-
-const fn useful(
-    verb: &'static str,
-    group: &'static str,
-    resource: &'static str,
-    namespaced: bool,
-    purpose: &'static str,
-) -> Useful {
     Useful {
-        verb,
-        group,
-        resource,
-        namespaced,
-        purpose,
-    }
-}
+        verb: "get",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: Place::Vm,
+        source: None,
+        purpose: "needed: the VM and its host",
+        without: "no migration is followed (finding harvester-forbidden)",
+    },
+    Useful {
+        verb: "list",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: Place::Vm,
+        source: None,
+        purpose: "finds the VM whatever the hostname, and doubles of it",
+        without: "the VM is found only by a name that the machine has, or by [harvester] vm in its configuration",
+    },
+    Useful {
+        verb: "watch",
+        group: "kubevirt.io",
+        resource: INSTANCES,
+        place: Place::Vm,
+        source: None,
+        purpose: "notices a migration at once",
+        without: "what the guest's own signals do not tell is noticed within ten minutes (finding watch-unavailable)",
+    },
+    Useful {
+        verb: "get",
+        group: "",
+        resource: "nodes",
+        place: Place::Cluster,
+        source: Some(Source::HostNode),
+        purpose: "source host-node: any VM, any label of the host",
+        without: "region and zone come from the other sources, [labels.extra] from the ConfigMap alone",
+    },
+    Useful {
+        verb: "list",
+        group: "",
+        resource: "pods",
+        place: Place::Vm,
+        source: Some(Source::LauncherPod),
+        purpose: "source launcher-pod, asked where the hosts and the VM's annotations tell nothing",
+        without: "region and zone come from the other sources",
+    },
+    Useful {
+        verb: "get",
+        group: "",
+        resource: "configmaps",
+        place: Place::ConfigMap,
+        source: Some(Source::ConfigMap),
+        purpose: "source configmap, asked where the others tell nothing",
+        without: "region and zone come from the other sources",
+    },
+];
 
 /// The answer to one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]

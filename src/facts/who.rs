@@ -10,6 +10,7 @@ use super::host_metrics::HostMetrics;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName};
 use super::node::Node;
+use super::registration::LabelFile;
 use super::vmi::Vmi;
 
 /// The facts of one observation.
@@ -31,6 +32,8 @@ pub struct Who {
     pub host_metrics: Seen<HostMetrics>,
     /// QEMU's guest agent in this machine.
     pub guest_agent: Seen<GuestAgent>,
+    /// What stands at the places of our files for the kubelet's first labels.
+    pub label_files: Vec<LabelFile>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
     pub remarks: Vec<Remark>,
 }

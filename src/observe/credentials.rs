@@ -57,7 +57,7 @@ pub(super) fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> 
 }
 
 /// The Harvester credential without its secrets.
-pub(super) fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
+pub fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
     let claims = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => Some(claims),
         _ => None,
@@ -65,7 +65,7 @@ pub(super) fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, W
     let account = claims
         .as_ref()
         .and_then(|claims| claims.service_account.as_ref());
-    let from_token = account.map(|account| account.namespace.clone());
+    let from_token = account.map(|account| account.namespace.to_string());
     let namespace = match &settings.harvester.namespace {
         Some(namespace) => namespace.clone(),
         None => {

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::credentials::document::{DocumentError, Value, parse};
 use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
-use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
+use crate::facts::distribution::{
+    Configured, Distribution, DistributionKind, Secret, SecretForm, StaticLabel,
+};
 use crate::root::{ReadError, Root};
 
 use super::environment::{flags, variables};
@@ -63,6 +65,12 @@ const USED: [&str; 6] = [
     "cloud-provider-config",
 ];
 
+/// Keys whose values are secrets: it is remembered that they are there.
+const SECRET: [&str; 4] = ["token", "agent-token", "vpn-auth", "etcd-s3-secret-key"];
+
+/// Keys that name a file with a secret.
+const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
+
 /// Why a file of a distribution does not count. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionProblem {
@@ -106,6 +114,7 @@ pub fn watched() -> impl Iterator<Item = PathBuf> {
         "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml",
     ]
     .into_iter()
+    .chain(KUBELET_FLAGS.map(|(path, _)| path))
     .map(PathBuf::from)
 }
 
@@ -114,6 +123,7 @@ pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionPro
     let mut reader = Reader {
         root,
         kind: DistributionKind::Unknown,
+        secrets: Vec::new(),
         problems: Vec::new(),
     };
     let distributions = [
@@ -145,6 +155,7 @@ type Settings = BTreeMap<String, Vec<Configured<String>>>;
 struct Reader<'a> {
     root: &'a Root,
     kind: DistributionKind,
+    secrets: Vec<Secret>,
     problems: Vec<DistributionProblem>,
 }
 
@@ -174,7 +185,13 @@ impl Reader<'_> {
                         config = value.into();
                         continue;
                     }
-                    _ => continue,
+                    Some(rest) => {
+                        let key = rest.trim_start_matches('_').replace('_', "-");
+                        let key = key.to_ascii_lowercase();
+                        self.secret(&key, &name, &value, Path::new(path), SecretForm::Variable);
+                        continue;
+                    }
+                    None => continue,
                 };
                 let value = configured(value, Path::new(path));
                 settings.insert(key.to_owned(), vec![value]);
@@ -188,7 +205,11 @@ impl Reader<'_> {
                 self.merge(&path, &text, &mut settings);
             }
         }
-        is_here.then(|| distribution(kind, &settings))
+        let secrets = std::mem::take(&mut self.secrets);
+        is_here.then(|| Distribution {
+            secrets,
+            ..distribution(kind, &settings)
+        })
     }
 
     /// kubeadm, or a kubelet that somebody set up by hand.
@@ -277,6 +298,14 @@ impl Reader<'_> {
                 Some(name) => (name, true),
                 None => (key.as_str(), false),
             };
+            if let Value::Text(_) | Value::Number(_) = &value {
+                let form = match text.trim_ascii_start().first() {
+                    Some(b'{') => SecretForm::Json,
+                    _ => SecretForm::Yaml,
+                };
+                let value = zeroize::Zeroizing::new(scalars(&value).unwrap_or_default());
+                self.secret(name, &key, &value.concat(), path, form);
+            }
             if !USED.contains(&name) {
                 continue;
             }
@@ -310,6 +339,21 @@ impl Reader<'_> {
             self.problems
                 .push(DistributionProblem::Unreadable { kind, source });
         }
+    }
+
+    /// Remembers that `name`, the key's plain name, is set to a secret.
+    fn secret(&mut self, name: &str, key: &str, value: &str, path: &Path, form: SecretForm) {
+        let form = match () {
+            () if value.is_empty() => return,
+            () if SECRET.contains(&name) => form,
+            () if SECRET_FILE.contains(&name) => SecretForm::File(PathBuf::from(value)),
+            () => return,
+        };
+        self.secrets.push(Secret {
+            key: key.to_owned(),
+            origin: path.to_owned(),
+            form,
+        });
     }
 
     fn wrong_kind(&mut self, path: &Path, key: &str, found: &Value, expected: &'static str) {

@@ -21,7 +21,7 @@ use crate::facts::{Seen, Why, WhyKind};
 use crate::root::{ReadError, Root};
 
 /// Where distributions put the program.
-const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
+pub(super) const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
 
 /// The files that units of the agent name with `EnvironmentFile=`: of Debian and Ubuntu, of openSUSE's vendor, of all
 /// others. The later one counts more.
@@ -318,14 +318,20 @@ fn filter(root: &Root, arguments: &[&str]) -> RpcFilter {
 }
 
 fn family(root: &Root) -> Family {
+    let release = os_release(root);
+    Family::of(value(&release, "ID"), value(&release, "ID_LIKE"))
+}
+
+/// The assignments of os-release(5); none where there is no such file.
+pub(super) fn os_release(root: &Root) -> Vec<(String, String)> {
     let read = |path: &&str| root.read_text(path, FILE_MAX).ok();
-    let text = OS_RELEASE.iter().find_map(read).unwrap_or_default();
-    let variables = environment::variables(&text);
-    let value = |key: &str| {
-        let found = variables.iter().find(|(name, _)| name == key);
-        found.map_or("", |(_, value)| value.as_str())
-    };
-    Family::of(value("ID"), value("ID_LIKE"))
+    environment::variables(&OS_RELEASE.iter().find_map(read).unwrap_or_default())
+}
+
+/// The value of a variable; empty where it is not set.
+pub(super) fn value<'a>(variables: &'a [(String, String)], key: &str) -> &'a str {
+    let found = variables.iter().find(|(name, _)| name == key);
+    found.map_or("", |(_, value)| value.as_str())
 }
 
 #[cfg(test)]

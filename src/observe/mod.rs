@@ -10,14 +10,17 @@ pub mod guest_agent;
 pub mod harvester;
 mod host;
 pub mod host_metrics;
+pub mod image;
 mod limit;
 pub mod machine;
 pub mod nics;
 mod node;
 mod own_api;
-pub mod permissions;
+mod permissions;
+pub mod registration;
 mod targets;
 pub mod whereabouts;
+mod why;
 
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::bus::Bus;
@@ -25,6 +28,7 @@ use crate::config::Settings;
 use crate::connections::Connections;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{Located, ToldBy};
+use crate::decide::registration::FileChange;
 use crate::decide::{Action, Now};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
@@ -32,12 +36,10 @@ use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
-use crate::facts::permissions::Permission;
 use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Error};
 use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::health::Health;
@@ -46,6 +48,8 @@ use host::{METRICS, is_unasked};
 use limit::{limited, too_slow, too_slow_text};
 use node::Freshness;
 use whereabouts::Denied;
+
+pub use why::why;
 
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
@@ -128,18 +132,6 @@ impl World {
             .link()
             .and_then(|link| credentials::harvester(link, settings))
             .into();
-    }
-
-    /// What the Harvester credential may do; nothing when there is none.
-    pub async fn permissions(&self) -> Vec<Permission> {
-        match (self.connections.harvester.link(), self.harvester.known()) {
-            (Ok(link), Some(harvester)) => {
-                limited(permissions::read(&link.client, &harvester.namespace))
-                    .await
-                    .unwrap_or_default()
-            }
-            _ => Vec::new(),
-        }
     }
 
     /// Which credential of each side is in force: Harvester's, the guest cluster's.
@@ -328,6 +320,7 @@ impl World {
             candidates: self.candidates.clone(),
             host_metrics: self.host_metrics.clone(),
             guest_agent: self.guest_agent.clone(),
+            label_files: registration::read(&self.root),
             remarks,
         }
     }
@@ -381,6 +374,10 @@ impl Apply for World {
         crate::apply::unit::start(&self.bus, unit).await
     }
 
+    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
+        crate::apply::registration::keep(&self.root, &self.bus, change).await
+    }
+
     async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
         let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
         else {
@@ -409,30 +406,6 @@ impl Apply for World {
                 passing: true,
                 retry_after: None,
             }),
-        }
-    }
-}
-
-/// An error of the wire as a reason.
-pub fn why(error: &Error) -> Why {
-    let kind = match error.class() {
-        Class::Retry | Class::Gone | Class::Conflict => WhyKind::Unreachable,
-        Class::Credential => WhyKind::Credential,
-        Class::Forbidden => WhyKind::Forbidden,
-        Class::Tls => WhyKind::Tls,
-        Class::NotFound | Class::Refused => WhyKind::Refused,
-    };
-    Why {
-        retry_after: error.retry_after(),
-        ..Why::new(kind, chain(error))
-    }
-}
-
-impl<T> From<Result<T, Why>> for Seen<T> {
-    fn from(result: Result<T, Why>) -> Self {
-        match result {
-            Ok(value) => Self::Known(value),
-            Err(why) => Self::Failed(why),
         }
     }
 }

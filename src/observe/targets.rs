@@ -7,6 +7,7 @@ use super::{World, distribution, harvester, machine};
 use crate::config::{Mode, Settings};
 use crate::connections::Link;
 use crate::decide::identity::{Identity, OwnVm};
+use crate::facts::registration::LabelFileKind;
 use crate::triggers::Targets;
 use crate::triggers::watch::Target;
 
@@ -50,6 +51,7 @@ impl World {
                 .into_iter()
                 .chain(distribution::watched())
                 .chain([PathBuf::from(machine::STATIC_HOSTNAME)])
+                .chain(LabelFileKind::ALL.map(|kind| kind.path().to_owned()))
                 .collect(),
         }
     }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EvidenceStatus, FindingStatus,
     GuestAgentStatus, IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus,
-    PermissionStatus, PlacementStatus, ResyncStatus, SignalStatus, SourceStatus, Status, VmStatus,
+    PermissionStatus, PlacementStatus, RegistrationStatus, ResyncStatus, SignalStatus,
+    SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
 use crate::decide::identity::{Identity, OwnVm};
@@ -16,7 +17,8 @@ use crate::decide::sync::Sync;
 use crate::decide::window::Epoch;
 use crate::decide::{self, Migration};
 use crate::facts::Seen;
-use crate::facts::permissions::Permission;
+use crate::facts::permissions::{Permission, Place};
+use crate::facts::topology::LabelValue;
 use crate::facts::who::Who;
 use crate::triggers::health::Signal;
 
@@ -65,6 +67,7 @@ impl Status {
             identity: identity(report.identity),
             placement: report.placement.map(placement),
             labels: labels(report),
+            registration: registration(report),
             last_migration: last_migration(report, context),
             last_resync: context.last_resync.clone(),
             credentials: credentials(report.who),
@@ -105,6 +108,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
         verdict: identity.verdict.as_str().to_owned(),
         consequence: identity.verdict.consequence().to_owned(),
         vm,
+        expected: identity.expected.as_ref().map(ToString::to_string),
         reason,
         names: identity
             .names
@@ -197,6 +201,19 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
         },
         left: left.collect(),
     }
+}
+
+fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
+    let registration = &report.plan.registration;
+    let labels = registration.labels.as_ref();
+    let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
+    let ours = report.who.label_files.iter().filter(|file| file.is_ours());
+    registration.is_wanted.then(|| RegistrationStatus {
+        labels: labels.map(|labels| labels.iter().map(text).collect()),
+        files: ours
+            .map(|file| file.kind.path().display().to_string())
+            .collect(),
+    })
 }
 
 /// The state in one word.
@@ -316,10 +333,10 @@ impl PermissionStatus {
         } else {
             format!(".{}", useful.group)
         };
-        let scope = if useful.namespaced {
-            "in the VM's namespace"
-        } else {
-            "in the cluster"
+        let scope = match useful.place {
+            Place::Vm => "in the VM's namespace",
+            Place::ConfigMap => "in the ConfigMap's namespace",
+            Place::Cluster => "in the cluster",
         };
         let allowed = match &permission.allowed {
             Seen::Known(true) => "yes".to_owned(),

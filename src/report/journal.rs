@@ -19,6 +19,7 @@ use tracing_journald::PriorityMappings;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
+use super::message_id::RECORDS_LOST;
 use super::sink::{Sink, StderrStyle};
 use super::trouble::Trouble;
 use crate::escape::one_line;
@@ -31,9 +32,6 @@ const QUEUE_LENGTH: usize = 64;
 
 /// Longest text of one field in characters. All our own texts are shorter; foreign ones have no right to more.
 const FIELD_LIMIT: usize = 1024;
-
-/// `MESSAGE_ID` of the record that says how many records were lost.
-pub const RECORDS_LOST: &str = "e8d7a7fe0b8748ff93d3f26f38cc20de";
 
 /// How much a record matters, as syslog names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

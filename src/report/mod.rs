@@ -6,6 +6,8 @@
 
 pub mod compose;
 pub mod journal;
+pub mod manifest;
+pub mod message_id;
 pub mod metrics;
 pub mod news;
 pub mod sink;
@@ -31,7 +33,7 @@ use crate::state::{self, State};
 use crate::triggers::health::Health;
 use compose::Context;
 use journal::{Journal, Priority, Record};
-use news::{Deeds, Told, message_id};
+use news::{Deeds, Told};
 use status::{AgentStatus, MigrationStatus, ResyncStatus, SignalStatus, Status};
 use systemd::Notifier;
 use trouble::Trouble;

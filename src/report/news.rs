@@ -4,42 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::journal::{Priority, Record};
+use super::message_id;
 use super::status::{NameStatus, Status};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::window::{Epoch, Outcome};
 use crate::findings::{Code, Severity};
 use crate::reason::Trigger;
-
-/// `MESSAGE_ID`s, one for each kind of record. They never change once released.
-pub mod message_id {
-    /// The agent started.
-    pub const STARTED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a101";
-    /// A finding appeared or changed.
-    pub const FINDING: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a102";
-    /// A finding went away.
-    pub const RESOLVED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a103";
-    /// The VM moved to another host.
-    pub const MIGRATED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a104";
-    /// The labels of the Node were written.
-    pub const LABELLED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a105";
-    /// It became known which VM this is.
-    pub const IDENTIFIED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a106";
-    /// The configuration was read again.
-    pub const RELOADED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a107";
-    /// A sign of a move was seen.
-    pub const SIGN: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a109";
-    /// A sign of a move turned out to be none, or nobody could tell.
-    pub const UNCONFIRMED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10a";
-    /// A host name of the machine changed.
-    pub const RENAMED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10b";
-    /// The wall clock was set.
-    pub const CLOCK_SET: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10c";
-    /// The guest agent's unit was started.
-    pub const UNIT_STARTED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10d";
-    /// The agent ends.
-    pub const STOPPED: &str = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a108";
-}
 
 /// What was reported already.
 #[derive(Debug, Clone, Default)]

@@ -31,6 +31,9 @@ pub struct Status {
     pub placement: Option<PlacementStatus>,
     /// How the labels of the Node stand.
     pub labels: LabelsStatus,
+    /// What a kubelet that starts is told; missing unless `[registration] node_labels` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<RegistrationStatus>,
     /// The last migration that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_migration: Option<MigrationStatus>,
@@ -74,6 +77,9 @@ pub struct IdentityStatus {
     /// The VM; missing while it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmStatus>,
+    /// The name that the names below were compared with: the VM's, or while that is not known the one that the platform gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
     /// Why the VM is not known, or not read just now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -171,6 +177,18 @@ pub struct LabelsStatus {
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were left alone.
     pub left: Vec<LeftStatus>,
+}
+
+/// What a kubelet that starts is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RegistrationStatus {
+    /// The labels; missing while they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// The files of ours that tell it.
+    #[serde(default)]
+    pub files: Vec<String>,
 }
 
 /// A label that was left alone.

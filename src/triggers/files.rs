@@ -34,6 +34,8 @@ enum What {
     Content,
     /// That something stands there, a link or what it leads to.
     Name,
+    /// The same for a file that is only ever replaced as a whole: one event, and nothing to wait for.
+    Whole,
 }
 
 /// Calls `changed` once the watch stands, for what changed before it did, and then for each change of one of `files`, until
@@ -53,6 +55,15 @@ pub async fn watch_name(
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
     follow(root, BTreeSet::from([path]), What::Name, changed).await
+}
+
+/// As [`watch`], without delay, for a file that is only ever replaced as a whole.
+pub async fn watch_whole(
+    root: Root,
+    path: PathBuf,
+    changed: impl FnMut(),
+) -> Result<(), std::io::Error> {
+    follow(root, BTreeSet::from([path]), What::Whole, changed).await
 }
 
 async fn follow(
@@ -104,7 +115,9 @@ async fn follow(
         }
         // Dropping the stream drops what the rest of this change would say; the next turn begins with a fresh look.
         drop(events);
-        tokio::time::sleep(SETTLE).await;
+        if what != What::Whole {
+            tokio::time::sleep(SETTLE).await;
+        }
     }
 }
 
@@ -119,7 +132,7 @@ async fn next<B: AsMut<[u8]> + AsRef<[u8]> + Unpin>(
 fn interest(root: &Root, files: &BTreeSet<PathBuf>, what: What) -> Interest {
     let steps = |file: &PathBuf| match what {
         What::Content => root.steps(file),
-        What::Name => vec![file.clone()],
+        What::Name | What::Whole => vec![file.clone()],
     };
     let mut interest = Interest::new();
     for step in files.iter().flat_map(steps) {

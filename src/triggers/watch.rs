@@ -14,10 +14,15 @@ use crate::agent::Trigger;
 use crate::decide::schedule;
 use crate::escape::chain;
 use crate::facts::who::{Api, Remark};
-use crate::kubeapi::{Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit};
+use crate::kubeapi::{
+    Class, Client, Error, Timeouts, Watch, WatchEvent, WatchRequest, silence_limit,
+};
 
 /// A stream that ends sooner than this was no success.
 const SHORT: Duration = Duration::from_secs(1);
+
+/// In which a server begins with the object, where there is one. It does so with the head of its answer.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// Failures in a row after which a watch that cannot be kept open is complained about. Fewer are a restart of the server.
 const COMPLAIN_AFTER: u32 = 4;
@@ -102,7 +107,7 @@ pub async fn keep_watching<T: Watched>(
         let opened = Instant::now();
         let request = WatchRequest {
             name: Some(target.name.clone()),
-            // "0": begin with the object as the server's cache has it. It closes the gap to the read before.
+            // "0": begin with the object as the server's cache has it, or with silence. It closes the gap to the read before.
             resource_version: Some(if version.is_empty() {
                 "0".to_owned()
             } else {
@@ -126,6 +131,7 @@ pub async fn keep_watching<T: Watched>(
                     // What happened while nobody watched, and the report that says so, are made up for.
                     sender.send(trigger);
                 }
+                let mut silence = version.is_empty().then_some(BEGINNING);
                 let ended = loop {
                     let event = tokio::select! {
                         biased;
@@ -134,7 +140,7 @@ pub async fn keep_watching<T: Watched>(
                             redialled = true;
                             break None;
                         }
-                        event = watch.next() => event,
+                        event = next(&mut watch, &mut silence, || sender.send(trigger)) => event,
                     };
                     if event.is_ok() {
                         pulse.beat();
@@ -211,6 +217,25 @@ pub async fn keep_watching<T: Watched>(
             sender.send(trigger);
         }
     }
+}
+
+/// The next event. Where none comes within `silence`, the watch has begun without its object, which has gone since it was
+/// read: `gone` is called once. Not to be left in the middle of an event.
+async fn next<T: Watched>(
+    watch: &mut Watch<T>,
+    silence: &mut Option<Duration>,
+    gone: impl FnOnce(),
+) -> Result<WatchEvent<T>, Error> {
+    let event = watch.next();
+    let Some(silence) = silence.take() else {
+        return event.await;
+    };
+    let mut event = std::pin::pin!(event);
+    if let Ok(event) = tokio::time::timeout(silence, &mut event).await {
+        return event;
+    }
+    gone();
+    event.await
 }
 
 fn complain(health: &Health, trigger: Trigger, error: &Error) {

@@ -252,3 +252,17 @@ async fn a_killed_agent_leaves_no_half_pair_and_its_successor_ends_right() {
     };
     eventually(SOON, "no migration is announced", events).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_is_gone_before_its_watch_stands_is_missed_soon() {
+    let world = World::lab(WorldOptions::default()).await;
+    let watches = Matcher::path("/api/v1/nodes").verb("watch");
+    let late = Fault::DelayHeaders(Duration::from_secs(3));
+    let faults = lab(&world.guest_api).faults();
+    faults.inject(watches.user_agent(AGENT), late);
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let node = harvester_lab::admin::paths::node(world.node_name());
+    world.guest_admin.delete(&node).await.unwrap();
+    findings_become(&world, &["node-missing"]).await;
+}

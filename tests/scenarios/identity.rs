@@ -145,7 +145,7 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         "vmi-annotations nothing",
         "launcher-pod nothing",
         "configmap nothing",
-        "kubectl create clusterrole harvester-node-agent-host-reader --verb=get --resource=nodes",
+        "kubectl create clusterrole harvester-node-agent:default:gc8 --verb=get --resource=nodes",
         "--serviceaccount=default:gc8",
         "may              get nodes in the cluster: no",
         "may              watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod bake_check;
 mod channel;
 mod credentials;
 mod downward_metrics;
@@ -17,15 +18,16 @@ mod guest_agent;
 mod identity;
 mod labels;
 mod migration;
+mod rbac;
+mod registration;
 mod resync;
 mod service;
 mod signals;
 
-use std::time::Duration;
-
 use harvester_lab::process::{Agent, Output, run_once};
-use harvester_lab::world::{Api, World, WorldOptions, eventually};
-use serde_json::Value;
+use harvester_lab::world::{Api, World, WorldOptions};
+
+pub use harvester_lab::world::SOON;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
 
@@ -36,9 +38,6 @@ pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 pub const HOST: &str = "topology.harvesterhci.io/host";
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
-
-/// Generous: these are limits for a broken agent, not measurements of a working one.
-pub const SOON: Duration = Duration::from_secs(20);
 
 /// Which world a scenario runs in.
 #[derive(Debug, Clone, Copy)]
@@ -93,67 +92,31 @@ pub async fn serve(world: &World) -> Agent {
 
 /// Waits until a label of the Node has a value.
 pub async fn label_becomes(world: &World, key: &str, value: &str) {
-    let what = format!("label {key}={value}");
-    eventually(SOON, &what, || async {
-        world.node_label(key).await.as_deref() == Some(value)
-    })
-    .await;
+    world.label_becomes(key, value).await;
 }
 
 /// Waits until a condition of the Node has a status and a reason.
 pub async fn condition_becomes(world: &World, kind: &str, status: &str, reason: &str) {
-    let what = format!("condition {kind}={status} ({reason})");
-    eventually(SOON, &what, || async {
-        condition(world, kind).await == Some((status.to_owned(), reason.to_owned()))
-    })
-    .await;
+    world.condition_becomes(kind, status, reason).await;
 }
 
 pub async fn condition(world: &World, kind: &str) -> Option<(String, String)> {
-    let condition = world.condition(kind).await?;
-    let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
-    Some((text("status"), text("reason")))
+    world.condition_state(kind).await
 }
 
-/// The codes of the findings in the status file. Both servers of a world are on the loopback, which the agent rightly finds
-/// odd; that one is left out.
+/// The codes of the findings in the status file.
 pub fn findings(world: &World) -> Vec<String> {
-    let status = world.guest.status().unwrap_or(Value::Null);
-    let findings = status["findings"].as_array().cloned().unwrap_or_default();
-    findings
-        .iter()
-        .filter_map(|finding| finding["code"].as_str().map(str::to_owned))
-        .filter(|code| code != "harvester-on-loopback")
-        .collect::<std::collections::BTreeSet<_>>()
-        .into_iter()
-        .collect()
+    world.findings()
 }
 
 /// Waits until the status file holds exactly these findings.
 pub async fn findings_become(world: &World, expected: &[&str]) {
-    let last = std::cell::RefCell::new(Vec::new());
-    let check = || async {
-        *last.borrow_mut() = findings(world);
-        *last.borrow() == expected
-    };
-    let deadline = std::time::Instant::now() + SOON;
-    while !check().await {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "findings are {:?}, expected {expected:?}",
-            last.borrow()
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    world.findings_become(expected).await;
 }
 
 /// The agent's PATCHes of Node metadata (not of its status).
 pub async fn node_patches(world: &World) -> usize {
-    let writes = world.agent_writes().await;
-    writes
-        .iter()
-        .filter(|write| write.verb == "patch" && !write.path.ends_with("/status"))
-        .count()
+    world.node_patches().await
 }
 
 /// The server of one side, in the lab.

@@ -81,8 +81,8 @@ pub struct Setup {
     pub image: PathBuf,
     /// `kvm` or `tcg`.
     pub accelerator: String,
-    /// The package of a later version, where there is one.
-    pub later_package: Option<PathBuf>,
+    /// The package of a later version.
+    pub later_package: PathBuf,
     /// Whether the agent is to be blind for moves.
     pub broken: bool,
     keep_going: bool,
@@ -98,7 +98,7 @@ impl Setup {
         Some(Self {
             image: path("VM_IMAGE")?,
             accelerator: set("VM_ACCELERATOR")?,
-            later_package: path("VM_PACKAGE"),
+            later_package: path("VM_PACKAGE")?,
             broken: set("VM_BROKEN").is_some(),
             keep_going: set("VM_KEEP_GOING").is_some(),
             logs: path("VM_LOGS")?,

@@ -52,7 +52,7 @@ pub struct Stage {
     /// The host that runs it.
     pub host: String,
     /// The package of a later version, on the seed's disk.
-    pub later_package: Option<PathBuf>,
+    pub later_package: PathBuf,
     /// Whether no other scenario may follow on this machine.
     pub spent: bool,
     setting: Setting,
@@ -105,7 +105,8 @@ impl Setting {
             },
         };
         let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
-        let mut seed = Seed::new(world.node_name(), &world.vm.firmware_uuid);
+        let mut seed =
+            Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
         match self {
             Self::Alone => {
                 seed = seed
@@ -114,9 +115,6 @@ impl Setting {
                     .with_user_data("hostname", WRONG_NAME.into());
             }
             Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
-        }
-        if let Some(package) = &setup.later_package {
-            seed = seed.carrying(package);
         }
         if setup.broken {
             hardware.announces = false;

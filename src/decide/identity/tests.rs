@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::decide::fixtures::{VM, World};
+use crate::facts::distribution::Distribution;
 use crate::facts::machine::Mac;
 use crate::facts::names::{NodeName, firmware_uuid};
 use uuid::Uuid;
@@ -72,9 +73,7 @@ fn every_verdict_is_reached_by_its_rule() {
         world
             .who
             .distributions
-            .push(crate::facts::distribution::Distribution::with_node_name(
-                "chosen-by-hand",
-            ));
+            .push(Distribution::with_node_name("chosen-by-hand"));
         rename(&mut world, hostname, node);
         let identity = world.identity();
         assert_eq!(identity.verdict, verdict, "{vm} {hostname} {node}");
@@ -219,4 +218,27 @@ fn the_static_name_is_judged_but_does_not_decide() {
             .iter()
             .any(|n| n.kind == NameKind::StaticHostname && n.verdict == Verdict::Mismatch)
     );
+}
+
+#[test]
+fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
+    let named = |world: &World| {
+        let names = world.identity().names;
+        let node = names
+            .into_iter()
+            .find(|name| name.kind == NameKind::NodeName);
+        node.map(|node| (node.name, node.verdict))
+    };
+    let mut world = World::new();
+    world.who.kubelet = Seen::failed(WhyKind::Missing, "none");
+    assert_eq!(named(&world), None);
+    world.who.distributions = vec![Distribution::with_node_name("chosen-1")];
+    let chosen = ("chosen-1".to_owned(), Verdict::ConfiguredOverride);
+    assert_eq!(named(&world), Some(chosen));
+    world.add_vmi(|other| {
+        other.name = VmName::parse("chosen-1").unwrap();
+        other.firmware_uuid = Some(random_uuid(1));
+        other.macs.clear();
+    });
+    assert_eq!(named(&world).unwrap().1, Verdict::AnotherVm);
 }

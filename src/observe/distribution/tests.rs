@@ -153,6 +153,28 @@ fn kubelet_flags_are_read() {
 }
 
 #[test]
+fn a_file_that_sets_labels_is_watched() {
+    let watched: Vec<PathBuf> = watched().collect();
+    for (path, text) in [
+        (RKE2, "node-label: a=b"),
+        (RANCHER, "node-label: a=b"),
+        ("/etc/rancher/k3s/config.yaml", "node-label: a=b"),
+        (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS=--node-labels=a=b"),
+        (
+            "/etc/default/kubelet",
+            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
+        ),
+        (
+            "/etc/sysconfig/kubelet",
+            "KUBELET_EXTRA_ARGS=--node-labels=a=b",
+        ),
+    ] {
+        assert_eq!(one(&[(path, text)]).node_labels.len(), 1, "{path}");
+        assert!(watched.contains(&PathBuf::from(path)), "{path}");
+    }
+}
+
+#[test]
 fn several_distributions_are_all_named() {
     let (distributions, _) = read(&[
         (RKE2, ""),
@@ -202,4 +224,40 @@ fn a_broken_file_is_named_and_the_others_still_count() {
         assert!(said.contains(name), "{name}: {said}");
         assert!(!said.contains("CANARY"), "{said}");
     }
+}
+
+#[test]
+fn secrets_are_known_by_key_and_file_and_never_by_value() {
+    let environment = "/etc/default/rke2-server";
+    let found = one(&[
+        (
+            environment,
+            "RKE2_TOKEN=CANARY\nRKE2_TOKEN_FILE=/run/token\nRKE2_URL=x\n",
+        ),
+        (
+            RKE2,
+            "token: 1234\nagent-token+: CANARY\nvpn-auth: ''\ncni: cilium\n",
+        ),
+        (RANCHER, r#"{"token":"CANARY"}"#),
+    ]);
+    let secret = |key: &str, origin: &str, form| Secret {
+        key: key.to_owned(),
+        origin: origin.into(),
+        form,
+    };
+    assert_eq!(
+        found.secrets,
+        [
+            secret("RKE2_TOKEN", environment, SecretForm::Variable),
+            secret(
+                "RKE2_TOKEN_FILE",
+                environment,
+                SecretForm::File("/run/token".into())
+            ),
+            secret("token", RKE2, SecretForm::Yaml),
+            secret("agent-token+", RKE2, SecretForm::Yaml),
+            secret("token", RANCHER, SecretForm::Json),
+        ]
+    );
+    assert!(!format!("{found:?}").contains("CANARY"));
 }

@@ -27,6 +27,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
                 uid: None,
                 instance_uid: None,
             }),
+            expected: None,
             reason: None,
             names: Vec::new(),
             evidence: Vec::new(),
@@ -45,6 +46,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             owned: BTreeMap::new(),
             left: Vec::new(),
         },
+        registration: None,
         last_migration: None,
         credentials: CredentialsStatus {
             harvester: CredentialStatus::default(),

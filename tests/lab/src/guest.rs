@@ -174,7 +174,7 @@ impl GuestTree {
         );
     }
 
-    /// Makes `link` point at `target` in one step, as kubelet flips `kubelet-client-current.pem`.
+    /// Makes `link` point at `target` in one step.
     pub fn flip_link(&self, link: &str, target: &str) {
         let link = self.path(link);
         let parent = link.parent().expect("a link has a parent");
@@ -378,7 +378,10 @@ impl GuestTree {
             let name = format!("{dir}/kubelet-client-{}.pem", uuid::Uuid::new_v4());
             let both = format!("{}{}", identity.certificate_pem, identity.key_pem);
             self.write_secret(&name, both);
-            self.flip_link(&format!("{dir}/kubelet-client-current.pem"), &name);
+            // For a moment there is none: kubelet removes the link before it renames the new one.
+            let link = format!("{dir}/kubelet-client-current.pem");
+            self.remove(&link);
+            self.flip_link(&link, &name);
         } else {
             self.write_secret(
                 &format!("{dir}/client-kubelet.crt"),

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -165,6 +165,23 @@ impl Authority {
             params(common_name, &organisations, validity),
             ExtendedKeyUsagePurpose::ClientAuth,
         )
+    }
+
+    /// Signs what a client asks for, for a year: subject, key and usages are as in the request, which is PEM.
+    ///
+    /// # Panics
+    /// When it is no request for a certificate.
+    #[must_use]
+    pub fn sign_request(&self, request_pem: &str) -> String {
+        let mut request = CertificateSigningRequestParams::from_pem(request_pem)
+            .expect("a kubelet's request is well-formed");
+        let validity = Validity::current();
+        request.params.not_before = validity.not_before;
+        request.params.not_after = validity.not_after;
+        let signed = request.signed_by(&self.issuer);
+        signed
+            .expect("the parameters of a request are complete")
+            .pem()
     }
 
     fn issue(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Identity {

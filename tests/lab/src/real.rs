@@ -2,7 +2,7 @@
 //! A real kube-apiserver on a real etcd, for the same scenarios that run on the lab's own server.
 //!
 //! The program is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane, else in
-//! `target/envtest`, where `tests/lab/kube-apiserver` puts it. Both children hang on a shell that ends them when this
+//! `target/envtest`, where `tests/lab/kubernetes` puts it. Both children hang on a shell that ends them when this
 //! process is gone, however it went, and removes their directory.
 
 use std::net::TcpListener;
@@ -16,12 +16,17 @@ use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
 use crate::{Endpoint, SERVER_NAMES};
 
+mod assets;
 mod audit;
 mod install;
+mod kubelet;
 mod pool;
+mod signer;
 
 use audit::{audit_policy, parse_audit};
+pub use kubelet::{FLAGS_FILE, Kubelet};
 pub use pool::Lease;
+pub use signer::Signer;
 
 /// A start takes two seconds on an idle machine and has been seen to take twenty beside a compiler.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
@@ -85,26 +90,7 @@ pub struct RealApi {
 impl RealApi {
     /// The program, or where it was looked for, for a test that is skipped without it.
     pub fn binary() -> Result<PathBuf, String> {
-        let candidates = match std::env::var_os("KUBEBUILDER_ASSETS") {
-            Some(dir) => vec![PathBuf::from(dir)],
-            None => {
-                let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-                let target = std::env::var_os("CARGO_TARGET_DIR");
-                target
-                    .map(PathBuf::from)
-                    .into_iter()
-                    .chain([project.join("target")])
-                    .map(|dir| dir.join("envtest"))
-                    .collect()
-            }
-        };
-        let found = candidates
-            .iter()
-            .map(|dir| dir.join("kube-apiserver"))
-            .find(|path| path.is_file());
-        found.ok_or_else(|| {
-            format!("no kube-apiserver in {candidates:?}; `tests/lab/kube-apiserver DIR` makes one")
-        })
+        assets::find("kube-apiserver")
     }
 
     /// Whether real servers can run here. Says so on standard error when they cannot, for a test that returns then.

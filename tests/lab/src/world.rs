@@ -21,11 +21,13 @@ use crate::real::{RealApi, RealOptions, StaticToken};
 use crate::server::{RequestRecord, Server, ServerOptions, User};
 
 mod api;
+mod expect;
 mod machine;
 mod recorder;
 mod wait;
 
 pub use api::Api;
+pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
 pub use recorder::{NodeVersion, Recorder};
@@ -65,13 +67,24 @@ pub enum CloudState {
     Absent,
 }
 
-/// Which sources of a host's topology the credential may read.
+/// What of the VM and its host the credential may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
+    /// None, and not the VM either: a service account to which no role is bound.
+    Nothing,
     /// Harvester's own role: VMIs and pods, no Nodes.
     Annotations,
     /// The hosts' Nodes too.
     Nodes,
+}
+
+/// Who makes the guest's Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Registration {
+    /// The world, as a kubelet does.
+    World,
+    /// A real kubelet, later.
+    Kubelet,
 }
 
 /// What may differ from the standard story.
@@ -87,6 +100,8 @@ pub struct WorldOptions {
     pub access: HostAccess,
     /// The cloud controller.
     pub cloud: CloudState,
+    /// Who makes the Node; a cloud controller can have seen it only when the world does.
+    pub registration: Registration,
     /// Value of Harvester's setting `server-version`.
     pub server_version: String,
     /// The Harvester side, when it is the lab's own server.
@@ -103,6 +118,7 @@ impl Default for WorldOptions {
             form: KubeconfigForm::HarvesterApi,
             access: HostAccess::Annotations,
             cloud: CloudState::Initialised,
+            registration: Registration::World,
             server_version: "v1.6.1".to_owned(),
             harvester_server: ServerOptions::harvester(),
             guest_server: ServerOptions::guest(),
@@ -187,8 +203,11 @@ impl World {
             .await
             .expect("the story can be told on two empty servers");
         let own = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
-        world.wait_for_access(&own, true).await;
+        world
+            .wait_for_access(&own, access != HostAccess::Nothing)
+            .await;
         match access {
+            HostAccess::Nothing => {}
             HostAccess::Nodes => world.grant_host_nodes().await,
             HostAccess::Annotations => {
                 let host = paths::node(HOSTS[0].0);
@@ -209,9 +228,19 @@ impl World {
         let harvester = Harvester::new(&harvester_api.endpoint());
         harvester.install(&story.server_version).await?;
         harvester.create_namespace(&story.vm.namespace).await?;
-        harvester
-            .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
-            .await?;
+        match story.access {
+            // The server may have served a world before.
+            HostAccess::Nothing => {
+                harvester
+                    .unbind_cloud_provider(&story.vm.namespace, ACCOUNT)
+                    .await?;
+            }
+            HostAccess::Annotations | HostAccess::Nodes => {
+                harvester
+                    .bind_cloud_provider(&story.vm.namespace, ACCOUNT)
+                    .await?;
+            }
+        }
         for (name, region, zone) in HOSTS {
             let labels = [
                 ("topology.kubernetes.io/region", region),
@@ -294,8 +323,9 @@ impl World {
         self.wait_for_access(&paths::node(HOSTS[0].0), false).await;
     }
 
-    /// The authoriser of a real server learns of a binding a moment after it was made.
-    async fn wait_for_access(&self, path: &str, wanted: bool) {
+    /// Waits until the credential may, or may not, get `path`: the authoriser of a real server learns of a binding a moment
+    /// after it was made.
+    pub async fn wait_for_access(&self, path: &str, wanted: bool) {
         let endpoint = self.harvester_api.endpoint();
         let guest = Admin::with_token(&endpoint, "lab-access", &self.token);
         let denied = |answer: &Result<Value, ApiError>| {

@@ -77,6 +77,14 @@ impl Harvester {
         self.admin.create_if_absent(&collection, &binding).await
     }
 
+    /// Takes [`Harvester::bind_cloud_provider`](super::Harvester::bind_cloud_provider) back.
+    pub async fn unbind_cloud_provider(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let path = format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{namespace}-{name}"
+        );
+        self.admin.delete_if_present(&path).await
+    }
+
     /// Lets a service account get (and nothing else) the Nodes, which Harvester's own roles do not.
     pub async fn grant_host_nodes(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let rbac = "/apis/rbac.authorization.k8s.io/v1";

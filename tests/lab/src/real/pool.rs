@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use super::{RealApi, RealOptions};
 use crate::admin::ApiError;
 use crate::harvester::HOST_NODES;
+use crate::world::AGENT;
 
 /// Servers that were given back.
 static POOL: Mutex<Vec<RealApi>> = Mutex::new(Vec::new());
@@ -83,8 +84,14 @@ impl RealApi {
             "/api/v1/pods",
             "/apis/events.k8s.io/v1/events",
             "/api/v1/nodes",
+            "/apis/storage.k8s.io/v1/csinodes",
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
             "/api/v1/namespaces/harvester-public/configmaps",
             "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "/apis/rbac.authorization.k8s.io/v1/roles",
         ] {
             let objects = match admin.list(collection).await {
                 Ok(objects) => objects,
@@ -94,7 +101,8 @@ impl RealApi {
             };
             for object in objects {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                if collection.ends_with("clusterrolebindings") && !name.starts_with(HOST_NODES) {
+                let is_of_a_scenario = name.starts_with(HOST_NODES) || name.starts_with(AGENT);
+                if collection.contains("rbac.authorization") && !is_of_a_scenario {
                     continue;
                 }
                 let (base, resource) = collection.rsplit_once('/').unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use crate::Endpoint;
 use crate::pki::Identity;
-use crate::real::Lease;
+use crate::real::{Lease, RealApi};
 use crate::server::{RequestRecord, Server};
 
 /// An API server of either kind.
@@ -40,6 +40,18 @@ impl Api {
         match self {
             Self::Lab(server) => server.requests_of(user_agent_prefix),
             Self::Real(api) => api.requests_of(user_agent_prefix).await,
+        }
+    }
+
+    /// The server that is etcd and kube-apiserver.
+    ///
+    /// # Panics
+    /// When it is the lab's own.
+    #[must_use]
+    pub fn real(&self) -> &RealApi {
+        match self {
+            Self::Real(api) => api,
+            Self::Lab(_) => panic!("this needs a real API server"),
         }
     }
 

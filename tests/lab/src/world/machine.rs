@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{Api, WorldOptions};
+use super::{Api, Registration, WorldOptions};
 use crate::admin::{Admin, ApiError, paths};
 use crate::guest::{Distribution, GuestTree};
 use crate::harvester::Vm;
@@ -33,7 +33,9 @@ impl Machine {
         let name = vm.guest_name().to_owned();
         let kubelet = guest.client_identity(&format!("system:node:{name}"), &["system:nodes"]);
         let guest = guest.endpoint();
-        register_node(&Admin::with_identity(&guest, "kubelet", &kubelet), &name).await?;
+        if story.registration == Registration::World {
+            register_node(&Admin::with_identity(&guest, "kubelet", &kubelet), &name).await?;
+        }
 
         let dir = tempfile::tempdir().expect("a directory for the guest's files");
         let tree = GuestTree::new(dir.path());

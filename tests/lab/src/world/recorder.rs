@@ -2,12 +2,12 @@
 //! Every version of the guest's Node.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-use super::{POLL, eventually, text};
+use super::{POLL, text};
 use crate::Endpoint;
 use crate::admin::{Admin, WatchEvent, paths};
 
@@ -43,8 +43,17 @@ impl Recorder {
         let seen = versions.clone();
         let admin = Admin::named(endpoint, "lab-recorder");
         let path = format!("{}?fieldSelector=metadata.name%3D{node}", paths::NODES);
+        // From here on nothing is missed, whenever the watch stands.
+        let mut list = admin.get(&path).await.expect("the guest side is there");
+        let mut last = String::new();
+        if let Value::Array(present) = list["items"].take() {
+            for object in present {
+                let kind = "ADDED".to_owned();
+                keep(&seen, WatchEvent { kind, object }, &mut last);
+            }
+        }
+        last = text(&list["metadata"]["resourceVersion"]).unwrap_or_default();
         let task = tokio::spawn(async move {
-            let mut last = String::new();
             loop {
                 // From where it ended; from now on when that is too long ago.
                 match admin.watch(&path, &last).await {
@@ -66,14 +75,7 @@ impl Recorder {
                 tokio::time::sleep(POLL).await;
             }
         });
-        let recorder = Self { versions, task };
-        eventually(
-            Duration::from_secs(10),
-            "the recorder sees the Node",
-            || async { !recorder.versions().is_empty() },
-        )
-        .await;
-        recorder
+        Self { versions, task }
     }
 
     /// All versions so far, oldest first.

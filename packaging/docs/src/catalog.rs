@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The journal's message catalog: what `journalctl -x` tells about our records
+//! (<https://systemd.io/CATALOG/>).
+
+use std::fmt::Write;
+
+use harvester_node_agent::report::message_id::ALL;
+
+/// The catalog, one entry for each kind of record.
+pub(crate) fn text() -> String {
+    let mut text = String::from("# SPDX-License-Identifier: Apache-2.0\n");
+    for kind in ALL {
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "\n-- {}\nSubject: {}\nDefined-By: harvester-node-agent\n\
+             Documentation: man:harvester-node-agent(1)\n\n{}",
+            kind.id, kind.subject, kind.explanation
+        );
+    }
+    text
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Completions for the shells whose places distributions agree on, as the agent's own command prints them.
+
+use clap_complete::Shell;
+use harvester_node_agent::cli;
+
+/// Each shell's script, under the name that the shell looks for.
+pub(crate) fn scripts() -> Vec<(String, String)> {
+    [
+        (Shell::Bash, "harvester-node-agent"),
+        (Shell::Zsh, "_harvester-node-agent"),
+        (Shell::Fish, "harvester-node-agent.fish"),
+    ]
+    .into_iter()
+    .map(|(shell, name)| {
+        let script = cli::completions::run(shell).text;
+        (format!("completions/{name}"), script)
+    })
+    .collect()
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One page for each command, made from the command line's own definition.
+
+use std::io;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use harvester_node_agent::cli::Arguments;
+use roff::{Inline, Roff, bold, roman};
+
+/// Files that a person looks for, and what they are.
+const FILES: &[(&str, &str)] = &[
+    (
+        "/etc/harvester-node-agent/config.toml",
+        "the configuration; see harvester-node-agent.toml(5)",
+    ),
+    (
+        "/usr/lib/harvester-node-agent/config.d/10-defaults.toml",
+        "every key of it with its default",
+    ),
+    (
+        "/run/harvester-node-agent/status.json",
+        "what the running service last found out; printed by harvester-node-agent-status(1)",
+    ),
+    (
+        "/var/lib/harvester-node-agent/",
+        "what it remembers of this machine; belongs in no image",
+    ),
+];
+
+/// The pages, by file name.
+///
+/// # Errors
+///
+/// Never in practice: the pages are written to memory.
+pub(crate) fn pages(date: &str) -> io::Result<Vec<(String, String)>> {
+    let mut command = Arguments::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add(&command, date, &mut pages)?;
+    Ok(pages)
+}
+
+fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::Result<()> {
+    let man = Man::new(
+        command
+            .clone()
+            .subcommand_help_heading("COMMANDS")
+            .subcommand_value_name("COMMAND"),
+    )
+    .date(date)
+    .manual("Harvester node agent");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    let mut layout = Roff::new();
+    wrap_at_words(&mut layout);
+    layout.to_writer(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    rest(command).to_writer(&mut page)?;
+    pages.push((
+        format!("man/{}", man.get_filename()),
+        String::from_utf8_lossy(&page).into_owned(),
+    ));
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        add(sub, date, pages)?;
+    }
+    Ok(())
+}
+
+/// What the definition of a command does not say.
+fn rest(command: &Command) -> Roff {
+    let is_main = command.get_display_name().is_none();
+    let mut roff = Roff::new();
+    if is_main {
+        section(&mut roff, "ENVIRONMENT");
+        entry(
+            &mut roff,
+            "NO_COLOR",
+            "no colour, also on a terminal, if it is not empty",
+        );
+        section(&mut roff, "FILES");
+        for (path, what) in FILES {
+            entry(&mut roff, path, what);
+        }
+    } else {
+        section(&mut roff, "EXIT STATUS");
+        roff.text([roman("See "), bold("harvester-node-agent"), roman("(1).")]);
+    }
+    section(&mut roff, "SEE ALSO");
+    let mut others = Vec::new();
+    if !is_main {
+        others.push(("harvester-node-agent", "(1), "));
+    }
+    others.push(("harvester-node-agent.toml", "(5), "));
+    others.push(("journalctl", "(1)"));
+    let names = others
+        .into_iter()
+        .flat_map(|(name, rest)| [bold(name), roman(rest)]);
+    roff.text(names.collect::<Vec<Inline>>());
+    roff
+}
+
+/// Commands and paths are copied from a page: no hyphen may be put into them, and no space.
+pub(crate) fn wrap_at_words(roff: &mut Roff) {
+    roff.control("nh", []);
+    roff.control("ad", ["l"]);
+}
+
+fn section(roff: &mut Roff, title: &str) {
+    roff.control("SH", [title]);
+}
+
+fn entry(roff: &mut Roff, name: &str, what: &str) {
+    roff.control("TP", []);
+    roff.text([bold(name)]);
+    roff.text([roman(what)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_and_every_option_stands_on_it() {
+        let pages = pages("2026-01-01").unwrap();
+        let page = |name: &str| {
+            let file = format!("man/{name}.1");
+            let found = pages.iter().find(|(name, _)| *name == file);
+            found.map(|(_, text)| text.replace("\\-", "-")).expect(name)
+        };
+        page("harvester-node-agent-config-show");
+        for command in Arguments::command().get_subcommands() {
+            let text = page(&format!("harvester-node-agent-{}", command.get_name()));
+            for argument in command.get_arguments() {
+                let name = argument.get_long().unwrap_or(argument.get_id().as_str());
+                assert!(text.contains(name), "{}: {name}", command.get_name());
+            }
+        }
+        assert!(page("harvester-node-agent").contains("--root"));
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes and removes the files of our own through which a distribution hands labels to its kubelet.
+
+use crate::agent::Refusal;
+use crate::bus::{Bus, BusError, MANAGER};
+use crate::decide::registration::FileChange;
+use crate::durable;
+use crate::escape::chain;
+use crate::facts::registration::LabelFileKind;
+use crate::root::Root;
+
+/// Labels are no secret, and systemd warns of units that not everybody may read.
+const MODE: u32 = 0o644;
+
+/// Our own service.
+const SERVICE: &str = "harvester-node-agent.service";
+
+/// Makes the first file, with the directory that it stands in, and asks systemd to restart our service: to its sandbox a directory
+/// that was made after its start is read-only.
+///
+/// # Errors
+///
+/// In one line, when one of these is not done.
+pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
+    if let Some(directory) = change.kind.path().parent() {
+        durable::make_directory(root, directory).map_err(|error| refusal(chain(&error)))?;
+    }
+    keep(root, bus, change).await?;
+    told(
+        bus.call(MANAGER, "TryRestartUnit", &[SERVICE, "replace"])
+            .await,
+        |why| format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}"),
+    )
+}
+
+/// Changes or removes a file. systemd reads the drop-in of a unit only when it is told to, as by `systemctl daemon-reload`.
+///
+/// # Errors
+///
+/// In one line, when the file cannot be changed or systemd does not take note of it.
+pub async fn keep(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
+    let path = change.kind.path();
+    let done = match &change.text {
+        Some(text) => durable::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
+        None => durable::remove(root, path),
+    };
+    done.map_err(|error| refusal(chain(&error)))?;
+    if change.kind != LabelFileKind::Kubelet {
+        return Ok(());
+    }
+    told(bus.call(MANAGER, "Reload", &[]).await, |why| {
+        let path = path.display();
+        format!("{path} is written and systemd does not read it: {why}; systemctl daemon-reload")
+    })
+}
+
+/// What systemd said. Where there is no bus, there is no systemd that would have to know.
+fn told<T>(
+    answer: Result<T, BusError>,
+    text: impl FnOnce(String) -> String,
+) -> Result<(), Refusal> {
+    match answer {
+        Ok(_) | Err(BusError::Absent(_)) => Ok(()),
+        Err(error) => Err(refusal(text(chain(&error)))),
+    }
+}
+
+fn refusal(text: String) -> Refusal {
+    Refusal {
+        text,
+        passing: true,
+        retry_after: None,
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gate`: holds the first start of the kubelet while its name would be wrong, and writes the labels that it registers with.
+//!
+//! It ends with 0 whatever it finds: a name that is wrong is to be put right, a node that does not boot is worse.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::run::{Process, foreign};
+use super::{Answer, Exit, Output};
+use crate::apply::registration;
+use crate::bus::Bus;
+use crate::config::{self, LabelKey, Settings};
+use crate::credentials::search;
+use crate::decide::gate::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
+use crate::decide::registration::{findings, first_files};
+use crate::decide::verdict::Verdict;
+use crate::facts::registration::Labels;
+use crate::facts::topology::LabelValue;
+use crate::lock;
+use crate::observe;
+use crate::report::status::{IdentityStatus, Status};
+use crate::report::status_file;
+use crate::root::Root;
+use crate::triggers::files;
+
+/// Behind inotify, and for the lock of the daemon, which tells nobody of its end.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Waits until the kubelet may start, `bound` at most.
+pub fn run(process: &Process, bound: Duration) -> Answer {
+    // Faults of the configuration are the daemon's to tell; they must not hold a boot.
+    let loaded = config::load(&process.root, process.config.as_deref());
+    let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
+    if let Some(opening) = needless(&process.root, &settings) {
+        return answer(process, &opening, Duration::ZERO, &Written::default());
+    }
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return Answer::complaint(
+                format!("the kernel gives no event loop, the kubelet starts unchecked: {error}\n"),
+                Exit::Ok,
+            );
+        }
+    };
+    let started = Instant::now();
+    let (opening, written) = runtime.block_on(async {
+        let opening = wait(&process.root, started, bound).await;
+        let written = match &opening.labels {
+            Some(labels) => write(process, &settings, labels).await,
+            None => Written::default(),
+        };
+        (opening, written)
+    });
+    runtime.shutdown_background();
+    answer(process, &opening, started.elapsed(), &written)
+}
+
+/// Why there is nothing to wait for.
+fn needless(root: &Root, settings: &Settings) -> Option<Opening> {
+    let opening = |reason, text| {
+        Some(Opening {
+            reason,
+            text,
+            labels: None,
+        })
+    };
+    let (distributions, _) = observe::distribution::read_distribution(root);
+    let configured = settings.guest.kubeconfig.as_deref();
+    let candidates = search::kubelet_candidates(configured, &distributions);
+    match search::find(root, candidates) {
+        search::Found::At(found)
+        | search::Found::Unreadable {
+            candidate: found, ..
+        } => {
+            let text = format!(
+                "the kubelet has registered before: {}",
+                found.path.display()
+            );
+            return opening(Reason::NotFirstStart, text);
+        }
+        search::Found::Nowhere { .. } => {}
+    }
+    let machine = observe::machine::read_machine(root);
+    let vendor = foreign(&machine, settings)?;
+    let text =
+        format!("this machine is not a KubeVirt virtual machine: its firmware says {vendor}");
+    opening(Reason::NotKubevirt, text)
+}
+
+/// Waits for the daemon's word.
+async fn wait(root: &Root, started: Instant, bound: Duration) -> Opening {
+    let changed = Notify::new();
+    let watched = PathBuf::from(status_file::STATUS_FILE);
+    let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
+    tokio::pin!(watch);
+    let mut is_watching = true;
+    let mut alone = None;
+    let mut told = String::new();
+    loop {
+        let daemon = look(root, &mut alone);
+        let waited = started.elapsed();
+        match decide(&daemon, waited, bound) {
+            Decision::Open(opening) => return opening,
+            Decision::Wait(why) if why != told => {
+                let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
+                let line = format!("holding the kubelet for up to {left} s: {why}\n");
+                // Whoever looks at a boot that stands still must see why.
+                let _ = std::io::stderr().write_all(line.as_bytes());
+                told = why;
+            }
+            Decision::Wait(_) => {}
+        }
+        let pause = POLL.min(bound.saturating_sub(waited));
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+            _ = &mut watch, if is_watching => is_watching = false,
+        }
+    }
+}
+
+/// What the daemon says now. `alone`: since when none has run.
+fn look(root: &Root, alone: &mut Option<Instant>) -> Daemon {
+    let Some(holder) = lock::is_held(root) else {
+        let since = alone.get_or_insert_with(Instant::now);
+        return Daemon::Missing(since.elapsed());
+    };
+    *alone = None;
+    let status = status_file::read(root).ok();
+    let status = status.and_then(|value| serde_json::from_value::<Status>(value).ok());
+    // A status of the process before says nothing of now.
+    match status.filter(|status| holder.pid == Some(status.agent.pid)) {
+        Some(status) => said(&status).map_or(Daemon::Silent, Daemon::Says),
+        None => Daemon::Silent,
+    }
+}
+
+/// What a status says of the name that would register.
+fn said(status: &Status) -> Option<Said> {
+    let IdentityStatus { names, vm, .. } = &status.identity;
+    let named = |kind: &str| names.iter().find(|name| name.kind == kind);
+    let name = named("node name").or_else(|| named("hostname"))?;
+    let labels = match &status.registration {
+        None => Wanted::None,
+        Some(registration) => match &registration.labels {
+            None => Wanted::Unknown,
+            Some(labels) => parse(labels).map_or(Wanted::Unknown, Wanted::Known),
+        },
+    };
+    Some(Said {
+        kind: name.kind.clone(),
+        name: name.name.clone(),
+        verdict: Verdict::parse(&name.verdict)?,
+        vm: status
+            .identity
+            .expected
+            .clone()
+            .or_else(|| vm.as_ref().map(|vm| vm.name.clone())),
+        reason: status.identity.reason.clone(),
+        may_learn: status.credentials.harvester.kubeconfig.is_some(),
+        labels,
+    })
+}
+
+/// Labels that Kubernetes would take; what is written for a kubelet must not keep it from starting.
+fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
+    let parsed = |(key, value): (&String, &String)| {
+        let key = LabelKey::parse(key).ok()?;
+        Some((key.as_str().to_owned(), LabelValue::parse(value).ok()?))
+    };
+    labels.iter().map(parsed).collect()
+}
+
+/// What became of the files.
+#[derive(Debug, Default)]
+struct Written {
+    files: Vec<String>,
+    problems: Vec<String>,
+}
+
+/// Tells the labels to every distribution that is installed.
+async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Written {
+    let root = &process.root;
+    let bus = Bus::new(root, process.system_bus_address.as_deref());
+    let present = observe::registration::read(root);
+    let kinds = observe::registration::installed(root);
+    let mut written = Written::default();
+    if kinds.is_empty() {
+        let text = "neither RKE2 nor K3s nor a kubelet is installed: the labels are told to nobody";
+        written.problems.push(text.to_owned());
+    }
+    for change in first_files(&kinds, &present, labels) {
+        match registration::begin(root, &bus, &change).await {
+            Ok(()) => written.files.push(change.kind.path().display().to_string()),
+            Err(refusal) => written.problems.push(refusal.text),
+        }
+    }
+    for finding in findings(settings, &observe::registration::read(root), None) {
+        let title = finding.code.entry().title;
+        let line = format!("{title}: {}; {}", finding.seen, finding.remedy());
+        written.problems.push(line);
+    }
+    written
+}
+
+fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Written) -> Answer {
+    if process.output == Output::Json {
+        let labels = opening.labels.as_ref().map(|labels| {
+            labels
+                .iter()
+                .map(|(key, value)| (key.clone(), json!(value)))
+                .collect::<serde_json::Map<_, _>>()
+        });
+        let value = json!({
+            "reason": opening.reason.as_str(),
+            "message": opening.text,
+            "waitedMs": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            "labels": labels,
+            "written": written.files,
+            "problems": written.problems,
+        });
+        return Answer::new(format!("{value:#}\n"), Exit::Ok);
+    }
+    if opening.reason == Reason::NotFirstStart {
+        return Answer::new("", Exit::Ok);
+    }
+    let mut text = format!("{}\n", opening.text);
+    for file in &written.files {
+        text.push_str(&format!("labels written to {file}\n"));
+    }
+    let mut complaint = String::new();
+    if opening.reason.is_worrying() {
+        std::mem::swap(&mut text, &mut complaint);
+    }
+    for problem in &written.problems {
+        complaint.push_str(&format!("{problem}\n"));
+    }
+    Answer {
+        text,
+        complaint,
+        exit: Exit::Ok,
+    }
+}

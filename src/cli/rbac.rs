@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rbac`: the roles on Harvester that allow what the agent asks there, and nothing else, ready for `kubectl apply`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Answer, Exit, Output};
+use crate::config::{self, Settings};
+use crate::connections::{Connections, Link};
+use crate::credentials::token::{self, TokenKind};
+use crate::decide::access::{Wanted, roles};
+use crate::facts::names::{Namespace, ServiceAccount, VmName};
+use crate::facts::placement::Source;
+use crate::observe::{credentials, distribution};
+use crate::report::manifest;
+use crate::root::Root;
+
+/// What stands below the options in the help.
+pub const EXAMPLES: &str = "\
+Once for each guest cluster, whose machines share one service account:
+  harvester-node-agent rbac > rbac.yaml     on one of its machines
+  kubectl apply -f rbac.yaml                where kubectl is an administrator of Harvester
+  kubectl delete -f rbac.yaml               takes it back
+
+Only what the configuration of this machine calls for is allowed: a source that [topology] sources leaves out gets no rule, \
+and mode = \"signals\" no watch.";
+
+/// What `rbac` takes. The configuration in force counts too: a source that it does not name, or a watch that it does not
+/// keep, is not allowed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Who gets the roles: a service account of Harvester; without it, that of this machine's Harvester credential
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = ServiceAccount::parse, conflicts_with = "credential")]
+    pub subject: Option<ServiceAccount>,
+    /// The Harvester kubeconfig that tells the service account and the namespace; without it, the one that the agent uses
+    #[arg(long, value_name = "FILE")]
+    pub credential: Option<PathBuf>,
+    /// The namespace of the VMs; without it, that of the credential, or the one in --subject
+    #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
+    pub namespace: Option<Namespace>,
+    /// Allow this VM only, by its name; give it once for each VM of the guest cluster. Then no VM can be searched: each
+    /// machine must go by its VM's name, or have `harvester.vm` in its configuration
+    #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
+    pub vm: Vec<VmName>,
+    /// Leave out the rule about the hosts, the only one for the whole cluster
+    #[arg(long)]
+    pub no_hosts: bool,
+    /// Leave out the rule about pods, which only hosts with Kubernetes 1.35 or later give a use
+    #[arg(long)]
+    pub no_pods: bool,
+}
+
+/// The manifest, or why the service account is not known and how to name it.
+pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
+    let mut settings = match config::load(root, only) {
+        Ok(loaded) => loaded.settings,
+        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+    };
+    if let Some(file) = options.credential {
+        settings.harvester.kubeconfig = Some(file);
+    }
+    let (account, credentials_namespace) = match options.subject {
+        Some(account) => (account, None),
+        None => match holder(root, &settings) {
+            Ok((account, namespace)) => (account, Some(namespace)),
+            Err(complaint) => return Answer::complaint(format!("{complaint}\n"), Exit::Failed),
+        },
+    };
+    let namespace = options
+        .namespace
+        .or(credentials_namespace)
+        .or(settings.harvester.namespace)
+        .unwrap_or_else(|| account.namespace.clone());
+    let is_left_out = |source: &Source| match source {
+        Source::HostNode => options.no_hosts,
+        Source::LauncherPod => options.no_pods,
+        _ => false,
+    };
+    let wanted = Wanted {
+        account,
+        namespace,
+        vms: options.vm.into_iter().collect(),
+        sources: settings
+            .topology
+            .sources
+            .into_iter()
+            .filter(|source| !is_left_out(source))
+            .collect(),
+        mode: settings.mode,
+        configmap: settings.topology.configmap,
+    };
+    let roles = roles(&wanted);
+    let text = match output {
+        Output::Text => manifest::yaml(&wanted.account, &roles),
+        Output::Json => format!("{:#}\n", manifest::json(&wanted.account, &roles)),
+    };
+    Answer::new(text, Exit::Ok)
+}
+
+/// The service account of the credential that the agent would use, and the namespace in which it would look for its VM.
+fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace), String> {
+    let (distributions, _) = distribution::read_distribution(root);
+    let mut connections = Connections::default();
+    connections.refresh(root, settings, &distributions);
+    let link = connections.harvester.link().map_err(|why| {
+        format!(
+            "{}\nname the service account that the agent is to use (kubectl get serviceaccounts -A, on Harvester): \
+             harvester-node-agent rbac --subject NAMESPACE:NAME\n\
+             or the kubeconfig that has its token: harvester-node-agent rbac --credential FILE",
+            why.text
+        )
+    })?;
+    let harvester = credentials::harvester(link, settings).map_err(|why| why.text)?;
+    let account = account(link).map_err(|who| no_account(link, &who, &harvester.namespace))?;
+    Ok((account, harvester.namespace))
+}
+
+/// The service account, or who holds the credential instead.
+fn account(link: &Link) -> Result<ServiceAccount, String> {
+    let who = match link.credential.token.as_ref().map(token::classify) {
+        Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {
+            (Some(account), _) => return Ok(account),
+            (None, Some(subject)) => format!("a token of `{}`", subject.escape_debug()),
+            (None, None) => "a token that does not say whose it is".to_owned(),
+        },
+        Some(TokenKind::Rancher { name }) => format!(
+            "the Rancher token `{name}`: it acts as a person, Rancher decides what that person may do, and it may end"
+        ),
+        Some(TokenKind::Opaque) => "a token that does not say whose it is".to_owned(),
+        None => "no token, but the certificate or the name of a person".to_owned(),
+    };
+    Err(who)
+}
+
+fn no_account(link: &Link, who: &str, namespace: &Namespace) -> String {
+    let file = link.credential.kubeconfig.display();
+    format!(
+        "`{file}` has {who}; the roles are for a service account\n\
+         make one on Harvester: kubectl -n {namespace} create serviceaccount harvester-node-agent\n\
+         print its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent\n\
+         and put a kubeconfig with its token in the place of that file (README, \"A credential of its own\")"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::testing::{jwt, tree, write};
+
+    const FILE: &str = "/etc/kubernetes/cloud-config";
+
+    fn kubeconfig(user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {{cluster: x, user: x, \
+             namespace: vms}}\nclusters:\n- name: x\n  cluster: {{server: 'http://127.0.0.1:1'}}\nusers:\n- name: x\n  \
+             user: {user}\n"
+        )
+    }
+
+    fn print(root: &Root, options: Options) -> Answer {
+        run(root, None, options, Output::Text)
+    }
+
+    fn tree_with(user: &str) -> (tempfile::TempDir, Root) {
+        let (dir, root) = tree();
+        write(&root, FILE, &kubeconfig(user));
+        let config = "[harvester]\nallow = [\"plain-http\"]\n";
+        write(&root, "/etc/harvester-node-agent/config.toml", config);
+        (dir, root)
+    }
+
+    #[test]
+    fn without_a_credential_it_says_how_to_name_the_service_account() {
+        let (_dir, root) = tree();
+        let answer = print(&root, Options::default());
+        assert_eq!(answer.exit, Exit::Failed);
+        for text in [FILE, "--subject NAMESPACE:NAME", "--credential FILE"] {
+            assert!(answer.complaint.contains(text), "{}", answer.complaint);
+        }
+        assert_eq!(answer.text, "");
+    }
+
+    #[test]
+    fn the_credential_tells_the_account_and_the_namespace() {
+        let token = jwt(r#"{"sub":"system:serviceaccount:accounts:gc8"}"#);
+        let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
+        let answer = print(&root, Options::default());
+        assert_eq!(answer.complaint, "");
+        for text in [
+            "namespace: \"vms\"",
+            "- kind: ServiceAccount\n  namespace: \"accounts\"\n  name: \"gc8\"",
+        ] {
+            assert!(answer.text.contains(text), "{}", answer.text);
+        }
+        let elsewhere = print(
+            &root,
+            Options {
+                namespace: Namespace::parse("other").ok(),
+                credential: Some(FILE.into()),
+                ..Options::default()
+            },
+        );
+        assert!(elsewhere.text.contains("namespace: \"other\""));
+        assert!(!elsewhere.text.contains("namespace: \"vms\""));
+    }
+
+    #[test]
+    fn a_named_account_needs_no_credential() {
+        let (_dir, root) = tree();
+        let subject = ServiceAccount::parse("vms:gc8").ok();
+        let answer = print(
+            &root,
+            Options {
+                subject,
+                no_hosts: true,
+                no_pods: true,
+                ..Options::default()
+            },
+        );
+        assert_eq!(answer.exit, Exit::Ok);
+        assert!(answer.text.contains("\n  namespace: \"vms\"\n"));
+        assert!(!answer.text.contains("nodes") && !answer.text.contains("pods"));
+    }
+
+    #[test]
+    fn the_example_is_what_the_command_prints() {
+        let (_dir, root) = tree();
+        let subject = ServiceAccount::parse("default:harvester-node-agent").ok();
+        let options = Options {
+            subject,
+            ..Options::default()
+        };
+        assert_eq!(
+            include_str!("../../packaging/rbac/example.yaml"),
+            print(&root, options).text,
+            "harvester-node-agent rbac --subject default:harvester-node-agent > packaging/rbac/example.yaml"
+        );
+    }
+
+    #[test]
+    fn who_is_no_service_account_is_told_how_to_become_one() {
+        for (user, text) in [
+            (
+                "{token: 'token-abcde:CANARY'}".to_owned(),
+                "Rancher token `token-abcde`",
+            ),
+            (
+                format!("{{token: {}}}", jwt(r#"{"sub":"jane"}"#)),
+                "a token of `jane`",
+            ),
+            (
+                format!(
+                    "{{token: {}}}",
+                    jwt(r#"{"sub":"system:serviceaccount:a:b\"c"}"#)
+                ),
+                "a token of",
+            ),
+            ("{token: CANARY}".to_owned(), "does not say whose"),
+        ] {
+            let (_dir, root) = tree_with(&user);
+            let answer = print(&root, Options::default());
+            assert_eq!(answer.exit, Exit::Failed, "{user}");
+            for text in [text, FILE, "rbac --subject vms:harvester-node-agent"] {
+                assert!(answer.complaint.contains(text), "{}", answer.complaint);
+            }
+            assert!(!answer.complaint.contains("CANARY"), "{}", answer.complaint);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which labels a kubelet that starts is to be told, and what becomes of the files that tell it.
+//!
+//! Our files say what is on our Node by policy, not what the host says: a kubelet, and RKE2 and K3s before it, set their
+//! labels again at each start. The first file is made by `gate`; here one that exists is kept in step or removed, and none
+//! is made.
+
+use std::path::Path;
+
+use super::Seen;
+use super::labels::LabelPlan;
+use crate::config::{LabelKey, OnChange, Settings};
+use crate::facts::node::Node;
+use crate::facts::registration::{Content, LabelFile, LabelFileKind, Labels, MARK};
+use crate::facts::topology::{LabelValue, REGION, ZONE};
+use crate::facts::{self, WhyKind};
+use crate::findings::{Code, Finding};
+
+/// What follows the mark in the first line, and the second line.
+const NOTE: &str = " as [registration] node_labels asks; changes are overwritten.
+# To keep it yourself, remove the line above. It tells the kubelet at its start which Harvester host runs this VM.
+";
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registration {
+    /// Whether a first registration is to have labels.
+    pub is_wanted: bool,
+    /// The labels, where they are known.
+    pub labels: Option<Labels>,
+    /// Changes of files.
+    pub changes: Vec<FileChange>,
+}
+
+/// A change of one of our files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// Which one.
+    pub kind: LabelFileKind,
+    /// The new text; `None` removes the file.
+    pub text: Option<String>,
+}
+
+/// Decides. `plan` is what is about to be changed on our Node; empty where nothing is.
+pub fn decide(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Registration {
+    // Who only reports has no labels of ours to register with either.
+    let is_wanted =
+        settings.registration.node_labels && settings.topology.on_change != OnChange::Report;
+    let labels = labels(settings, seen, plan).filter(|_| is_wanted);
+    let changes = seen.who.label_files.iter().filter_map(|file| {
+        let Content::Ours(present) = &file.content else {
+            return None;
+        };
+        let text = match (&labels, is_wanted) {
+            (Some(labels), _) => Some(text(file.kind, labels)),
+            (None, false) => None,
+            // Not known just now: what it says stays.
+            (None, true) => return None,
+        };
+        (text.as_ref() != Some(present)).then_some(FileChange {
+            kind: file.kind,
+            text,
+        })
+    });
+    Registration {
+        is_wanted,
+        changes: changes.collect(),
+        labels,
+    }
+}
+
+/// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone.
+pub fn first_files(
+    kinds: &[LabelFileKind],
+    present: &[LabelFile],
+    labels: &Labels,
+) -> Vec<FileChange> {
+    let wanted = kinds.iter().filter_map(|kind| {
+        let text = text(*kind, labels);
+        let may_write = match present.iter().find(|file| file.kind == *kind) {
+            None => true,
+            Some(file) => file.is_ours() && file.content != Content::Ours(text.clone()),
+        };
+        may_write.then_some(FileChange {
+            kind: *kind,
+            text: Some(text),
+        })
+    });
+    wanted.collect()
+}
+
+/// Complaints about the files. `refusal` is why the last change of one was not made.
+pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = refusal
+        .map(|text| Finding::new(Code::LabelFileNotWritten, text))
+        .into_iter()
+        .collect();
+    if !settings.registration.node_labels {
+        return findings;
+    }
+    for file in files {
+        let path = file.kind.path().display();
+        if let Content::Foreign(why) = &file.content {
+            findings.push(Finding::new(
+                Code::LabelFileForeign,
+                format!("{path} {why}"),
+            ));
+        } else if let Some(other) = &file.hidden_by {
+            findings.push(hidden(other));
+        }
+    }
+    findings
+}
+
+/// The kubelet's own variable is set elsewhere.
+fn hidden(other: &Path) -> Finding {
+    let path = LabelFileKind::Kubelet.path().display();
+    let other = other.display();
+    let text = format!("{other} sets KUBELET_EXTRA_ARGS, which {path} does too");
+    Finding::new(Code::LabelFileWithoutEffect, text).with_remedy(format!(
+        "where the line in {other} is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise move its \
+         arguments to `nodeRegistration.kubeletExtraArgs` of kubeadm's configuration"
+    ))
+}
+
+/// Our Node's labels after the plan; those of a Node to be where there is none yet.
+fn labels(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Option<Labels> {
+    let placement = seen.placement?;
+    let keys = [REGION, ZONE]
+        .into_iter()
+        .chain(settings.topology.host_label.as_ref().map(LabelKey::as_str));
+    if let facts::Seen::Known(node) = &seen.who.node {
+        return Some(of_node(keys, node, plan));
+    }
+    let has_no_kubelet =
+        matches!(seen.who.kubelet.why(), Some(why) if why.kind == WhyKind::Missing);
+    // A Node that cannot be read just now has labels that are not known.
+    if !has_no_kubelet && seen.who.node != facts::Seen::Absent {
+        return None;
+    }
+    let topology = &placement.known.as_ref()?.topology;
+    let value = |key: &str| match key {
+        REGION | ZONE => topology.value(key).cloned(),
+        _ => LabelValue::parse(placement.host.as_str()).ok(),
+    };
+    Some(
+        keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
+            .collect(),
+    )
+}
+
+fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPlan) -> Labels {
+    let after = |key: &str| match plan.changes.get(key) {
+        Some(change) => change.as_ref(),
+        None => node.labels.get(key),
+    };
+    keys.filter_map(|key| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?)))
+        .collect()
+}
+
+/// The text of a file. Keys and values have no character that YAML or systemd would take for something else.
+fn text(kind: LabelFileKind, labels: &Labels) -> String {
+    let pairs: Vec<String> = labels
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let body = match (kind, pairs.as_slice()) {
+        (_, []) => String::new(),
+        (LabelFileKind::Rke2 | LabelFileKind::K3s, pairs) => {
+            let lines = pairs.iter().map(|pair| format!("- \"{pair}\"\n"));
+            format!("node-label+:\n{}", lines.collect::<String>())
+        }
+        (LabelFileKind::Kubelet, pairs) => format!(
+            "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--node-labels={}\"\n",
+            pairs.join(",")
+        ),
+    };
+    format!("{MARK}{NOTE}{body}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::config::OnChange;
+use crate::decide::Action;
+use crate::decide::fixtures::World;
+use crate::facts::distribution::{Distribution, DistributionKind, StaticLabel};
+use crate::facts::topology::ZONE_BETA;
+use crate::facts::{Seen, WhyKind};
+use crate::findings::Code;
+
+const HOST: &str = "topology.harvesterhci.io/host";
+
+fn wanted(zone: &str, host: &str) -> Labels {
+    [(REGION, "eu-1"), (ZONE, zone), (HOST, host)]
+        .map(|(key, value)| (key.to_owned(), LabelValue::parse(value).unwrap()))
+        .into()
+}
+
+fn file(kind: LabelFileKind, content: Content) -> LabelFile {
+    LabelFile {
+        kind,
+        content,
+        hidden_by: None,
+    }
+}
+
+fn ours(kind: LabelFileKind, labels: &Labels) -> LabelFile {
+    file(kind, Content::Ours(text(kind, labels)))
+}
+
+/// A world that wants its Node registered with labels, with one file of ours that says rack-a.
+fn world() -> World {
+    let mut world = World::new();
+    world.settings.registration.node_labels = true;
+    world.who.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-a", "hv-a"))];
+    world.settle();
+    world
+}
+
+/// What the file is changed to, if it is.
+fn changed(world: &World) -> Option<Option<String>> {
+    let changes = world.plan().registration.changes;
+    changes.into_iter().next().map(|change| change.text)
+}
+
+fn to(zone: &str, host: &str) -> Option<Option<String>> {
+    Some(Some(text(LabelFileKind::Rke2, &wanted(zone, host))))
+}
+
+fn codes(world: &World) -> Vec<Code> {
+    let findings = world.plan().findings;
+    findings.iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn a_node_that_is_not_there_yet_gets_what_the_host_says() {
+    for kubelet in [WhyKind::Missing, WhyKind::Credential] {
+        let mut world = world();
+        world.who.kubelet = Seen::failed(kubelet, "none");
+        world.who.node = Seen::failed(WhyKind::NotAsked, "none");
+        let labels = world.plan().registration.labels;
+        let expected = (kubelet == WhyKind::Missing).then(|| wanted("rack-a", "hv-a"));
+        assert_eq!(labels, expected, "{kubelet:?}");
+    }
+    let mut world = world();
+    world.who.node = Seen::Absent;
+    world.migrate("hv-b", "eu-1", "rack-b");
+    assert_eq!(changed(&world), to("rack-b", "hv-b"));
+}
+
+#[test]
+fn the_file_changes_in_the_same_plan_as_the_node_and_then_rests() {
+    let mut world = world();
+    assert_eq!(changed(&world), None);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert!(matches!(plan.actions[0], Action::PatchNode(_)));
+    assert_eq!(changed(&world), to("rack-b", "hv-b"));
+    world.who.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-b", "hv-b"))];
+    world.apply(&plan);
+    assert_eq!(changed(&world), None);
+}
+
+#[test]
+fn a_held_node_is_held_by_its_file_too() {
+    let mut world = world();
+    world.settings.topology.on_change = OnChange::Hold;
+    world.migrate("hv-b", "eu-1", "rack-b");
+    // The host label follows the VM: it is no promise to volumes.
+    assert_eq!(changed(&world), to("rack-a", "hv-b"));
+}
+
+#[test]
+fn what_is_not_known_changes_no_file() {
+    let mut unread = world();
+    unread.migrate("hv-b", "eu-1", "rack-b");
+    unread.who.node = Seen::failed(WhyKind::Unreachable, "timeout");
+    assert_eq!(changed(&unread), None);
+    let mut lost = world();
+    lost.who.candidates = Seen::failed(WhyKind::Unreachable, "timeout");
+    lost.memory = crate::decide::Memory::default();
+    assert_eq!(changed(&lost), None);
+}
+
+#[test]
+fn switched_off_only_our_own_file_goes() {
+    let off: [fn(&mut World); 2] = [
+        |world| world.settings.registration.node_labels = false,
+        |world| world.settings.topology.on_change = OnChange::Report,
+    ];
+    for switch in off {
+        let mut world = world();
+        let other = file(LabelFileKind::K3s, Content::Foreign("other".to_owned()));
+        world.who.label_files.push(other);
+        switch(&mut world);
+        let changes = world.plan().registration.changes;
+        let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
+        assert_eq!(
+            (kinds, changed(&world)),
+            (vec![LabelFileKind::Rke2], Some(None))
+        );
+    }
+}
+
+#[test]
+fn the_daemon_makes_no_file_and_touches_none_of_others() {
+    let mut world = world();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.who.label_files = Vec::new();
+    assert_eq!(changed(&world), None);
+    let other = file(LabelFileKind::Rke2, Content::Foreign("other".to_owned()));
+    world.who.label_files = vec![other.clone()];
+    assert_eq!(changed(&world), None);
+    assert!(codes(&world).contains(&Code::LabelFileForeign));
+    let labels = wanted("rack-b", "hv-b");
+    assert_eq!(first_files(&[LabelFileKind::Rke2], &[other], &labels), []);
+}
+
+#[test]
+fn the_first_files_are_written_where_there_are_none_or_old_ones() {
+    let (old, new) = (wanted("rack-a", "hv-a"), wanted("rack-b", "hv-b"));
+    let kinds = [LabelFileKind::K3s, LabelFileKind::Kubelet];
+    let present = [
+        ours(LabelFileKind::K3s, &old),
+        ours(LabelFileKind::Kubelet, &new),
+    ];
+    let written = first_files(&kinds, &present, &new);
+    let written: Vec<_> = written.iter().map(|change| change.kind).collect();
+    assert_eq!(written, [LabelFileKind::K3s]);
+    assert_eq!(first_files(&kinds, &[], &new).len(), 2);
+}
+
+#[test]
+fn the_texts_are_what_the_distributions_read() {
+    let labels = wanted("rack-a", "hv-a");
+    let pairs = "topology.harvesterhci.io/host=hv-a|topology.kubernetes.io/region=eu-1|topology.kubernetes.io/zone=rack-a";
+    let yaml = text(LabelFileKind::Rke2, &labels);
+    assert!(yaml.starts_with(MARK));
+    let value: serde_json::Value = yaml_serde::from_str(&yaml).unwrap();
+    let list: Vec<&str> = pairs.split('|').collect();
+    assert_eq!(value, serde_json::json!({ "node-label+": list }));
+    let unit = text(LabelFileKind::Kubelet, &labels);
+    let arguments = pairs.replace('|', ",");
+    let last = format!("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--node-labels={arguments}\"\n");
+    assert!(unit.starts_with(MARK) && unit.ends_with(&last), "{unit}");
+    for kind in LabelFileKind::ALL {
+        let empty = text(kind, &Labels::new());
+        assert!(empty.lines().all(|line| line.starts_with('#')), "{empty}");
+    }
+}
+
+#[test]
+fn older_twins_are_not_registered() {
+    let mut world = world();
+    let node = world.node();
+    node.labels
+        .insert(ZONE_BETA.to_owned(), "rack-a".to_owned());
+    let labels = world.plan().registration.labels.unwrap();
+    assert!(!labels.contains_key(ZONE_BETA));
+}
+
+#[test]
+fn a_file_that_has_no_effect_or_cannot_be_written_is_told() {
+    let mut world = world();
+    world.memory.unwritten_file = Some("read-only".to_owned());
+    assert!(
+        !codes(&world).contains(&Code::LabelFileNotWritten),
+        "all is as it should be"
+    );
+    world.migrate("hv-b", "eu-1", "rack-b");
+    assert!(codes(&world).contains(&Code::LabelFileNotWritten));
+    let mut kubelet = ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"));
+    kubelet.hidden_by = Some("/etc/default/kubelet".into());
+    world.who.label_files = vec![kubelet];
+    let findings = world.plan().findings;
+    let hidden = |finding: &&Finding| finding.code == Code::LabelFileWithoutEffect;
+    let finding = findings.iter().find(hidden).unwrap();
+    assert!(finding.remedy().contains("sed -i"), "{}", finding.remedy());
+}
+
+#[test]
+fn our_own_file_is_no_static_label_and_any_other_is() {
+    let label = |origin: &Path| StaticLabel {
+        key: ZONE.to_owned(),
+        value: "rack-a".to_owned(),
+        origin: origin.to_owned(),
+    };
+    let mut world = world();
+    world.settings.topology.on_change = OnChange::Hold;
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let path = LabelFileKind::Rke2.path();
+    for (origin, is_ours) in [
+        (path, true),
+        (Path::new("/etc/rancher/rke2/config.yaml"), false),
+    ] {
+        let mut rke2 = Distribution::new(DistributionKind::Rke2);
+        rke2.node_labels = vec![label(origin)];
+        world.who.distributions = vec![rke2];
+        assert_eq!(codes(&world).contains(&Code::StaticNodeLabel), !is_ours);
+    }
+    // Without our mark it is like any other.
+    let other = file(LabelFileKind::Rke2, Content::Foreign("other".to_owned()));
+    world.who.label_files = vec![other];
+    let mut rke2 = Distribution::new(DistributionKind::Rke2);
+    rke2.node_labels = vec![label(path)];
+    world.who.distributions = vec![rke2];
+    assert!(codes(&world).contains(&Code::StaticNodeLabel));
+}

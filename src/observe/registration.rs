@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the files through which a distribution hands labels to its kubelet, and which distributions are installed.
+
+use std::path::{Path, PathBuf};
+
+use super::environment::variables;
+use crate::escape::chain;
+use crate::facts::registration::{Content, LabelFile, LabelFileKind, MARK};
+use crate::root::Root;
+
+/// Ours take some hundred bytes; whatever is larger is not ours.
+const FILE_MAX: u64 = 16 << 10;
+
+/// Where the kubelet's packages let people set `KUBELET_EXTRA_ARGS`: Debian's place, and that of Fedora and SUSE.
+const KUBELET_ENVIRONMENT: [&str; 2] = ["/etc/default/kubelet", "/etc/sysconfig/kubelet"];
+
+/// Where drop-ins of the kubelet's unit are (systemd.unit(5)).
+const KUBELET_DROP_INS: [&str; 4] = [
+    "/etc/systemd/system/kubelet.service.d",
+    "/run/systemd/system/kubelet.service.d",
+    "/usr/local/lib/systemd/system/kubelet.service.d",
+    "/usr/lib/systemd/system/kubelet.service.d",
+];
+
+/// The variable that kubeadm's `10-kubeadm.conf` leaves to the administrator, and that we set.
+const EXTRA_ARGS: &str = "KUBELET_EXTRA_ARGS";
+
+/// What each kind leaves on a machine where it is installed: its configuration, its program, its units.
+const TRACES: [(LabelFileKind, &[&str]); 3] = [
+    (
+        LabelFileKind::Rke2,
+        &[
+            "/etc/rancher/rke2",
+            "/usr/local/bin/rke2",
+            "/usr/bin/rke2",
+            "/opt/rke2/bin/rke2",
+        ],
+    ),
+    (
+        LabelFileKind::K3s,
+        &[
+            "/etc/rancher/k3s",
+            "/usr/local/bin/k3s",
+            "/usr/bin/k3s",
+            "/opt/bin/k3s",
+        ],
+    ),
+    (
+        LabelFileKind::Kubelet,
+        &[
+            "/etc/systemd/system/kubelet.service",
+            "/usr/local/lib/systemd/system/kubelet.service",
+            "/usr/lib/systemd/system/kubelet.service",
+            "/lib/systemd/system/kubelet.service",
+        ],
+    ),
+];
+
+/// The kinds whose distribution is installed.
+pub fn installed(root: &Root) -> Vec<LabelFileKind> {
+    let is_here = |traces: &[&str]| traces.iter().any(|path| root.exists(path));
+    TRACES
+        .iter()
+        .filter(|(_, traces)| is_here(traces))
+        .map(|(kind, _)| *kind)
+        .collect()
+}
+
+/// The files that stand at the places of ours.
+pub fn read(root: &Root) -> Vec<LabelFile> {
+    let file = |kind: LabelFileKind| {
+        let content = match root.read_text(kind.path(), FILE_MAX) {
+            Ok(text) if text.starts_with(MARK) => Content::Ours(text),
+            Ok(_) => Content::Foreign("does not begin with our mark".to_owned()),
+            Err(error) if error.is_absent() => return None,
+            Err(error) => Content::Foreign(chain(&error)),
+        };
+        let hidden_by = match kind {
+            LabelFileKind::Kubelet => hidden_by(root),
+            LabelFileKind::Rke2 | LabelFileKind::K3s => None,
+        };
+        Some(LabelFile {
+            kind,
+            content,
+            hidden_by,
+        })
+    };
+    LabelFileKind::ALL.into_iter().filter_map(file).collect()
+}
+
+/// The file that sets the kubelet's extra arguments as well, be it to nothing: an environment file or another drop-in.
+fn hidden_by(root: &Root) -> Option<PathBuf> {
+    let text = |path: &Path| {
+        let text = root.read(path, FILE_MAX).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let in_environment = |path: &PathBuf| {
+        let variables = variables(&text(path));
+        variables.iter().any(|(name, _)| name == EXTRA_ARGS)
+    };
+    let in_unit = |path: &PathBuf| {
+        text(path).lines().any(|line| {
+            let value = line.trim_start().strip_prefix("Environment=");
+            value.is_some_and(|value| value.contains(&format!("{EXTRA_ARGS}=")))
+        })
+    };
+    let drop_ins = |folder: &&str| {
+        let folder = Path::new(folder);
+        let names = root.list(folder).unwrap_or_default().into_iter();
+        let paths = names.map(|name| folder.join(name));
+        let is_other = |path: &PathBuf| {
+            path.extension().is_some_and(|end| end == "conf")
+                && path != LabelFileKind::Kubelet.path()
+        };
+        paths.filter(is_other).collect::<Vec<_>>()
+    };
+    let mut environment = KUBELET_ENVIRONMENT.iter().map(PathBuf::from);
+    let mut units = KUBELET_DROP_INS.iter().flat_map(drop_ins);
+    let found = environment.find(in_environment);
+    found.or_else(|| units.find(in_unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        (dir, root)
+    }
+
+    fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_file_without_our_mark_is_somebody_elses() {
+        let (_dir, root) = tree();
+        assert_eq!(read(&root), []);
+        let ours = format!("{MARK}\n");
+        write(&root, LabelFileKind::Rke2.path(), &ours);
+        write(&root, LabelFileKind::K3s.path(), "node-label: []\n");
+        let files = read(&root);
+        assert_eq!(files[0].content, Content::Ours(ours));
+        assert!(!files[1].is_ours());
+        assert_eq!(files.len(), 2);
+    }
+
+    #[test]
+    fn whoever_else_sets_the_variable_hides_ours_even_with_nothing_in_it() {
+        let (_dir, root) = tree();
+        write(&root, LabelFileKind::Kubelet.path(), MARK);
+        write(&root, "/etc/default/kubelet", "# KUBELET_EXTRA_ARGS=x\n");
+        let drop_in = "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf";
+        let usual =
+            "[Service]\n# KUBELET_EXTRA_ARGS=\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
+        write(&root, drop_in, usual);
+        assert_eq!(read(&root)[0].hidden_by, None);
+        let other = format!("{usual}Environment=\"A=b\" \"KUBELET_EXTRA_ARGS=--v=2\"\n");
+        write(&root, drop_in, &other);
+        assert_eq!(read(&root)[0].hidden_by, Some(drop_in.into()));
+        write(&root, "/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n");
+        let expected = Some(PathBuf::from("/etc/sysconfig/kubelet"));
+        assert_eq!(read(&root)[0].hidden_by, expected);
+    }
+
+    #[test]
+    fn what_is_installed_is_told_by_its_traces() {
+        let (_dir, root) = tree();
+        assert_eq!(installed(&root), []);
+        write(&root, "/usr/local/bin/k3s", "");
+        write(&root, "/usr/lib/systemd/system/kubelet.service", "");
+        let expected = [LabelFileKind::K3s, LabelFileKind::Kubelet];
+        assert_eq!(installed(&root), expected);
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Roles and their bindings as `kubectl apply` takes them: YAML in which each rule says why it is there, or one JSON `List`.
+//!
+//! Everything that comes from outside is a name by the rules of Kubernetes, without any character that YAML gives a meaning
+//! between double quotes; these keep a namespace called `true` or `123` a text.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::decide::access::{self, Role, Rule};
+use crate::facts::names::ServiceAccount;
+use crate::facts::permissions::INSTANCES;
+
+/// The label by which all objects of the agent are found.
+const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
+
+const API: &str = "rbac.authorization.k8s.io";
+
+/// One document for each object, with comments.
+pub fn yaml(account: &ServiceAccount, roles: &[Role]) -> String {
+    let mut text = format!(
+        "# What harvester-node-agent asks of Harvester as the service account {account}, and nothing else.\n\
+         # On Harvester, as an administrator: kubectl apply -f FILE grants it, kubectl delete -f FILE takes it back.\n\
+         # All objects of this kind, also those for other service accounts:\n\
+         #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
+         # The ConfigMap of the source configmap needs no rule in harvester-public: everybody may read that namespace.\n",
+        LABEL.0, LABEL.1
+    );
+    for role in roles {
+        let kinds = Kinds::of(role);
+        let _ = match &role.namespace {
+            Some(namespace) => writeln!(text, "---\n# In the namespace {namespace} only."),
+            None => writeln!(
+                text,
+                "---\n# For the whole cluster, because hosts are in no namespace. It can be left out (rbac --no-hosts)."
+            ),
+        };
+        head(&mut text, kinds.role, account, role);
+        text.push_str("rules:\n");
+        for rule in &role.rules {
+            write_rule(&mut text, rule);
+        }
+        text.push_str("---\n");
+        head(&mut text, kinds.binding, account, role);
+        let _ = write!(
+            text,
+            "roleRef:\n  apiGroup: {API}\n  kind: {}\n  name: \"{}\"\n\
+             subjects:\n- kind: ServiceAccount\n  namespace: \"{}\"\n  name: \"{}\"\n",
+            kinds.role,
+            access::name(account),
+            account.namespace,
+            account.name
+        );
+    }
+    text
+}
+
+/// The same objects as one `List`.
+pub fn json(account: &ServiceAccount, roles: &[Role]) -> Value {
+    let items: Vec<Value> = roles
+        .iter()
+        .flat_map(|role| {
+            let kinds = Kinds::of(role);
+            let rules: Vec<Value> = role.rules.iter().map(rule_value).collect();
+            [
+                json!({
+                    "apiVersion": format!("{API}/v1"), "kind": kinds.role, "metadata": metadata(account, role),
+                    "rules": rules,
+                }),
+                json!({
+                    "apiVersion": format!("{API}/v1"), "kind": kinds.binding, "metadata": metadata(account, role),
+                    "roleRef": {"apiGroup": API, "kind": kinds.role, "name": access::name(account)},
+                    "subjects": [{
+                        "kind": "ServiceAccount",
+                        "namespace": account.namespace.as_str(),
+                        "name": account.name.as_str(),
+                    }],
+                }),
+            ]
+        })
+        .collect();
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+struct Kinds {
+    role: &'static str,
+    binding: &'static str,
+}
+
+impl Kinds {
+    fn of(role: &Role) -> Self {
+        let (role, binding) = match role.namespace {
+            Some(_) => ("Role", "RoleBinding"),
+            None => ("ClusterRole", "ClusterRoleBinding"),
+        };
+        Self { role, binding }
+    }
+}
+
+fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &Role) {
+    let name = access::name(account);
+    let _ = write!(
+        text,
+        "apiVersion: {API}/v1\nkind: {kind}\nmetadata:\n  name: \"{name}\"\n"
+    );
+    if let Some(namespace) = &role.namespace {
+        let _ = writeln!(text, "  namespace: \"{namespace}\"");
+    }
+    let _ = writeln!(text, "  labels:\n    {}: {}", LABEL.0, LABEL.1);
+}
+
+fn write_rule(text: &mut String, rule: &Rule) {
+    if rule.resource == INSTANCES && !rule.names.is_empty() {
+        text.push_str(
+            "# Of these VMs only. A rule with names allows no list, so the agent cannot search its VM: each machine must go by the\n\
+             # name of its VM, or have [harvester] vm in its configuration.\n",
+        );
+    }
+    for useful in &rule.requests {
+        let _ = write!(
+            text,
+            "# {}: {}\n#   without it, {}\n",
+            useful.verb, useful.purpose, useful.without
+        );
+    }
+    let _ = write!(
+        text,
+        "- apiGroups: [\"{}\"]\n  resources: [\"{}\"]\n  verbs: [{}]\n",
+        rule.group,
+        rule.resource,
+        verbs(rule)
+            .map(|verb| format!("\"{verb}\""))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    if !rule.names.is_empty() {
+        text.push_str("  resourceNames:\n");
+        for name in &rule.names {
+            let _ = writeln!(text, "  - \"{name}\"");
+        }
+    }
+}
+
+fn rule_value(rule: &Rule) -> Value {
+    let mut value = json!({
+        "apiGroups": [rule.group],
+        "resources": [rule.resource],
+        "verbs": verbs(rule).collect::<Vec<_>>(),
+    });
+    if let (Some(fields), false) = (value.as_object_mut(), rule.names.is_empty()) {
+        fields.insert("resourceNames".to_owned(), json!(rule.names));
+    }
+    value
+}
+
+fn verbs(rule: &Rule) -> impl Iterator<Item = &'static str> {
+    rule.requests.iter().map(|useful| useful.verb)
+}
+
+fn metadata(account: &ServiceAccount, role: &Role) -> Value {
+    let mut metadata = json!({"name": access::name(account), "labels": {LABEL.0: LABEL.1}});
+    if let (Some(fields), Some(namespace)) = (metadata.as_object_mut(), &role.namespace) {
+        fields.insert("namespace".to_owned(), json!(namespace));
+    }
+    metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::config::{ConfigMapName, Mode};
+    use crate::decide::access::{Wanted, roles};
+    use crate::facts::names::{Namespace, VmName};
+    use crate::facts::placement::Source;
+
+    fn wanted(account: &str, namespace: &str) -> Wanted {
+        Wanted {
+            account: ServiceAccount::parse(account).unwrap(),
+            namespace: Namespace::parse(namespace).unwrap(),
+            vms: BTreeSet::new(),
+            sources: BTreeSet::from(Source::ALL),
+            mode: Mode::Watch,
+            configmap: ConfigMapName::TOPOLOGY,
+        }
+    }
+
+    fn documents(text: &str) -> Vec<Value> {
+        yaml_serde::Deserializer::from_str(text)
+            .map(|document| Value::deserialize(document).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn yaml_and_json_are_the_same_objects_also_with_names_that_yaml_takes_for_numbers() {
+        let mut odd = wanted("123:1e3", "true");
+        odd.vms = BTreeSet::from(["null", "0x1", "1.5"].map(|name| VmName::parse(name).unwrap()));
+        odd.configmap = ConfigMapName::parse("no/off").unwrap();
+        for wanted in [wanted("default:gc8", "default"), odd] {
+            let roles = roles(&wanted);
+            let list = json(&wanted.account, &roles);
+            let text = yaml(&wanted.account, &roles);
+            assert_eq!(json!(documents(&text)), list["items"], "{text}");
+        }
+    }
+
+    #[test]
+    fn objects_of_two_accounts_never_have_one_name() {
+        // Joined by dashes, both would be `a-b-c`.
+        let names = ["a-b:c", "a:b-c"]
+            .map(|account| access::name(&ServiceAccount::parse(account).unwrap()));
+        assert_ne!(names[0], names[1]);
+    }
+
+    #[test]
+    fn every_object_has_the_label_and_every_rule_says_why() {
+        let wanted = wanted("default:gc8", "default");
+        let roles = roles(&wanted);
+        let text = yaml(&wanted.account, &roles);
+        let objects = documents(&text);
+        assert_eq!(objects.len(), 4);
+        for object in &objects {
+            assert_eq!(object["metadata"]["labels"][LABEL.0], LABEL.1);
+        }
+        for useful in roles
+            .iter()
+            .flat_map(|role| &role.rules)
+            .flat_map(|rule| &rule.requests)
+        {
+            assert!(
+                text.contains(useful.purpose) && text.contains(useful.without),
+                "{text}"
+            );
+        }
+        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+}

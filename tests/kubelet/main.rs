@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipped binary beside a real kubelet, on the Node that this kubelet registers, with the credential that it uses.
+//! `tests/kubelet/run` makes what this needs.
+
+#![expect(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod credential;
+mod node;
+mod static_labels;
+
+use harvester_lab::admin::paths;
+use harvester_lab::guest::Distribution;
+use harvester_lab::process::Agent;
+use harvester_lab::real::{Kubelet, RealApi};
+use harvester_lab::world::{CloudState, Registration, SOON, World, WorldOptions, eventually};
+
+pub const REGION: &str = "topology.kubernetes.io/region";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+pub const HOST: &str = "topology.harvesterhci.io/host";
+pub const IDENTITY: &str = "HarvesterIdentityVerified";
+pub const TOPOLOGY: &str = "HarvesterTopologySynced";
+
+/// Makes a test of each scenario.
+#[macro_export]
+macro_rules! beside_a_kubelet {
+    ($($scenario:ident),* $(,)?) => {
+        mod real {
+            use harvester_lab::real::{Kubelet, RealApi};
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $scenario() {
+                    let name = stringify!($scenario);
+                    if Kubelet::available(name) && RealApi::available(name) {
+                        super::$scenario().await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+/// The standard story on a kubeadm node that its kubelet has yet to register.
+pub async fn world() -> World {
+    World::real(WorldOptions {
+        distribution: Distribution::Kubeadm,
+        cloud: CloudState::Absent,
+        registration: Registration::Kubelet,
+        ..WorldOptions::default()
+    })
+    .await
+}
+
+pub fn guest_api(world: &World) -> &RealApi {
+    world.guest_api.real()
+}
+
+pub async fn serve(world: &World) -> Agent {
+    let mut agent = world.spawn_agent(env!("CARGO_BIN_EXE_harvester-node-agent"), &["run"]);
+    agent.wait_ready(SOON).await;
+    agent
+}
+
+/// Starts a kubelet whose flag `--node-labels` has these, and waits for its Node.
+pub async fn kubelet(world: &World, labels: &[(&str, &str)]) -> Kubelet {
+    let kubelet = Kubelet::start(&world.guest, world.node_name(), labels).await;
+    node_appears(world).await;
+    kubelet
+}
+
+pub async fn node_appears(world: &World) {
+    let path = paths::node(world.node_name());
+    eventually(2 * SOON, "the kubelet registers its Node", || async {
+        world.guest_admin.find(&path).await.unwrap().is_some()
+    })
+    .await;
+}
+
+/// Waits until the labels are those of `hv-a`, the conditions are true and nothing is found wrong.
+pub async fn all_is_well(world: &World) {
+    world.label_becomes(HOST, "hv-a").await;
+    world.label_becomes(ZONE, "rack-a").await;
+    world.label_becomes(REGION, "eu-1").await;
+    world.condition_becomes(IDENTITY, "True", "Match").await;
+    world.condition_becomes(TOPOLOGY, "True", "Synced").await;
+    world.findings_become(&[]).await;
+}
+
+/// Waits until the kubelet has written its status so often from now on.
+pub async fn status_updates(world: &World, times: usize) {
+    let from = world.recorder.versions().len();
+    let what = format!("the kubelet writes its status {times} times");
+    eventually(SOON, &what, || async {
+        let versions = world.recorder.versions();
+        let mut heartbeats: Vec<_> = versions[from - 1..]
+            .iter()
+            .map(|version| condition(&version.node, "Ready")["lastHeartbeatTime"].clone())
+            .collect();
+        heartbeats.dedup();
+        heartbeats.len() > times
+    })
+    .await;
+}
+
+/// A condition of a Node; null when it has none of this type.
+pub fn condition<'a>(node: &'a serde_json::Value, kind: &str) -> &'a serde_json::Value {
+    let conditions = node["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
+    found.unwrap_or(&serde_json::Value::Null)
+}

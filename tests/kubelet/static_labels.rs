@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A kubelet whose flags set topology labels sets them again at each start.
+
+use harvester_lab::real::FLAGS_FILE;
+use harvester_lab::world::{SOON, eventually};
+
+use crate::{REGION, ZONE, all_is_well, beside_a_kubelet, kubelet, serve, status_updates, world};
+
+beside_a_kubelet!(static_node_labels_are_put_right_after_each_start_and_nobody_fights);
+
+async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights() {
+    let world = world().await;
+    let mut kubelet = kubelet(&world, &[]).await;
+    let _agent = serve(&world).await;
+    all_is_well(&world).await;
+    assert_eq!(world.node_patches().await, 1);
+
+    kubelet.set_node_labels(&[(ZONE, "stale"), (REGION, "stale")]);
+    let both = |zone: &str, region: &str| vec![Some(zone.to_owned()), Some(region.to_owned())];
+    let (stale, right) = (both("stale", "stale"), both("rack-a", "eu-1"));
+    let mut expected = vec![vec![None, None], right.clone()];
+    for start in 1..=2 {
+        kubelet.restart();
+        // Wrong once, right ever after: never a mixture, and nobody writes again.
+        expected.extend([stale.clone(), right.clone()]);
+        eventually(2 * SOON, "the kubelet's labels are put right", || async {
+            world.recorder.combinations(&[ZONE, REGION]).len() >= expected.len()
+        })
+        .await;
+        world.findings_become(&["static-node-label"]).await;
+        status_updates(&world, 3).await;
+        assert_eq!(world.recorder.combinations(&[ZONE, REGION]), expected);
+        assert_eq!(world.node_patches().await, 1 + start);
+    }
+    let status = world.guest.status().unwrap();
+    let findings = status["findings"].as_array().unwrap();
+    let finding = findings
+        .iter()
+        .find(|finding| finding["code"] == "static-node-label")
+        .unwrap();
+    let seen = finding["seen"].as_str().unwrap();
+    assert!(
+        seen.contains(&format!("{ZONE}=stale in {FLAGS_FILE}")),
+        "{seen}"
+    );
+    kubelet.set_node_labels(&[]);
+    all_is_well(&world).await;
+}

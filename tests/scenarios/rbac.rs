@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The roles that `rbac` prints: enough for everything that the agent does, and nothing more.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use harvester_lab::admin::{Admin, paths};
+use harvester_lab::harvester::{PodLabels, VmSpec};
+use harvester_lab::process::{Agent, Signal};
+use harvester_lab::real::RealApi;
+use harvester_lab::server::RequestRecord;
+use harvester_lab::world::{
+    CloudState, HostAccess, Side, VM_NAME, World, WorldOptions, eventually,
+};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::{HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve};
+
+on_both!(
+    the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused,
+    each_missing_right_is_named_or_made_up_for,
+    roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name,
+);
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+
+/// A request as a rule allows it: verb, group, resource.
+type Right = (String, String, String);
+
+/// A world in which the credential may do nothing, of a VM that nobody annotates.
+async fn without_rights(on: On) -> World {
+    on.world(WorldOptions {
+        vm: VmSpec::named(VM_NAME).created_by(None),
+        access: HostAccess::Nothing,
+        cloud: CloudState::Absent,
+        ..WorldOptions::default()
+    })
+    .await
+}
+
+/// The objects that the command prints for the credential of the guest.
+async fn printed(world: &World, args: &[&str]) -> Vec<Value> {
+    let args = [&["rbac", "-ojson"], args].concat();
+    let output = agent(world, &args).await;
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let list: Value = serde_json::from_str(&output.stdout).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+fn rights(objects: &[Value]) -> BTreeSet<Right> {
+    let list = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let rules = objects
+        .iter()
+        .filter_map(|object| object["rules"].as_array())
+        .flatten();
+    rules
+        .flat_map(|rule| {
+            let group = list(&rule["apiGroups"]).remove(0);
+            let resource = list(&rule["resources"]).remove(0);
+            list(&rule["verbs"])
+                .into_iter()
+                .map(move |verb| (verb, group.clone(), resource.clone()))
+        })
+        .collect()
+}
+
+/// Puts the objects on Harvester, replacing what is there.
+async fn put(world: &World, objects: &[Value]) {
+    let admin = world.harvester.admin();
+    for object in objects {
+        let plural = format!("{}s", object["kind"].as_str().unwrap().to_lowercase());
+        let collection = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{RBAC}/namespaces/{namespace}/{plural}"),
+            None => format!("{RBAC}/{plural}"),
+        };
+        let path = format!(
+            "{collection}/{}",
+            object["metadata"]["name"].as_str().unwrap()
+        );
+        if admin.find(&path).await.unwrap().is_some() {
+            admin.replace(&path, object).await.unwrap();
+        } else {
+            admin.create(&collection, object).await.unwrap();
+        }
+    }
+}
+
+/// Waits until the authoriser knows that the credential has exactly these of all rights.
+async fn in_force(world: &World, all: &BTreeSet<Right>, granted: &BTreeSet<Right>) {
+    let guest = Admin::with_token(&world.harvester_api.endpoint(), "lab-access", &world.token);
+    let may = async |(verb, group, resource): &Right| {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "namespace": if resource == "nodes" { "" } else { "default" },
+                "name": if verb == "list" || resource != "virtualmachineinstances" { "" } else { VM_NAME },
+                "verb": verb, "group": group, "resource": resource,
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        guest.create(path, &review).await.unwrap()["status"]["allowed"] == true
+    };
+    eventually(SOON, "the roles are in force", async || {
+        for right in all {
+            if may(right).await != granted.contains(right) {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+}
+
+/// Applies what the command prints and waits until it is in force.
+async fn grant(world: &World, args: &[&str]) -> BTreeSet<Right> {
+    let objects = printed(world, args).await;
+    put(world, &objects).await;
+    let rights = rights(&objects);
+    in_force(world, &rights, &rights).await;
+    rights
+}
+
+/// Ends the daemon, so that the next one may begin.
+async fn end(mut daemon: Agent) {
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+}
+
+/// What an API request asks for; `None` for what everybody may.
+fn asked(request: &RequestRecord) -> Option<Right> {
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    let (group, rest) = match parts.as_slice() {
+        ["api", _, rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        _ => return None,
+    };
+    let resource = match rest {
+        ["namespaces", "harvester-public", "configmaps", ..] => return None,
+        ["namespaces", _, resource, ..] | [resource, ..] => *resource,
+        [] => return None,
+    };
+    (resource != "selfsubjectaccessreviews")
+        .then(|| (request.verb.clone(), group.to_owned(), resource.to_owned()))
+}
+
+async fn the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused(on: On) {
+    let mut world = without_rights(on).await;
+    let output = agent(&world, &["once"]).await;
+    assert!(
+        output.stdout.contains("[harvester-forbidden]")
+            && output.stdout.contains("`harvester-node-agent rbac`"),
+        "{}",
+        output.stdout
+    );
+    let before = world.agent_requests(Side::Harvester).await.len();
+    let granted = grant(&world, &[]).await;
+
+    let daemon = serve(&world).await;
+    label_becomes(&world, HOST, "hv-a").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    findings_become(&world, &[]).await;
+    end(daemon).await;
+    // A host whose labels are gone: what the pod got when it was bound still tells.
+    world.harvester = world
+        .harvester
+        .clone()
+        .with_pod_labels(PodLabels::WithTopology);
+    world.harvester.restart_vm(&world.vm, "hv-c").await.unwrap();
+    let bare = [("topology.kubernetes.io/region", None), (ZONE, None)];
+    world.harvester.relabel_host("hv-c", &bare).await.unwrap();
+    let output = agent(&world, &["once"]).await;
+    assert_eq!(
+        world.node_label(ZONE).await.as_deref(),
+        Some("rack-c"),
+        "{}",
+        output.stdout
+    );
+    agent(&world, &["whoami"]).await;
+
+    let requests = world.agent_requests(Side::Harvester).await;
+    let refused: Vec<&RequestRecord> = requests[before..]
+        .iter()
+        .filter(|request| request.status == 403)
+        .collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    let used: BTreeSet<Right> = requests[before..].iter().filter_map(asked).collect();
+    assert_eq!(used, granted);
+}
+
+/// Where the agent says that a right is missing.
+enum Says {
+    /// In a finding, which quotes the server's refusal.
+    Finding(&'static str),
+    /// It has another way; `whoami` says what it may not do.
+    OtherWay,
+}
+
+async fn each_missing_right_is_named_or_made_up_for(on: On) {
+    let world = without_rights(on).await;
+    let objects = printed(&world, &[]).await;
+    let all = rights(&objects);
+    put(&world, &objects).await;
+    let table = [
+        (
+            "get",
+            "virtualmachineinstances",
+            Says::Finding("harvester-forbidden"),
+        ),
+        ("list", "virtualmachineinstances", Says::OtherWay),
+        (
+            "watch",
+            "virtualmachineinstances",
+            Says::Finding("watch-unavailable"),
+        ),
+        ("get", "nodes", Says::Finding("topology-unknown")),
+        ("list", "pods", Says::OtherWay),
+        // Where the hosts tell nothing, nothing makes up for it.
+        ("list", "pods", Says::Finding("topology-unknown")),
+    ];
+    let tried: BTreeSet<(&str, &str)> = table
+        .iter()
+        .map(|(verb, resource, _)| (*verb, *resource))
+        .collect();
+    assert_eq!(tried.len(), all.len());
+    for (verb, resource, says) in table {
+        let mut less = objects.clone();
+        let rules = less
+            .iter_mut()
+            .filter_map(|object| object["rules"].as_array_mut())
+            .flatten();
+        for rule in rules.filter(|rule| rule["resources"][0] == resource) {
+            rule["verbs"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|own| own != verb);
+        }
+        // A rule without verbs is no rule.
+        for object in &mut less {
+            if let Some(rules) = object["rules"].as_array_mut() {
+                rules.retain(|rule| !rule["verbs"].as_array().unwrap().is_empty());
+            }
+        }
+        put(&world, &less).await;
+        let granted: BTreeSet<Right> = rights(&less);
+        assert_eq!(granted.len(), all.len() - 1, "{verb} {resource}");
+        in_force(&world, &all, &granted).await;
+
+        let daemon = serve(&world).await;
+        match says {
+            Says::Finding(code) => {
+                findings_become(&world, &[code]).await;
+                let text = told(&world.guest.status().unwrap(), code, "seen");
+                let refusal = format!("cannot {verb} resource \"{resource}\"");
+                assert!(text.contains(&refusal), "{text}");
+            }
+            Says::OtherWay => {
+                label_becomes(&world, ZONE, "rack-a").await;
+                findings_become(&world, &[]).await;
+                if resource == "pods" {
+                    let bare = [("topology.kubernetes.io/region", None), (ZONE, None)];
+                    world.harvester.relabel_host("hv-a", &bare).await.unwrap();
+                }
+            }
+        }
+        end(daemon).await;
+        let whoami = agent(&world, &["whoami"]).await;
+        let lines: Vec<&str> = whoami
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("may "))
+            .collect();
+        for (other, _, about) in &all {
+            let is_missing = other == verb && about == resource;
+            let answer = if is_missing { ": no (" } else { ": yes (" };
+            let line = lines
+                .iter()
+                .find(|line| line.contains(&format!(" {other} {about}")))
+                .unwrap();
+            assert!(line.contains(answer), "without {verb} {resource}: {line}");
+        }
+    }
+}
+
+async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on: On) {
+    let world = without_rights(on).await;
+    let other = world
+        .harvester
+        .create_vm(VmSpec::named("gc8-pool1-other"), "hv-b")
+        .await
+        .unwrap();
+    grant(&world, &["--vm", VM_NAME]).await;
+    let before = world.agent_requests(Side::Harvester).await.len();
+    let daemon = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    findings_become(&world, &[]).await;
+    end(daemon).await;
+    let requests = world.agent_requests(Side::Harvester).await;
+    let refused = requests[before..]
+        .iter()
+        .filter(|request| request.status == 403);
+    assert_eq!(
+        refused
+            .filter_map(asked)
+            .map(|(verb, ..)| verb)
+            .collect::<BTreeSet<_>>(),
+        BTreeSet::from(["list".to_owned()]),
+        "the search for doubles is all that is refused"
+    );
+    world
+        .wait_for_access(&paths::vmi("default", &other.spec.name), false)
+        .await;
+    let whoami = agent(&world, &["whoami"]).await;
+    for text in [
+        "get virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
+        "list virtualmachineinstances.kubevirt.io in the VM's namespace: no",
+        "watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
+    ] {
+        assert!(whoami.stdout.contains(text), "{}", whoami.stdout);
+    }
+}
+
+/// `kubectl` as an administrator of the world's Harvester.
+struct Kubectl {
+    home: tempfile::TempDir,
+}
+
+impl Kubectl {
+    fn new(world: &World) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let endpoint = world.harvester_api.endpoint();
+        for (name, text) in [
+            ("ca.crt", &endpoint.authority_pem),
+            ("admin.crt", &endpoint.admin.certificate_pem),
+            ("admin.key", &endpoint.admin.key_pem),
+        ] {
+            std::fs::write(home.path().join(name), text).unwrap();
+        }
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "lab",
+            "clusters": [{"name": "lab", "cluster": {
+                "server": endpoint.url, "certificate-authority": home.path().join("ca.crt"),
+            }}],
+            "users": [{"name": "lab", "user": {
+                "client-certificate": home.path().join("admin.crt"), "client-key": home.path().join("admin.key"),
+            }}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        });
+        std::fs::write(home.path().join("config"), config.to_string()).unwrap();
+        Self { home }
+    }
+
+    /// The lines of standard output, sorted.
+    async fn run(&self, args: &[&str], input: &str) -> Vec<String> {
+        let child = Command::new("kubectl")
+            .args(args)
+            .env("HOME", self.home.path())
+            .env("KUBECONFIG", self.home.path().join("config"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        assert!(
+            child.is_ok(),
+            "of Debian's package kubernetes-client: {child:?}"
+        );
+        let mut child = child.unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .await
+            .unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_applies_the_roles_once_and_takes_them_back() {
+    if !RealApi::available("kubectl_applies_the_roles_once_and_takes_them_back") {
+        return;
+    }
+    let world = without_rights(On::Real).await;
+    let kubectl = Kubectl::new(&world);
+    let yaml = agent(&world, &["rbac"]).await.stdout;
+    let lines = |deed: &str| -> Vec<String> {
+        let kinds = ["clusterrole", "clusterrolebinding", "role", "rolebinding"];
+        kinds
+            .iter()
+            .map(|kind| {
+                format!("{kind}.rbac.authorization.k8s.io/harvester-node-agent:default:gc8 {deed}")
+            })
+            .collect()
+    };
+    let apply = ["apply", "-f", "-"];
+    let dry = kubectl
+        .run(&["apply", "--dry-run=server", "-f", "-"], &yaml)
+        .await;
+    assert_eq!(dry, lines("created (server dry run)"));
+    assert_eq!(kubectl.run(&apply, &yaml).await, lines("created"));
+    assert_eq!(kubectl.run(&apply, &yaml).await, lines("unchanged"));
+    let all = rights(&printed(&world, &[]).await);
+    in_force(&world, &all, &all).await;
+    let _daemon = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    findings_become(&world, &[]).await;
+
+    // JSON is the same; another account's are others; each goes away alone.
+    let json = agent(&world, &["rbac", "-ojson"]).await.stdout;
+    assert_eq!(kubectl.run(&apply, &json).await, lines("unchanged"));
+    let other = agent(&world, &["rbac", "--subject", "default:gc9"])
+        .await
+        .stdout;
+    assert_eq!(kubectl.run(&apply, &other).await.len(), 4);
+    assert_eq!(kubectl.run(&apply, &yaml).await, lines("unchanged"));
+    let kinds = "role,rolebinding,clusterrole,clusterrolebinding";
+    let label = "app.kubernetes.io/name=harvester-node-agent";
+    let list = ["get", kinds, "-A", "-l", label, "-o", "name"];
+    assert_eq!(kubectl.run(&list, "").await.len(), 8);
+    kubectl.run(&["delete", "-f", "-"], &yaml).await;
+    assert_eq!(kubectl.run(&list, "").await.len(), 4);
+    kubectl.run(&["delete", kinds, "-A", "-l", label], "").await;
+    assert_eq!(kubectl.run(&list, "").await, Vec::<String>::new());
+}
+
+/// What a person types who follows a finding.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_them() {
+    if !RealApi::available(
+        "the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_them",
+    ) {
+        return;
+    }
+    let world = without_rights(On::Real).await;
+    let kubectl = Kubectl::new(&world);
+    let all = rights(&printed(&world, &[]).await);
+    let mut granted = BTreeSet::new();
+    for (code, resource) in [
+        ("harvester-forbidden", "virtualmachineinstances"),
+        ("topology-unknown", "nodes"),
+    ] {
+        let once = agent(&world, &["once", "-ojson"]).await;
+        let status: Value = serde_json::from_str(&once.stdout).unwrap();
+        let remedy = told(&status, code, "remedy");
+        let commands: Vec<&str> = remedy
+            .split("; ")
+            .filter_map(|part| Some(&part[part.find("kubectl ")?..]))
+            .filter(|part| part.contains(" create "))
+            .collect();
+        assert_eq!(commands.len(), 2, "{remedy}");
+        for command in commands {
+            let words: Vec<&str> = command.split(' ').skip(1).collect();
+            kubectl.run(&words, "").await;
+        }
+        granted.extend(
+            all.iter()
+                .filter(|(_, _, about)| about == resource)
+                .cloned(),
+        );
+        in_force(&world, &all, &granted).await;
+    }
+    agent(&world, &["once"]).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    let yaml = agent(&world, &["rbac"]).await.stdout;
+    kubectl.run(&["apply", "-f", "-"], &yaml).await;
+    in_force(&world, &all, &all).await;
+}
+
+/// A field of a finding in a status.
+fn told(status: &Value, code: &str, field: &str) -> String {
+    let mut findings = status["findings"].as_array().unwrap().iter();
+    let finding = findings.find(|finding| finding["code"] == code);
+    finding.unwrap()[field].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The first registration: `gate` before the kubelet's first start, and the file that tells the kubelet its labels.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use harvester_lab::guest::Distribution;
+use harvester_lab::process::{Agent, Line, Output, Signal};
+use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, always, eventually};
+use serde_json::Value;
+
+use crate::{
+    BINARY, HOST, On, REGION, SOON, ZONE, ZONE_BETA, agent, findings, findings_become,
+    label_becomes, node_patches, on_both, serve,
+};
+
+on_both!(
+    a_node_registers_with_the_labels_of_its_host,
+    a_migration_changes_the_file_before_the_node_and_then_all_rests,
+    a_held_zone_is_held_by_the_file_too,
+    a_file_of_somebody_else_and_one_that_is_not_there_stay_so,
+    a_read_only_directory_is_a_finding_with_the_command_that_helps,
+    switched_off_the_file_goes_and_its_directory_stays,
+    kubeadm_gets_a_drop_in_of_the_kubelets_unit,
+    a_wrong_hostname_holds_the_kubelet_until_it_is_put_right,
+    a_wrong_hostname_holds_no_longer_than_the_bound,
+    a_node_name_of_the_configuration_is_the_one_that_counts,
+);
+
+const FILE: &str = "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml";
+const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
+const SWITCH: &str = "[registration]\nnode_labels = true\n";
+
+/// A world before the first start of its kubelet.
+async fn unregistered(on: On, distribution: Distribution) -> World {
+    let options = WorldOptions {
+        cloud: CloudState::Absent,
+        distribution,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    world.guest.remove(distribution.kubeconfig());
+    world
+}
+
+/// The kubelet has started.
+fn register(world: &World, distribution: Distribution) {
+    let endpoint = world.guest_api.endpoint();
+    world.guest.kubelet(
+        distribution,
+        &endpoint.url,
+        &endpoint.authority_pem,
+        &world.kubelet,
+    );
+}
+
+async fn gate(world: &World, timeout: &str) -> (Output, Value) {
+    let output = agent(world, &["gate", "--timeout", timeout, "-o", "json"]).await;
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let answer = serde_json::from_str(&output.stdout).unwrap();
+    (output, answer)
+}
+
+/// A registered world whose daemon keeps a file that `gate` has made.
+async fn labelled(on: On, config: &str) -> (World, Agent) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.agent_config("10-registration.toml", config);
+    let agent = serve(&world).await;
+    gate(&world, "20s").await;
+    register(&world, Distribution::Rke2);
+    label_becomes(&world, ZONE, "rack-a").await;
+    (world, agent)
+}
+
+/// The labels that RKE2 passes on to its kubelet, by its own rules (k3s `pkg/configfilearg`): files by name, a key replaces that
+/// of the files before, `key+` adds to it.
+fn node_labels(world: &World) -> Vec<String> {
+    let dir = world.guest.path("/etc/rancher/rke2/config.yaml.d");
+    let mut paths: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
+        .collect();
+    paths.sort();
+    let mut labels = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(path).unwrap();
+        let file: Value = yaml_serde::from_str(&text).unwrap();
+        for (key, value) in file.as_object().unwrap() {
+            if key == "node-label" {
+                labels.clear();
+            }
+            if key.trim_end_matches('+') == "node-label" {
+                let list = value.as_array().unwrap().iter();
+                labels.extend(list.map(|label| label.as_str().unwrap().to_owned()));
+            }
+        }
+    }
+    labels
+}
+
+fn says(world: &World, key: &str, value: &str) -> bool {
+    node_labels(world).contains(&format!("{key}={value}"))
+}
+
+async fn file_says(world: &World, key: &str, value: &str) {
+    let what = format!("{key}={value} in {FILE}");
+    eventually(SOON, &what, || async { says(world, key, value) }).await;
+}
+
+fn holding(line: &Line) -> bool {
+    line.text.starts_with("holding the kubelet")
+}
+
+async fn a_node_registers_with_the_labels_of_its_host(on: On) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    let _agent = serve(&world).await;
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "name-fits", "{answer:#}");
+    assert_eq!(answer["written"][0], FILE);
+    assert_eq!(
+        node_labels(&world),
+        [
+            "rke.cattle.io/machine=0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d".to_owned(),
+            format!("{HOST}=hv-a"),
+            format!("{REGION}=eu-1"),
+            format!("{ZONE}=rack-a"),
+        ]
+    );
+    let mode = std::fs::metadata(world.guest.path(FILE)).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o644);
+    // A kubelet that starts sets them; then there is nothing for the agent to change.
+    let labels = [
+        (HOST, Some("hv-a")),
+        (REGION, Some("eu-1")),
+        (ZONE, Some("rack-a")),
+    ];
+    world.relabel_node("kubelet", &labels).await;
+    register(&world, Distribution::Rke2);
+    let annotation = "node-agent.harvesterhci.io/host";
+    eventually(SOON, "an annotated Node", || async {
+        world.node_annotation(annotation).await.as_deref() == Some("hv-a")
+    })
+    .await;
+    let written = world.agent_writes().await;
+    assert!(
+        written
+            .iter()
+            .all(|write| write.body["metadata"]["labels"].is_null()),
+        "{written:#?}"
+    );
+    assert_eq!(world.node_label(ZONE_BETA).await, None);
+    findings_become(&world, &[]).await;
+    // And the next start is none of the gate's business.
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "not-first-start");
+}
+
+async fn a_migration_changes_the_file_before_the_node_and_then_all_rests(on: On) {
+    let (world, daemon) = labelled(on, SWITCH).await;
+    world.migrate("hv-b").await;
+    eventually(SOON, "the new zone on the Node", || async {
+        let zone = world.node_label(ZONE).await;
+        let is_new = zone.as_deref() == Some("rack-b");
+        assert!(
+            !is_new || says(&world, ZONE, "rack-b"),
+            "the Node came first"
+        );
+        is_new
+    })
+    .await;
+    assert!(says(&world, HOST, "hv-b") && !says(&world, ZONE, "rack-a"));
+    findings_become(&world, &[]).await;
+    let inode = || std::fs::metadata(world.guest.path(FILE)).unwrap().ino();
+    let (before, patches) = (inode(), node_patches(&world).await);
+    daemon.signal(Signal::SIGHUP);
+    let quiet = || async { inode() == before && node_patches(&world).await == patches };
+    always(Duration::from_secs(1), "the same file", quiet).await;
+}
+
+async fn a_held_zone_is_held_by_the_file_too(on: On) {
+    let config = format!("{SWITCH}[topology]\non_change = \"hold\"\n");
+    let (world, _agent) = labelled(on, &config).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, HOST, "hv-b").await;
+    file_says(&world, HOST, "hv-b").await;
+    assert!(says(&world, ZONE, "rack-a"), "{:?}", node_labels(&world));
+    findings_become(&world, &["label-held"]).await;
+}
+
+async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    let theirs = format!("node-label+: [\"{ZONE}=elsewhere\"]\n");
+    world.guest.write(FILE, &theirs);
+    let daemon = serve(&world).await;
+    let (_, answer) = gate(&world, "20s").await;
+    assert!(
+        answer["problems"][0]
+            .as_str()
+            .unwrap()
+            .contains("somebody else's"),
+        "{answer:#}"
+    );
+    register(&world, Distribution::Rke2);
+    label_becomes(&world, ZONE, "rack-a").await;
+    findings_become(&world, &["label-file-foreign", "static-node-label"]).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    assert_eq!(world.guest.read(FILE), Some(theirs));
+    let record = |line: &&Line| line.text.contains("[label-file-foreign]");
+    assert_eq!(daemon.lines().iter().filter(record).count(), 1);
+    // Gone, it is not made anew.
+    world.guest.remove(FILE);
+    findings_become(&world, &[]).await;
+    world.migrate("hv-a").await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    assert_eq!(world.guest.read(FILE), None);
+}
+
+async fn a_read_only_directory_is_a_finding_with_the_command_that_helps(on: On) {
+    let (world, mut daemon) = labelled(on, SWITCH).await;
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+    let directory = world.guest.path("/etc/rancher");
+    let script = format!(
+        "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec \"$@\"",
+        directory.display()
+    );
+    let args = ["--mount", "sh", "-c", &script, "sh", BINARY, "run"];
+    let mut daemon = world.spawn_agent("unshare", &args);
+    daemon.wait_ready(SOON).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    findings_become(&world, &["label-file-not-written"]).await;
+    let status = world.guest.status().unwrap();
+    let findings = status["findings"].as_array().unwrap().iter();
+    let finding = findings.filter(|finding| finding["code"] == "label-file-not-written");
+    let text = finding.map(ToString::to_string).collect::<String>();
+    for part in [
+        "Read-only file system",
+        "systemctl restart harvester-node-agent",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    // Restarted, it sees the directory as it is.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+    let _daemon = serve(&world).await;
+    file_says(&world, ZONE, "rack-b").await;
+    findings_become(&world, &[]).await;
+}
+
+async fn switched_off_the_file_goes_and_its_directory_stays(on: On) {
+    let (world, daemon) = labelled(on, SWITCH).await;
+    world.guest.agent_config(
+        "10-registration.toml",
+        "[registration]\nnode_labels = false\n",
+    );
+    daemon.signal(Signal::SIGHUP);
+    eventually(SOON, "no file", || async {
+        world.guest.read(FILE).is_none()
+    })
+    .await;
+    assert_eq!(node_labels(&world).len(), 1);
+    assert_eq!(world.node_label(ZONE).await.as_deref(), Some("rack-a"));
+}
+
+async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
+    let world = unregistered(on, Distribution::Kubeadm).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    world
+        .guest
+        .write("/usr/lib/systemd/system/kubelet.service", "[Service]\n");
+    let _agent = serve(&world).await;
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(
+        answer["written"],
+        serde_json::json!([DROP_IN]),
+        "{answer:#}"
+    );
+    let line = |zone: &str, host: &str| {
+        format!(
+            "Environment=\"KUBELET_EXTRA_ARGS=--node-labels={HOST}={host},{REGION}=eu-1,{ZONE}={zone}\""
+        )
+    };
+    let reads = |wanted: String| {
+        let text = world.guest.read(DROP_IN).unwrap();
+        text.lines().any(|line| line == wanted)
+    };
+    assert!(reads(line("rack-a", "hv-a")));
+    register(&world, Distribution::Kubeadm);
+    label_becomes(&world, ZONE, "rack-a").await;
+    world.migrate("hv-b").await;
+    let moved = || async { reads(line("rack-b", "hv-b")) };
+    eventually(SOON, "the drop-in of the new host", moved).await;
+    findings_become(&world, &[]).await;
+    // The packages of the kubelet bring this line, which takes the effect from ours.
+    world
+        .guest
+        .write("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\n");
+    world.migrate("hv-a").await;
+    findings_become(&world, &["label-file-without-effect"]).await;
+}
+
+async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.kernel_hostname("localhost");
+    world.guest.static_hostname("localhost");
+    let _agent = serve(&world).await;
+    let mut gate = world.spawn_agent(BINARY, &["gate"]);
+    let is_hold =
+        |line: &Line| holding(line) && line.text.contains("hostname `localhost` is not VM");
+    let line = gate.wait_line(is_hold, SOON).await;
+    let remedy = format!("hostnamectl set-hostname {VM_NAME}");
+    assert!(line.text.contains(&remedy), "{}", line.text);
+    always(Duration::from_millis(500), "a gate that holds", || async {
+        !findings(&world).is_empty()
+    })
+    .await;
+    assert!(gate.exited().is_none(), "{}", gate.transcript());
+    let renamed = Instant::now();
+    world.guest.kernel_hostname(VM_NAME);
+    world.guest.static_hostname(VM_NAME);
+    let status = gate.wait_exit(SOON).await;
+    println!(
+        "opened {} ms after the new name",
+        renamed.elapsed().as_millis()
+    );
+    assert_eq!(status.code(), Some(0));
+    let opened = format!("hostname `{VM_NAME}` may register for VM `{VM_NAME}` (match)");
+    assert!(gate.transcript().contains(&opened), "{}", gate.transcript());
+    assert_eq!(world.guest.read(FILE), None, "nothing asked for labels");
+}
+
+async fn a_wrong_hostname_holds_no_longer_than_the_bound(on: On) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.kernel_hostname("localhost");
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    let _agent = serve(&world).await;
+    let began = Instant::now();
+    let (output, answer) = gate(&world, "2s").await;
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    assert!(
+        output.stderr.starts_with("holding the kubelet for up to"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(answer["reason"], "time-up", "{answer:#}");
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("the kubelet starts although hostname `localhost`"),
+        "{message}"
+    );
+    // Which host runs the VM is known all the same.
+    assert!(says(&world, ZONE, "rack-a"));
+}
+
+async fn a_node_name_of_the_configuration_is_the_one_that_counts(on: On) {
+    let world = unregistered(on, Distribution::Rke2).await;
+    world.guest.kernel_hostname("localhost");
+    world.guest.rancher_config(Some("chosen-1"));
+    let _agent = serve(&world).await;
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "name-fits", "{answer:#}");
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.contains("node name `chosen-1`"), "{message}");
+    assert!(message.contains("(configured-override)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_kubelet_that_has_registered_before_starts_at_once_and_without_a_word() {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.kernel_hostname("localhost");
+    let began = Instant::now();
+    let output = agent(&world, &["gate"]).await;
+    println!("took {} ms", began.elapsed().as_millis());
+    assert_eq!(output.code, Some(0));
+    assert_eq!(
+        (output.stdout, output.stderr),
+        (String::new(), String::new())
+    );
+}
+
+#[tokio::test]
+async fn without_a_daemon_the_kubelet_starts_at_the_bound_with_the_command_to_look() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    let output = agent(&world, &["gate", "--timeout", "1s"]).await;
+    assert_eq!(output.code, Some(0));
+    let told = output.stderr.lines().last().unwrap();
+    assert!(
+        told.contains("harvester-node-agent.service does not run"),
+        "{told}"
+    );
+    assert!(
+        told.contains("systemctl status harvester-node-agent"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn where_nothing_can_tell_the_vms_name_nothing_is_held() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    for file in [
+        harvester_lab::guest::HARVESTER_KUBECONFIG,
+        "/run/cloud-init/instance-data.json",
+    ] {
+        world.guest.remove(file);
+    }
+    world
+        .guest
+        .dmi("03000200-0400-0500-0006-000700080009", None);
+    let _agent = serve(&world).await;
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "name-unknowable", "{answer:#}");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_not_kubevirts_is_not_held() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    world
+        .guest
+        .foreign_dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");
+    let (_, answer) = gate(&world, "20s").await;
+    assert_eq!(answer["reason"], "not-kubevirt", "{answer:#}");
+}
