@@ -102,6 +102,11 @@ impl Inside {
         Self { client }
     }
 
+    /// Makes both ends forget what was, after the guest agent was started anew behind the same port.
+    pub async fn sync(&mut self) {
+        self.client.sync().await;
+    }
+
     /// A command of the guest agent.
     pub async fn execute(&mut self, command: &str, arguments: Value) -> Value {
         let answer = self.client.execute(command, arguments).await;

@@ -3,7 +3,6 @@
 
 use crate::GUEST_AGENT;
 use crate::figures::Figures;
-use crate::machine::Port;
 use crate::stage::Stage;
 
 const UNIT: &str = "qemu-guest-agent.service";
@@ -25,7 +24,11 @@ pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_told(
     for (reason, away, back) in [
         ("NotRunning", "systemctl stop", "systemctl start"),
         ("Masked", "systemctl mask --now", "systemctl unmask --now"),
-        ("NotInstalled", "dpkg --purge qemu-guest-agent #", put_back),
+        (
+            "NotInstalled",
+            "dpkg --purge qemu-guest-agent >/dev/null #",
+            put_back,
+        ),
     ] {
         println!("{}", witness.run(&format!("{away} {UNIT}")).await);
         stage.condition_becomes(GUEST_AGENT, "False", reason).await;
@@ -47,7 +50,7 @@ pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_told(
             .await;
     }
     witness.leave().await;
-    stage.inside = crate::inside::Inside::new(stage.machine.attach(Port::GuestAgent).await).await;
+    stage.inside.sync().await;
     let records = stage.recorded("no longer: guest-agent-not-installed").await;
     for record in &records {
         println!("{}", record.message());
