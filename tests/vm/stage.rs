@@ -182,6 +182,12 @@ impl Stage {
         }
     }
 
+    /// Cuts the power, when all that was written is on the disk.
+    pub async fn power_off(&mut self) {
+        self.inside.sh("sync").await;
+        self.machine.power_off().await;
+    }
+
     /// The host's programs connect to the machine's ports anew, as after every start of QEMU.
     pub async fn reattach(&mut self) {
         self.inside = Inside::new(self.machine.attach(Port::GuestAgent).await).await;

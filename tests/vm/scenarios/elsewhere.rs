@@ -75,7 +75,7 @@ pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage, _: &
         uuid: clone.vm.firmware_uuid.clone(),
         serial: clone.vm.spec.serial.clone(),
     };
-    stage.machine.power_off().await;
+    stage.power_off().await;
     stage.machine = stage
         .machine
         .boot_clone(firmware, &clone.vm.spec.macs[0], &seed)

@@ -223,7 +223,7 @@ pub async fn a_boot_before_network_and_apis_is_outlived(stage: &mut Stage, figur
         api.lab().refuse_connections().await;
         api.lab().drop_connections();
     }
-    stage.machine.power_off().await;
+    stage.power_off().await;
     stage.machine.power_on().await;
     stage
         .machine
