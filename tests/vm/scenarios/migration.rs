@@ -45,9 +45,12 @@ pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
         stage.labelled(to).await;
         let records = stage.recorded("labelled in").await;
         print_journal(stage, &moved).await;
-        assert!(records[0].message().starts_with(SIGN), "{records:?}");
-        let told = |text: &str| records.iter().any(|record| record.message().contains(text));
-        assert!(told(&format!("to {to}")), "{records:#?}");
+        let told = |text: &str| {
+            let text = text.to_owned();
+            records.iter().position(|one| one.message().contains(&text))
+        };
+        let (sign, moved) = (told(SIGN), told(&format!("to {to}")));
+        assert!(sign.is_some() && sign < moved, "{records:?}");
         let seen = stage.world.recorder.combinations(&[REGION, ZONE, HOST]);
         assert!(seen.len() <= 2, "{order:?}: {seen:?}");
         assert_eq!(label_patches(stage).await - patches, 1, "{order:?}");
