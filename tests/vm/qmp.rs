@@ -88,12 +88,15 @@ impl Monitor {
         let mut events = self.events.clone();
         let is_it = |event: &&Event| event.name == name && wanted(&event.data);
         let found = events.wait_for(|events| events.iter().any(|event| is_it(&event)));
-        let found = tokio::time::timeout(limit, found).await;
-        let seen = self.events.borrow().clone();
-        match found {
-            Ok(Ok(events)) => events.iter().rfind(is_it).unwrap().clone(),
-            _ => panic!("no event {name} within {limit:?}, but {seen:?}"),
-        }
+        let found = match tokio::time::timeout(limit, found).await {
+            // A second look while this one is held would wait for the writer, and the writer for this one.
+            Ok(Ok(events)) => events.iter().rfind(is_it).cloned(),
+            _ => None,
+        };
+        found.unwrap_or_else(|| {
+            let seen = self.events.borrow();
+            panic!("no event {name} within {limit:?}, but {:?}", *seen)
+        })
     }
 
     /// Waits until the migration that was begun last is in a state.
