@@ -37,12 +37,16 @@ impl Figures {
         self.add(Figure::new(format!("{name}, most"), samples.max(), "ms"));
     }
 
-    /// Prints the table, and writes it as JSON.
-    pub fn tell(&self, file: &Path) {
-        if self.table.is_empty() {
-            return;
-        }
-        println!("\n{}", table::print(&self.table));
+    /// Writes the table as JSON.
+    pub fn write(&self, file: &Path) {
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
+    }
+
+    /// The table for people; empty where nothing was measured.
+    pub fn print(&self) -> String {
+        if self.table.is_empty() {
+            return String::new();
+        }
+        format!("\n{}", table::print(&self.table))
     }
 }

@@ -132,10 +132,11 @@ fn main() -> ExitCode {
         let kept = stage.take().filter(|kept| kept.fits(scenario.setting));
         let (used, passed) = play(&runtime, &setup, scenario, kept, &mut figures);
         failed += usize::from(!passed);
+        figures.write(&setup.figures);
         stage = used;
     }
     drop(stage);
-    figures.tell(&setup.figures);
+    println!("{}", figures.print());
     println!("{} passed, {failed} failed", chosen.len() - failed);
     if failed == 0 {
         ExitCode::SUCCESS
