@@ -22,7 +22,7 @@ const QUIET: u32 = 60;
 const COST: &str = r#"cost() {
   pid=$(systemctl show --value --property=MainPID $1)
   echo $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status) \
-    $(cat /proc/$pid/task/*/schedstat | awk '{ n += $1 } END { printf "%d", n }') \
+    $(systemctl show --value --property=CPUUsageNSec $1) \
     $(cat /proc/$pid/task/*/status | awk '/^voluntary_ctxt/ { n += $2 } END { print n }')
 }"#;
 
