@@ -204,15 +204,16 @@ impl Told {
         status.identity.names.iter().filter_map(text).collect()
     }
 
-    /// The last step of the clock, where it is news.
+    /// The last step of the clock, where it is news. The detail of the signal is `...; the clock was last set by STEP, step N`.
     fn clock_set(&mut self, status: &Status) -> Option<String> {
         let clock = status
             .signals
             .iter()
             .find(|signal| signal.name == Trigger::Clock.as_str())?;
         let before = self.clock.replace(clock.detail.clone())?;
-        (before != clock.detail && clock.live && clock.detail.contains(" set by "))
-            .then(|| clock.detail.clone())
+        let (_, step) = clock.detail.split_once(" set by ")?;
+        let (step, _) = step.split_once(',')?;
+        (before != clock.detail && clock.live).then(|| format!("the wall clock was set by {step}"))
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.

@@ -170,6 +170,27 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
 }
 
 #[test]
+fn a_clock_that_was_set_is_told_once_by_how_much() {
+    let clock = |detail: &str| Status {
+        signals: vec![crate::report::status::SignalStatus {
+            name: "clock".to_owned(),
+            live: true,
+            detail: detail.to_owned(),
+        }],
+        ..status("hv-a", &[])
+    };
+    let set = clock("timerfd; the clock was last set by -0.150 s, step 2");
+    let mut told = Told::default();
+    told.news(&clock("timerfd"), Deeds::default());
+    let records = told.news(&set, Deeds::default());
+    let [record] = records.as_slice() else {
+        panic!("{records:?}")
+    };
+    assert_eq!(record.message, "the wall clock was set by -0.150 s");
+    assert!(told.news(&set, Deeds::default()).is_empty());
+}
+
+#[test]
 fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     let end = |trigger, outcome| Epoch {
         trigger,

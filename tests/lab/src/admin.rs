@@ -179,6 +179,14 @@ impl Admin {
         }
     }
 
+    /// Forgets the connections that are idle: the next request opens one. For when somebody made them half-open.
+    ///
+    /// # Panics
+    /// When another user of them panicked.
+    pub fn hang_up(&self) {
+        self.shared.idle.lock().unwrap().clear();
+    }
+
     /// Reads one object.
     pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
         self.request(Method::GET, path, JSON, None).await

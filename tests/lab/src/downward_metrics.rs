@@ -13,7 +13,8 @@ use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::stat::Mode;
 use nix::sys::termios::{FlowArg, SetArg, cfmakeraw, tcflow, tcgetattr, tcsetattr};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -251,6 +252,19 @@ impl Drop for DownwardMetrics {
     }
 }
 
+/// virt-handler on the host with this name, at the host's end of a real virtual machine's port. It ends with the stream.
+pub fn attend(port: UnixStream, host: &str) {
+    let (reader, writer) = port.into_split();
+    let server = Server {
+        reader,
+        writer,
+        behaviour: Arc::new(Mutex::new(Behaviour::serve(host))),
+        counter: watch::channel(0).0,
+        pace: PACE,
+    };
+    tokio::spawn(server.run());
+}
+
 fn link() -> String {
     format!("/dev/virtio-ports/{PORT}")
 }
@@ -272,15 +286,15 @@ fn terminal() -> nix::Result<(OwnedFd, OwnedFd, String)> {
     Ok((OwnedFd::from(host), guest, path))
 }
 
-struct Server {
-    reader: pipe::Receiver,
-    writer: pipe::Sender,
+struct Server<R, W> {
+    reader: R,
+    writer: W,
     behaviour: Arc<Mutex<Behaviour>>,
     counter: watch::Sender<usize>,
     pace: Duration,
 }
 
-impl Server {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Server<R, W> {
     fn behaviour(&self) -> Behaviour {
         self.behaviour
             .lock()

@@ -7,6 +7,7 @@ pub mod bus;
 pub mod cloud_controller;
 pub mod downward_metrics;
 pub mod faults;
+pub mod guard;
 pub mod guest;
 pub mod harvester;
 pub mod pki;
@@ -16,6 +17,15 @@ pub mod real;
 pub mod server;
 pub mod virtio_port;
 pub mod world;
+
+/// Names in the right server certificates. The last is this machine, as guests of QEMU's user network see it.
+pub(crate) const SERVER_NAMES: [&str; 5] = [
+    "127.0.0.1",
+    "localhost",
+    "kubernetes",
+    "kubernetes.default.svc",
+    "10.0.2.2",
+];
 
 /// How to reach one API server as its administrator, whichever kind it is.
 #[derive(Debug, Clone)]

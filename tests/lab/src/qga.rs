@@ -28,6 +28,7 @@ pub struct Client<S> {
     stream: S,
     received: Vec<u8>,
     syncs: i64,
+    limit: Duration,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -37,7 +38,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             received: Vec::new(),
             syncs: 1000,
+            limit: LIMIT,
         }
+    }
+
+    /// The same that waits this long for each reply, for an agent on a slow machine.
+    #[must_use]
+    pub fn patient(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The stream, to do to it what happens to streams.
@@ -50,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// # Panics
     /// When the agent does not take them.
     pub async fn send(&mut self, bytes: &[u8]) {
-        let sent = tokio::time::timeout(LIMIT, self.stream.write_all(bytes)).await;
+        let sent = tokio::time::timeout(self.limit, self.stream.write_all(bytes)).await;
         sent.expect("the agent reads").expect("the stream is open");
     }
 
@@ -117,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 return before;
             }
             let mut buffer = [0; 4096];
-            let read = tokio::time::timeout(LIMIT, self.stream.read(&mut buffer)).await;
+            let read = tokio::time::timeout(self.limit, self.stream.read(&mut buffer)).await;
             let so_far = self.received.escape_ascii();
             let count = match read {
                 Ok(Ok(count)) if count > 0 => count,

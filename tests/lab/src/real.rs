@@ -10,21 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::Endpoint;
 use crate::admin::{Admin, ApiError, paths};
+use crate::guard::Guard;
 use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
+use crate::{Endpoint, SERVER_NAMES};
 
 mod assets;
 mod audit;
-mod guard;
 mod install;
 mod kubelet;
 mod pool;
 mod signer;
 
 use audit::{audit_policy, parse_audit};
-use guard::Guard;
 pub use kubelet::{FLAGS_FILE, Kubelet};
 pub use pool::Lease;
 pub use signer::Signer;
@@ -132,7 +131,7 @@ impl RealApi {
         };
         let authority = Authority::new(&format!("{name}-ca"));
         let admin = authority.client_identity("lab-admin", &["system:masters"]);
-        let serving = authority.server_identity(&["127.0.0.1", "localhost"]);
+        let serving = authority.server_identity(&SERVER_NAMES);
         // A key pair of service accounts is any key pair; the serving one is at hand, its public half as a certificate.
         let certificate = write("server.crt", &serving.certificate_pem);
         let key = write("server.key", &serving.key_pem);

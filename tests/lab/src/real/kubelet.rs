@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::guard::Guard;
 use super::{POLL, assets};
+use crate::guard::Guard;
 use crate::guest::GuestTree;
 
 /// Where kubeadm keeps kubelet's flags. The file is sourced by a shell here, and read by systemd elsewhere.

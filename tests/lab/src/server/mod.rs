@@ -54,16 +54,9 @@ use self::connections::{Connections, listen};
 use self::store::Store;
 use self::watch::Watches;
 use self::wire::{ClientAuthority, Door, Flow, Port};
+use crate::SERVER_NAMES;
 use crate::faults::{Faults, ServerCertificate};
 use crate::pki::{Authority, Identity, Validity};
-
-/// Names in the right server certificate.
-const SERVER_NAMES: [&str; 4] = [
-    "127.0.0.1",
-    "localhost",
-    "kubernetes",
-    "kubernetes.default.svc",
-];
 
 /// What kind of server to start.
 #[derive(Debug, Clone)]

@@ -21,12 +21,18 @@ wait "$child"
 
 /// A child that ends when this value is dropped or this process is gone.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub struct Guard {
     shell: Child,
 }
 
 impl Guard {
-    pub(super) fn start(command: &Command, log: &Path, remove: Option<&Path>) -> Self {
+    /// Starts program and arguments of a command; its environment is ours. What it prints goes to `log`; `remove` is a directory
+    /// that goes with it when this process is killed.
+    ///
+    /// # Panics
+    /// When there is no shell or the log cannot be written.
+    #[must_use]
+    pub fn start(command: &Command, log: &Path, remove: Option<&Path>) -> Self {
         let output = std::fs::File::create(log).expect("the directory is writable");
         let error = output.try_clone().expect("a file can be opened twice");
         let shell = Command::new("/bin/sh")
@@ -44,7 +50,8 @@ impl Guard {
         Self { shell }
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    /// Whether it is gone.
+    pub fn has_ended(&mut self) -> bool {
         matches!(self.shell.try_wait(), Ok(Some(_)))
     }
 }

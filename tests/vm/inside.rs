@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Inside the machine: commands through QEMU's guest agent, as a Harvester runs them, and what the journal says.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use harvester_lab::qga::Client;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::LIMIT;
+
+/// The agent's records.
+const JOURNAL: &str = "journalctl --identifier=harvester-node-agent";
+
+/// The agent's unit.
+pub const UNIT: &str = "harvester-node-agent.service";
+
+/// Between two looks into the guest, each of which costs it something.
+const POLL: Duration = Duration::from_millis(300);
+
+/// From the start of a command to the first question whether it has ended; each following one comes after twice as long.
+const FIRST_QUESTION: Duration = Duration::from_millis(20);
+
+/// Exchanges with the guest's clock, of which the shortest counts.
+const EXCHANGES: usize = 20;
+
+/// Commands in the guest.
+#[derive(Debug)]
+pub struct Inside {
+    client: Client<UnixStream>,
+}
+
+/// The end of a command.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// Exit code.
+    pub code: i64,
+    /// Both streams.
+    pub text: String,
+}
+
+/// How the guest's wall clock and the host's are related.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// Guest less host, in nanoseconds.
+    ahead: i128,
+    /// The relation is right to within this.
+    pub error: Duration,
+}
+
+impl Clocks {
+    /// A time of the host by the guest's clock, in microseconds since the epoch.
+    pub fn in_guest(&self, host_us: i128) -> i128 {
+        host_us + self.ahead / 1000
+    }
+
+    /// A time of the guest by the host's clock, in microseconds since the epoch.
+    pub fn on_host(&self, guest_us: i128) -> i128 {
+        guest_us - self.ahead / 1000
+    }
+}
+
+/// A time of the host in microseconds since the epoch.
+pub fn micros(at: SystemTime) -> i128 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap();
+    i128::try_from(since.as_micros()).unwrap()
+}
+
+/// A record of the guest's journal.
+#[derive(Clone)]
+pub struct Record(pub Value);
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl Record {
+    /// A field; empty where there is none.
+    pub fn field(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    /// What a person reads.
+    pub fn message(&self) -> &str {
+        self.field("MESSAGE")
+    }
+
+    /// When journald had it, by the guest's wall clock, in microseconds since the epoch.
+    pub fn at(&self) -> i128 {
+        self.field("__REALTIME_TIMESTAMP").parse().unwrap()
+    }
+}
+
+impl Inside {
+    /// Speaks to the guest agent at the other end of its port.
+    pub async fn new(port: UnixStream) -> Self {
+        let mut client = Client::new(port).patient(LIMIT);
+        client.sync().await;
+        Self { client }
+    }
+
+    /// Makes both ends forget what was, after the guest agent was started anew behind the same port.
+    pub async fn sync(&mut self) {
+        self.client.sync().await;
+    }
+
+    /// A command of the guest agent.
+    pub async fn execute(&mut self, command: &str, arguments: Value) -> Value {
+        let answer = self.client.execute(command, arguments).await;
+        answer.unwrap_or_else(|error| panic!("{command}: {error:?}"))
+    }
+
+    /// Runs a script to its end, whatever that is.
+    pub async fn run(&mut self, script: &str) -> Output {
+        let arguments = json!({
+            "path": "/bin/sh", "arg": ["-c", format!("exec 2>&1; {script}")], "capture-output": true,
+            "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "SYSTEMD_PAGER="],
+        });
+        let pid = self.execute("guest-exec", arguments).await["pid"].clone();
+        let deadline = Instant::now() + LIMIT;
+        let mut pause = FIRST_QUESTION;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = POLL.min(pause * 2);
+            let mut status = self.execute("guest-exec-status", json!({"pid": pid})).await;
+            if status["exited"] == true {
+                let encoded = status["out-data"].take();
+                let bytes = base64::engine::general_purpose::STANDARD
+                    .decode(encoded.as_str().unwrap_or_default())
+                    .unwrap();
+                return Output {
+                    code: status["exitcode"].as_i64().unwrap_or(-1),
+                    text: String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+                };
+            }
+            assert!(Instant::now() < deadline, "`{script}` did not end");
+        }
+    }
+
+    /// Runs a script that must succeed; what it printed.
+    pub async fn sh(&mut self, script: &str) -> String {
+        let output = self.run(script).await;
+        assert_eq!(output.code, 0, "`{script}`: {}", output.text);
+        output.text
+    }
+
+    /// Waits until a script succeeds; what it printed then.
+    pub async fn until(&mut self, script: &str) -> String {
+        let seconds = LIMIT.as_secs() - 5;
+        let waiting = format!(
+            "end=$(($(cut -d. -f1 /proc/uptime) + {seconds})); until out=$({script}); do \
+             [ $(cut -d. -f1 /proc/uptime) -lt $end ] || {{ echo \"not in time: $out\"; exit 1; }}; sleep 0.2; done; \
+             printf '%s\\n' \"$out\""
+        );
+        self.sh(&waiting).await
+    }
+
+    /// Properties of a unit.
+    pub async fn property(&mut self, unit: &str, name: &str) -> String {
+        let script = format!("systemctl show --value --property={name} {unit}");
+        self.sh(&script).await
+    }
+
+    /// The agent's status file.
+    pub async fn status(&mut self) -> Value {
+        let text = self.sh("cat /run/harvester-node-agent/status.json").await;
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Waits until the agent's status is so.
+    pub async fn status_becomes(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let status = self.status().await;
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "not in time: {what}: {status:#}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// An argument of `journalctl` for what comes after the last record of the agent so far. A record of somebody else would not do: `journalctl`
+    /// takes the first one that it finds after a cursor for the cursor's own.
+    pub async fn cursor(&mut self) -> String {
+        let shown = format!("{JOURNAL} --lines=1 --show-cursor --quiet --output=cat || true");
+        let text = self.sh(&shown).await;
+        let cursor = text.rsplit_once("-- cursor: ");
+        cursor.map_or_else(String::new, |(_, cursor)| {
+            format!("--after-cursor='{}'", cursor.trim())
+        })
+    }
+
+    /// What the agent wrote to the journal since then.
+    pub async fn records(&mut self, since: &str) -> Vec<Record> {
+        // It fails where there is none.
+        let shown = format!("{JOURNAL} {since} --quiet --output=json || true");
+        let text = self.sh(&shown).await;
+        let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        records.map(Record).collect()
+    }
+
+    /// The journal of the agent since then, as a person reads it.
+    pub async fn journal(&mut self, since: &str) -> String {
+        let shown = format!("{JOURNAL} {since} --output=short-precise --no-hostname || true");
+        self.sh(&shown).await
+    }
+
+    /// When another program wrote its first record after a time of the guest, both in microseconds since the epoch.
+    pub async fn first_record_of(&mut self, identifier: &str, after: i128) -> Option<i128> {
+        let (seconds, micros) = (after / 1_000_000, after % 1_000_000);
+        let since = format!("--since=@{seconds}.{micros:06}");
+        let shown =
+            format!("journalctl --identifier={identifier} {since} --quiet --output=json || true");
+        let text = self.sh(&shown).await;
+        let first = serde_json::from_str(text.lines().next()?).unwrap();
+        Some(Record(first).at())
+    }
+
+    /// Waits until the agent has written a record since then; all of that time.
+    pub async fn recorded(&mut self, since: &str, message: &str) -> Vec<Record> {
+        let message = message.replace('\'', r"'\''");
+        let shown = format!("{JOURNAL} {since} --quiet --output=cat");
+        let script = format!(
+            "{shown} >/run/records; \
+             grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"
+        );
+        self.until(&script).await;
+        self.records(since).await
+    }
+
+    /// The relation between both wall clocks now. The guest's answer was made between request and reply; the shortest
+    /// exchange says it best.
+    pub async fn clocks(&mut self) -> Clocks {
+        let mut best: Option<Clocks> = None;
+        for _ in 0..EXCHANGES {
+            let asked = SystemTime::now();
+            let guest = self.execute("guest-get-time", json!({})).await;
+            let error = asked.elapsed().unwrap_or_default() / 2;
+            let host = micros(asked + error) * 1000;
+            let ahead = i128::from(guest.as_i64().unwrap()) - host;
+            if best.is_none_or(|best| error < best.error) {
+                best = Some(Clocks { ahead, error });
+            }
+        }
+        best.unwrap()
+    }
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A virtual machine as Harvester runs one: a QEMU process on a host, and another one on the host that it moves to. Each has the
+//! devices that KubeVirt gives, and its network outlives the move as a VLAN does.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use harvester_lab::guard::Guard;
+use serde_json::json;
+use tokio::net::UnixStream;
+
+use crate::qmp::{Monitor, connect};
+use crate::seed::Seed;
+use crate::{LIMIT, Setup};
+
+/// A boot under emulation takes 40 s on an idle machine with two cores.
+pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
+
+/// The host's ends of the virtio-serial ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// QEMU's guest agent.
+    GuestAgent,
+    /// KubeVirt's downward metrics.
+    DownwardMetrics,
+    /// Our own channel.
+    Own,
+    /// A serial line, for when the guest agent is not there.
+    Witness,
+}
+
+impl Port {
+    const ALL: [Self; 4] = [
+        Self::GuestAgent,
+        Self::DownwardMetrics,
+        Self::Own,
+        Self::Witness,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::GuestAgent => "org.qemu.guest_agent.0",
+            Self::DownwardMetrics => "org.github.vhostmd.1",
+            Self::Own => "io.harvesterhci.node_agent.0",
+            Self::Witness => "",
+        }
+    }
+
+    fn id(self) -> &'static str {
+        match self {
+            Self::GuestAgent => "guest-agent",
+            Self::DownwardMetrics => "downward-metrics",
+            Self::Own => "own",
+            Self::Witness => "witness",
+        }
+    }
+}
+
+/// The firmware's strings.
+#[derive(Debug, Clone)]
+pub enum Firmware {
+    /// As KubeVirt sets them.
+    KubeVirt {
+        /// `firmware.uuid`.
+        uuid: String,
+        /// `firmware.serial`.
+        serial: Option<String>,
+    },
+    /// QEMU's own.
+    Plain,
+}
+
+/// What the machine is made of.
+#[derive(Debug, Clone)]
+pub struct Hardware {
+    /// The directory of `tests/vm/bake`.
+    pub image: PathBuf,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// SMBIOS.
+    pub firmware: Firmware,
+    /// MAC of the NIC.
+    pub mac: String,
+    /// Whether the NIC can announce itself after a move.
+    pub announces: bool,
+    /// Its virtio-serial ports and lines.
+    pub ports: Vec<Port>,
+}
+
+impl Hardware {
+    /// Everything that the agent can use.
+    pub fn new(setup: &Setup, firmware: Firmware, mac: &str) -> Self {
+        Self {
+            image: setup.image.clone(),
+            accelerator: setup.accelerator.clone(),
+            firmware,
+            mac: mac.to_owned(),
+            announces: true,
+            ports: Port::ALL.to_vec(),
+        }
+    }
+
+    fn arguments(&self, dir: &Path) -> Vec<String> {
+        let image = |file: &str| self.image.join(file).display().to_string();
+        let own = |file: &str| dir.join(file).display().to_string();
+        let mut line = format!(
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max -smp 2 -m 640 \
+             -device virtio-serial-pci,id=ports",
+            self.accelerator
+        );
+        if let Firmware::KubeVirt { uuid, serial } = &self.firmware {
+            let serial = serial.as_ref().map(|serial| format!(",serial={serial}"));
+            let _ = write!(
+                line,
+                " -smbios type=1,manufacturer=KubeVirt,product=None,family=KubeVirt,uuid={uuid}{}",
+                serial.unwrap_or_default()
+            );
+        }
+        let announce = if self.announces { "on" } else { "off" };
+        let _ = write!(
+            line,
+            " -device virtio-net-pci,netdev=net,mac={},guest_announce={announce}",
+            self.mac
+        );
+        let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        for (flag, value) in [
+            ("-kernel", image("vmlinuz")),
+            ("-initrd", image("initrd")),
+            ("-append", "root=/dev/vda rw console=ttyS0".to_owned()),
+            ("-drive", format!("file={},if=virtio", own("disk.qcow2"))),
+            (
+                "-drive",
+                format!("file={},if=virtio,format=raw,readonly=on", own("seed.iso")),
+            ),
+        ] {
+            arguments.extend([flag.to_owned(), value]);
+        }
+        arguments
+    }
+}
+
+/// A QEMU process, which ends with this value.
+#[derive(Debug)]
+struct Host {
+    process: Guard,
+    monitor: Monitor,
+    dir: PathBuf,
+}
+
+impl Host {
+    fn socket(&self, port: Port) -> PathBuf {
+        self.dir.join(port.id())
+    }
+}
+
+/// The machine. It is switched off when this is dropped.
+#[derive(Debug)]
+pub struct Machine {
+    host: Host,
+    hardware: Hardware,
+    dir: tempfile::TempDir,
+    logs: PathBuf,
+    /// How many hosts it had.
+    hosts: usize,
+    _switch: Guard,
+}
+
+/// A live migration, by the host's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Move {
+    /// When the target's processors ran.
+    pub resumed: SystemTime,
+    /// How long none ran.
+    pub downtime: Duration,
+}
+
+impl Machine {
+    /// Switches a machine on whose disk is a copy of the image. Logs go to the directory `logs`.
+    pub async fn boot(hardware: Hardware, seed: &Seed, logs: &Path) -> Self {
+        let base = hardware.image.join("disk");
+        let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
+        run(Command::new("qemu-img")
+            .args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"])
+            .arg(&base)
+            .arg(dir.path().join("disk.qcow2")));
+        Self::switch_on(hardware, seed, logs, dir).await
+    }
+
+    /// Switches a machine on whose disk is a copy of this one's, which is off.
+    pub async fn boot_clone(&self, firmware: Firmware, mac: &str, seed: &Seed) -> Self {
+        let hardware = Hardware {
+            firmware,
+            mac: mac.to_owned(),
+            ..self.hardware.clone()
+        };
+        let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
+        std::fs::copy(
+            self.dir.path().join("disk.qcow2"),
+            dir.path().join("disk.qcow2"),
+        )
+        .unwrap();
+        Self::switch_on(hardware, seed, &self.logs.join("clone"), dir).await
+    }
+
+    async fn switch_on(
+        hardware: Hardware,
+        seed: &Seed,
+        logs: &Path,
+        dir: tempfile::TempDir,
+    ) -> Self {
+        std::fs::create_dir_all(logs).unwrap();
+        seed.write(&dir.path().join("seed.iso"));
+        let switch = start_switch(dir.path(), logs).await;
+        let host = start_host(&hardware, dir.path(), logs, 0, None).await;
+        Self {
+            host,
+            hardware,
+            dir,
+            logs: logs.to_owned(),
+            hosts: 1,
+            _switch: switch,
+        }
+    }
+
+    /// QEMU's monitor.
+    pub fn monitor(&mut self) -> &mut Monitor {
+        &mut self.host.monitor
+    }
+
+    /// Where disk and seed lie.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Waits until the guest holds a port open or, with `false`, until it does not.
+    pub async fn port_opens(&self, port: Port, open: bool, limit: Duration) {
+        let is_it = |data: &serde_json::Value| data["id"] == port.id() && data["open"] == open;
+        self.host
+            .monitor
+            .event("VSERPORT_CHANGE", limit, is_it)
+            .await;
+    }
+
+    /// The host's end of a port.
+    pub async fn attach(&self, port: Port) -> UnixStream {
+        connect(&self.host.socket(port)).await
+    }
+
+    /// The host's end of a port, where the machine has it.
+    pub async fn try_attach(&self, port: Port) -> std::io::Result<UnixStream> {
+        UnixStream::connect(self.host.socket(port)).await
+    }
+
+    /// Moves the machine to a new QEMU process, and ends the old one.
+    pub async fn migrate(&mut self) -> Move {
+        let mut target = self.target().await;
+        let uri = incoming(&target.dir);
+        self.host
+            .monitor
+            .execute("migrate", json!({"uri": uri}))
+            .await;
+        self.host.monitor.migration_is("completed").await;
+        let stopped = self.host.monitor.event("STOP", LIMIT, |_| true).await;
+        let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
+        std::mem::swap(&mut self.host, &mut target);
+        Move {
+            resumed: resumed.at,
+            downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
+        }
+    }
+
+    /// Begins a migration that is too slow to end, and gives it up.
+    pub async fn cancel_migration(&mut self) {
+        let target = self.target().await;
+        let monitor = &mut self.host.monitor;
+        let bandwidth = |bytes: u64| json!({"max-bandwidth": bytes});
+        monitor
+            .execute("migrate-set-parameters", bandwidth(65536))
+            .await;
+        monitor
+            .execute("migrate", json!({"uri": incoming(&target.dir)}))
+            .await;
+        monitor.migration_is("active").await;
+        monitor.execute("migrate_cancel", json!({})).await;
+        monitor.migration_is("cancelled").await;
+        monitor
+            .execute("migrate-set-parameters", bandwidth(1 << 40))
+            .await;
+    }
+
+    /// Saves the machine's state to a file, ends QEMU, and goes on from the file in a new QEMU process.
+    pub async fn save_and_restore(&mut self) -> Move {
+        let file = self.dir.path().join("saved");
+        let save = format!("exec:cat >{}", file.display());
+        let monitor = &mut self.host.monitor;
+        monitor.execute("stop", json!({})).await;
+        monitor.execute("migrate", json!({"uri": save})).await;
+        monitor.migration_is("completed").await;
+        let stopped = monitor.event("STOP", LIMIT, |_| true).await;
+        let load = format!("exec:cat {}", file.display());
+        let host = self.next_host(Some(&load)).await;
+        self.host = host;
+        let monitor = &mut self.host.monitor;
+        // Before the state is loaded it could not be told to run.
+        while monitor.execute("query-status", json!({})).await["status"] == "inmigrate" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        monitor.execute("cont", json!({})).await;
+        let resumed = monitor.event("RESUME", LIMIT, |_| true).await;
+        Move {
+            resumed: resumed.at,
+            downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
+        }
+    }
+
+    /// Cuts the power: QEMU ends, the disk stays.
+    pub async fn power_off(&mut self) {
+        let host = &mut self.host;
+        host.monitor.execute("quit", json!({})).await;
+        while !host.process.has_ended() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Switches a machine on again that was switched off.
+    pub async fn power_on(&mut self) {
+        self.host = self.next_host(None).await;
+    }
+
+    /// A QEMU that waits for the machine.
+    async fn target(&mut self) -> Host {
+        let dir = self.dir.path().join(format!("host-{}", self.hosts));
+        let uri = incoming(&dir);
+        self.next_host(Some(&uri)).await
+    }
+
+    async fn next_host(&mut self, incoming: Option<&str>) -> Host {
+        let number = self.hosts;
+        self.hosts += 1;
+        let dir = self.dir.path();
+        start_host(&self.hardware, dir, &self.logs, number, incoming).await
+    }
+}
+
+fn incoming(dir: &Path) -> String {
+    format!("unix:{}", dir.join("incoming").display())
+}
+
+async fn start_host(
+    hardware: &Hardware,
+    dir: &Path,
+    logs: &Path,
+    number: usize,
+    incoming: Option<&str>,
+) -> Host {
+    let own = dir.join(format!("host-{number}"));
+    std::fs::create_dir_all(&own).unwrap();
+    let path = |file: &str| own.join(file).display().to_string();
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(hardware.arguments(dir));
+    let wire = dir.join(format!("wire-{}", number % 2));
+    let wire = format!(
+        "stream,id=net,server=off,addr.type=unix,addr.path={}",
+        wire.display()
+    );
+    let console = logs.join(format!("console-{number}"));
+    command.args(["-netdev", &wire]);
+    command.args(["-serial", &format!("file:{}", console.display())]);
+    command.args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))]);
+    for port in &hardware.ports {
+        let (id, name) = (port.id(), port.name());
+        let socket = format!("socket,id={id},path={},server=on,wait=off", path(id));
+        command.args(["-chardev", &socket]);
+        if *port == Port::Witness {
+            command.args(["-serial", &format!("chardev:{id}")]);
+        } else {
+            let device = format!("virtserialport,bus=ports.0,chardev={id},name={name},id={id}");
+            command.args(["-device", &device]);
+        }
+    }
+    if let Some(uri) = incoming {
+        command.args(["-incoming", uri]);
+    }
+    let log = logs.join(format!("qemu-{number}"));
+    let process = Guard::start(&command, &log, None);
+    let monitor = Monitor::connect(&own.join("qmp")).await;
+    Host {
+        process,
+        monitor,
+        dir: own,
+    }
+}
+
+/// The network between the hosts: a QEMU without a machine, whose user network leads to this machine's loopback. A
+/// connection of the guest belongs to it and so outlives a move, as on a VLAN.
+async fn start_switch(dir: &Path, logs: &Path) -> Guard {
+    let mut command = Command::new("qemu-system-x86_64");
+    command
+        .args(["-machine", "none", "-nodefaults", "-no-user-config"])
+        .args(["-display", "none"])
+        .args(["-netdev", "user,id=outside"])
+        .args(["-netdev", "hubport,id=hub-outside,hubid=0,netdev=outside"]);
+    for side in 0..2 {
+        let path = dir.join(format!("wire-{side}"));
+        let wire = format!(
+            "stream,id=wire-{side},server=on,addr.type=unix,addr.path={}",
+            path.display()
+        );
+        let port = format!("hubport,id=hub-{side},hubid=0,netdev=wire-{side}");
+        command.args(["-netdev", &wire, "-netdev", &port]);
+    }
+    let monitor = dir.join("switch");
+    command.args([
+        "-qmp",
+        &format!("unix:{},server=on,wait=off", monitor.display()),
+    ]);
+    let process = Guard::start(&command, &logs.join("switch"), Some(dir));
+    // It answers when all wires are there. A machine that comes earlier would stay without network, and not say so.
+    Monitor::connect(&monitor).await;
+    process
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+/// When it fails.
+pub fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+}

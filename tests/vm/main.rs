@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipped binary in real virtual machines: real kernel, systemd, cloud-init, QEMU's guest agent and virtio devices, and
+//! live migrations between two QEMU processes. The lab on this machine is Harvester and guest cluster. Started by
+//! `tests/vm/run`, which makes the image; the arguments are names of scenarios, all by default.
+
+#![expect(
+    missing_docs,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod figures;
+mod inside;
+mod machine;
+mod qmp;
+mod scenarios;
+mod seed;
+mod stage;
+#[path = "../bench/statistics.rs"]
+mod statistics;
+#[path = "../bench/table.rs"]
+mod table;
+mod witness;
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::figures::Figures;
+use crate::stage::{Setting, Stage};
+
+pub const REGION: &str = "topology.kubernetes.io/region";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+pub const HOST: &str = "topology.harvesterhci.io/host";
+pub const IDENTITY: &str = "HarvesterIdentityVerified";
+pub const TOPOLOGY: &str = "HarvesterTopologySynced";
+pub const GUEST_AGENT: &str = "GuestAgentHealthy";
+
+/// Generous: a limit for something broken on an emulated processor that others share.
+pub const LIMIT: Duration = Duration::from_secs(90);
+
+/// A scenario that takes longer hangs.
+const PLAY_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// A scenario.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// On which machine it runs; scenarios that follow each other in one setting share a boot.
+    pub setting: Setting,
+    pub run: for<'a> fn(&'a mut Stage, &'a mut Figures) -> Play<'a>,
+}
+
+pub type Play<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// The scenarios of one setting, in the order in which they are played.
+#[macro_export]
+macro_rules! scenarios {
+    ($setting:expr => $($play:path),* $(,)?) => {
+        vec![$($crate::Scenario {
+            name: stringify!($play),
+            setting: $setting,
+            run: |stage, figures| Box::pin($play(stage, figures)),
+        }),*]
+    };
+}
+
+/// What `tests/vm/run` made ready and was told.
+#[derive(Debug)]
+pub struct Setup {
+    /// The directory of `tests/vm/bake`.
+    pub image: PathBuf,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// The package of a later version.
+    pub later_package: PathBuf,
+    /// Whether the agent is to be blind for moves.
+    pub broken: bool,
+    keep_going: bool,
+    logs: PathBuf,
+    figures: PathBuf,
+}
+
+impl Setup {
+    /// From the environment; `None` where somebody else started this program.
+    fn read() -> Option<Self> {
+        let set = |name: &str| std::env::var(name).ok();
+        let path = |name: &str| set(name).map(PathBuf::from);
+        Some(Self {
+            image: path("VM_IMAGE")?,
+            accelerator: set("VM_ACCELERATOR")?,
+            later_package: path("VM_PACKAGE")?,
+            broken: set("VM_BROKEN").is_some(),
+            keep_going: set("VM_KEEP_GOING").is_some(),
+            logs: path("VM_LOGS")?,
+            figures: path("VM_FIGURES")?,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(setup) = Setup::read() else {
+        println!("these tests need an image: run tests/vm/run");
+        return ExitCode::from(2);
+    };
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let is_wanted = |scenario: &Scenario| {
+        wanted.is_empty() || wanted.iter().any(|name| scenario.label().contains(name))
+    };
+    let mut chosen = scenarios::all();
+    chosen.retain(is_wanted);
+    if chosen.is_empty() {
+        println!("no scenario is called so: {wanted:?}");
+        return ExitCode::from(2);
+    }
+    let runtime = Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let mut figures = Figures::default();
+    let mut stage: Option<Stage> = None;
+    let mut failed = 0;
+    for scenario in &chosen {
+        // One that does not fit is switched off first: never two machines at once.
+        let kept = stage.take().filter(|kept| kept.fits(scenario.setting));
+        let (used, passed) = play(&runtime, &setup, scenario, kept, &mut figures);
+        failed += usize::from(!passed);
+        figures.write(&setup.figures);
+        stage = used;
+    }
+    drop(stage);
+    println!("{}", figures.print());
+    println!("{} passed, {failed} failed", chosen.len() - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Plays one scenario, on the machine of the one before where there is one. Gives the machine back, and whether all went well.
+/// One on which a scenario failed serves no other, unless that is wanted.
+fn play(
+    runtime: &Runtime,
+    setup: &Setup,
+    scenario: &Scenario,
+    kept: Option<Stage>,
+    figures: &mut Figures,
+) -> (Option<Stage>, bool) {
+    let began = Instant::now();
+    let name = scenario.label();
+    let logs = setup.logs.join(&name);
+    let _ = std::fs::remove_dir_all(&logs);
+    std::fs::create_dir_all(&logs).unwrap();
+    let stage = kept.or_else(|| caught(runtime, scenario.setting.boot(setup, &logs)));
+    let (stage, passed) = match stage {
+        None => (None, false),
+        Some(mut stage) => {
+            let outcome = caught(runtime, async {
+                stage.begin().await;
+                let played = (scenario.run)(&mut stage, figures);
+                let played = tokio::time::timeout(PLAY_LIMIT, played).await;
+                played.expect("a scenario comes to an end");
+            });
+            caught(runtime, stage.keep_journal(&logs));
+            (Some(stage), outcome.is_some())
+        }
+    };
+    let verdict = if passed { "ok" } else { "FAILED" };
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{name}: {seconds:.1} s, logs in {}", logs.display());
+    println!("test vm::{name} ... {verdict}");
+    (stage.filter(|_| passed || setup.keep_going), passed)
+}
+
+/// What a future gives, unless it panics, which prints why.
+fn caught<T>(runtime: &Runtime, future: impl Future<Output = T>) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(future))).ok()
+}
+
+impl Scenario {
+    /// Its name, and where it is not the usual one the setting.
+    fn label(&self) -> String {
+        match self.setting {
+            Setting::Real => format!("real::{}", self.name),
+            _ => self.name.to_owned(),
+        }
+    }
+}

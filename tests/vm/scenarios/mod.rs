@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is played. Scenarios of one setting share a boot, and each leaves the machine as it found it; the first of a setting
+//! finds one that was just switched on for the first time.
+
+use crate::stage::Setting;
+use crate::{Scenario, scenarios};
+
+mod boot;
+mod elsewhere;
+mod guest_agent;
+mod migration;
+mod names;
+mod service;
+
+use boot::*;
+use elsewhere::*;
+use guest_agent::*;
+use migration::*;
+use names::*;
+use service::*;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    let lab = scenarios![Setting::Lab =>
+        a_first_boot_leads_to_labels,
+        annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
+        of_twenty_migrations_none_is_missed,
+        a_cancelled_migration_and_a_pause_write_nothing,
+        a_move_while_harvester_is_away_is_followed_when_it_is_back,
+        a_watch_that_is_half_open_after_the_move_is_replaced,
+        a_restored_machine_is_told_as_unconfirmed,
+        a_host_that_is_relabelled_is_followed,
+        a_wrong_hostname_is_told_and_so_is_the_right_one,
+        a_killed_agent_is_back_and_writes_nothing,
+        a_rotated_kubelet_certificate_is_used,
+        a_clock_that_is_set_is_told_and_harmless,
+        a_quiet_minute_costs_nothing,
+        a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
+        a_guest_agent_that_is_stopped_masked_or_removed_is_told,
+        a_boot_before_network_and_apis_is_outlived,
+        a_clone_of_the_disk_is_a_machine_of_its_own,
+    ];
+    let alone = scenarios![Setting::Alone =>
+        a_name_from_user_data_is_told_and_labels_are_written,
+        downward_metrics_alone_lead_to_labels,
+    ];
+    let real = scenarios![Setting::Real =>
+        a_first_boot_leads_to_labels,
+        annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
+        a_host_that_is_relabelled_is_followed,
+    ];
+    let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
+    [lab, alone, real, plain].concat()
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine that is called otherwise.
+
+use crate::IDENTITY;
+use crate::figures::Figures;
+use crate::stage::Stage;
+
+/// By the kernel alone, and by hostnamed, which also writes the file; each time there and back.
+pub async fn a_wrong_hostname_is_told_and_so_is_the_right_one(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let right = stage.world.node_name().to_owned();
+    let ways = [
+        ("hostname", "hostname"),
+        ("hostnamectl", "hostnamectl hostname"),
+    ];
+    for (turn, (way, command)) in ways.into_iter().enumerate() {
+        stage.begin().await;
+        let wrong = format!("wrong-{turn}");
+        stage.inside.sh(&format!("{command} {wrong}")).await;
+        stage.recorded(&format!("hostname is now `{wrong}`")).await;
+        stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
+        let status = stage.inside.status().await;
+        let codes = codes_of(&status);
+        assert!(
+            codes.contains(&"hostname-differs".to_owned()),
+            "{way}: {codes:?}"
+        );
+
+        stage.inside.sh(&format!("{command} {right}")).await;
+        stage.recorded(&format!("hostname is now `{right}`")).await;
+        stage.condition_becomes(IDENTITY, "True", "Match").await;
+        let records = stage.recorded("no longer: hostname-differs").await;
+        for record in &records {
+            println!("{way}: {}", record.message());
+        }
+        stage
+            .inside
+            .status_becomes("no findings", |status| codes_of(status).is_empty())
+            .await;
+    }
+    stage.labelled("hv-a").await;
+}
+
+/// The codes of the findings in the agent's status.
+pub fn codes_of(status: &serde_json::Value) -> Vec<String> {
+    let findings = status["findings"].as_array().unwrap();
+    let codes = findings.iter().filter_map(|one| one["code"].as_str());
+    codes.map(str::to_owned).collect()
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens to the agent itself, and what it costs.
+
+use std::time::Duration;
+
+use harvester_lab::pki::Validity;
+use harvester_lab::world::always;
+use serde_json::json;
+
+use super::names::codes_of;
+use crate::figures::Figures;
+use crate::inside::UNIT;
+use crate::machine::{BOOT_LIMIT, Port};
+use crate::stage::Stage;
+use crate::table::Figure;
+use crate::{HOST, LIMIT, ZONE};
+
+/// What a quiet minute is, in seconds.
+const QUIET: u32 = 60;
+
+/// Counts what a unit costs: resident memory in KiB, processor time in nanoseconds, and how often its threads slept.
+const COST: &str = r#"cost() {
+  pid=$(systemctl show --value --property=MainPID $1)
+  echo $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status) \
+    $(systemctl show --value --property=CPUUsageNSec $1) \
+    $(cat /proc/$pid/task/*/status | awk '/^voluntary_ctxt/ { n += $2 } END { print n }')
+}"#;
+
+/// Rack and region of a host change; Harvester copies them into the VM's annotations at the next update.
+pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    for rack in ["rack-z", "rack-a"] {
+        let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
+        harvester
+            .relabel_host("hv-a", &[(ZONE, Some(rack))])
+            .await
+            .unwrap();
+        harvester.touch(&vm).await.unwrap();
+        let what = format!("zone {rack}");
+        harvester_lab::world::eventually(LIMIT, &what, || async {
+            stage.world.node_label(ZONE).await.as_deref() == Some(rack)
+        })
+        .await;
+    }
+}
+
+/// systemd starts it again, and nothing is written: the Node is as it should be.
+pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    let before = stage.inside.property(UNIT, "NRestarts").await;
+    stage
+        .inside
+        .sh(&format!("systemctl kill --signal=KILL {UNIT}"))
+        .await;
+    let script = format!(
+        "[ $(systemctl show --value --property=NRestarts {UNIT}) -gt {before} ] && systemctl is-active {UNIT}"
+    );
+    stage.inside.until(&script).await;
+    stage.recorded("this machine is VM").await;
+    stage
+        .inside
+        .status_becomes("the labels are right", |status| {
+            status["labels"]["state"] == "synced"
+        })
+        .await;
+    let unwritten = || async { stage.world.node_resource_version().await == version };
+    always(Duration::from_secs(3), "the Node is not written", unwritten).await;
+}
+
+/// The kubelet writes a new certificate in place, as RKE2 does; the agent writes with it from then on.
+pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let before = stage.inside.status().await["credentials"]["kubelet"]["expires"].clone();
+    let user = format!("system:node:{}", stage.world.node_name());
+    let authority = stage.world.guest_api.lab().authority();
+    let validity = Validity::from_now(time::Duration::days(200));
+    let identity = authority.client_identity_with(&user, &["system:nodes"], validity);
+    for (file, pem) in [
+        ("crt", &identity.certificate_pem),
+        ("key", &identity.key_pem),
+    ] {
+        let path = format!("/var/lib/rancher/rke2/agent/client-kubelet.{file}");
+        stage
+            .inside
+            .sh(&format!("cat >{path} <<'PEM'\n{pem}\nPEM"))
+            .await;
+    }
+    let is_new = |status: &serde_json::Value| status["credentials"]["kubelet"]["expires"] != before;
+    stage
+        .inside
+        .status_becomes("the new certificate", is_new)
+        .await;
+    a_host_that_is_relabelled_is_followed(stage, figures).await;
+    let codes = codes_of(&stage.inside.status().await);
+    assert!(codes.is_empty(), "{codes:?}");
+}
+
+/// KubeVirt sets the guest's clock after a migration; here by an hour, and back.
+pub async fn a_clock_that_is_set_is_told_and_harmless(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    for hours in [1, -1] {
+        stage.begin().await;
+        let now = stage.inside.execute("guest-get-time", json!({})).await;
+        let time = now.as_i64().unwrap() + hours * 3_600_000_000_000;
+        stage
+            .inside
+            .execute("guest-set-time", json!({"time": time}))
+            .await;
+        let records = stage.recorded(" set by ").await;
+        println!("{}", records[0].message());
+    }
+    assert_eq!(stage.world.node_resource_version().await, version);
+    let codes = codes_of(&stage.inside.status().await);
+    assert!(codes.is_empty(), "{codes:?}");
+}
+
+/// In a minute in which nothing happens: memory, processor time and wake-ups, and those of QEMU's guest agent beside them.
+pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage, figures: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    // Nobody may ask QEMU's guest agent anything meanwhile.
+    let units = format!("{UNIT} qemu-guest-agent.service");
+    let both = format!("for unit in {units}; do cost $unit; done");
+    let script = format!(
+        "{COST}\n({both}; sleep {QUIET}; {both}) >/run/cost.new; mv /run/cost.new /run/cost"
+    );
+    stage
+        .inside
+        .sh(&format!(
+            "rm -f /run/cost; systemd-run --quiet sh -c '{}'",
+            script.replace('\'', r"'\''")
+        ))
+        .await;
+    tokio::time::sleep(Duration::from_secs(u64::from(QUIET) + 5)).await;
+    let text = stage.inside.until("cat /run/cost").await;
+    let rows: Vec<Vec<f64>> = text
+        .lines()
+        .map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect())
+        .collect();
+    let [ours, theirs, ours_after, theirs_after] = rows.as_slice() else {
+        panic!("{text}");
+    };
+    let beside = "qemu-ga";
+    let spent = |before: &[f64], after: &[f64], column: usize| after[column] - before[column];
+    let wakeups = spent(ours, ours_after, 2);
+    figures.add(
+        Figure::new("resident memory", ours_after[0] / 1024.0, "MB")
+            .target(6.0)
+            .beside(Some(theirs_after[0] / 1024.0), beside),
+    );
+    figures.add(
+        Figure::new(
+            "processor time in a quiet minute",
+            spent(ours, ours_after, 1) / 1e6,
+            "ms",
+        )
+        .beside(Some(spent(theirs, theirs_after, 1) / 1e6), beside),
+    );
+    figures.add(
+        Figure::new("wake-ups in a quiet minute", wakeups, "")
+            .target(3.0)
+            .beside(Some(spent(theirs, theirs_after, 2)), beside)
+            .note("the watchdog is fed twice a minute"),
+    );
+    assert_eq!(stage.world.node_resource_version().await, version);
+    let records = stage.records().await;
+    assert!(records.is_empty(), "{records:#?}");
+    assert!(wakeups <= 10.0, "{wakeups} wake-ups");
+}
+
+/// The package of a later version is installed; the agent is restarted, and the Node does not notice.
+pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
+    stage: &mut Stage,
+    _: &mut Figures,
+) {
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    let before = stage.inside.property(UNIT, "MainPID").await;
+    let file = stage.later_package.file_name().unwrap();
+    let file = file.to_string_lossy().into_owned();
+    stage
+        .inside
+        .sh("mount -o ro /dev/disk/by-label/cidata /mnt")
+        .await;
+    println!(
+        "{}",
+        stage
+            .inside
+            .sh(&format!("dpkg --install /mnt/{file}; umount /mnt"))
+            .await
+    );
+    let script = format!(
+        "[ $(systemctl show --value --property=MainPID {UNIT}) != {before} ] && systemctl is-active {UNIT}"
+    );
+    stage.inside.until(&script).await;
+    stage.recorded("this machine is VM").await;
+    let is_synced = |status: &serde_json::Value| status["labels"]["state"] == "synced";
+    stage
+        .inside
+        .status_becomes("the labels are right", is_synced)
+        .await;
+    let unwritten = || async { stage.world.node_resource_version().await == version };
+    always(Duration::from_secs(3), "the Node is not written", unwritten).await;
+}
+
+/// Both APIs are away when the machine boots, and so is its network when the agent starts. Labels stay, and it says what is
+/// missing; when the APIs are back it goes on as if nothing had been.
+pub async fn a_boot_before_network_and_apis_is_outlived(stage: &mut Stage, figures: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let version = stage.world.node_resource_version().await;
+    let boot = "cat /proc/sys/kernel/random/boot_id";
+    let before = stage.inside.sh(boot).await;
+    for api in [&stage.world.harvester_api, &stage.world.guest_api] {
+        api.lab().refuse_connections().await;
+        api.lab().drop_connections();
+    }
+    stage.power_off().await;
+    stage.machine.power_on().await;
+    stage
+        .machine
+        .port_opens(Port::GuestAgent, true, BOOT_LIMIT)
+        .await;
+    stage.reattach().await;
+    stage.settled().await;
+    assert_ne!(stage.inside.sh(boot).await, before);
+    let away = ["guest-api-unreachable", "harvester-unreachable"];
+    stage
+        .inside
+        .status_becomes("both APIs are away", |status| {
+            let codes = codes_of(status);
+            away.iter().all(|code| codes.iter().any(|one| one == code))
+        })
+        .await;
+    boot_figures(stage, figures).await;
+    for api in [&stage.world.harvester_api, &stage.world.guest_api] {
+        api.lab().serve_again().await;
+    }
+    stage
+        .inside
+        .status_becomes("nothing is wrong", |status| codes_of(status).is_empty())
+        .await;
+    stage.synced().await;
+    assert_eq!(stage.world.node_label(HOST).await.as_deref(), Some("hv-a"));
+    let writes = stage.world.node_resource_version().await != version;
+    println!("the Node was written after the boot: {writes}");
+}
+
+async fn boot_figures(stage: &mut Stage, figures: &mut Figures) {
+    let seconds = |text: &str| {
+        let mut total = 0.0;
+        for part in text.split_whitespace() {
+            let digits = part.trim_end_matches(char::is_alphabetic);
+            let value: f64 = digits.parse().unwrap_or(0.0);
+            total += match &part[digits.len()..] {
+                "min" => value * 60.0,
+                "ms" => value / 1000.0,
+                _ => value,
+            };
+        }
+        total
+    };
+    let blame = stage
+        .inside
+        .until(&format!("systemd-analyze blame | grep {UNIT}"))
+        .await;
+    let own = blame.trim().rsplit_once(' ').unwrap().0.to_owned();
+    figures.add(
+        Figure::new(
+            "boot time of the unit (systemd-analyze blame)",
+            seconds(&own) * 1000.0,
+            "ms",
+        )
+        .note("exec to READY while the machine boots; nothing waits for it but multi-user.target"),
+    );
+    let mut times = Vec::new();
+    for (unit, property) in [
+        (UNIT, "ActiveEnterTimestampMonotonic"),
+        ("network-online.target", "ActiveEnterTimestampMonotonic"),
+    ] {
+        times.push(
+            stage
+                .inside
+                .property(unit, property)
+                .await
+                .parse::<f64>()
+                .unwrap(),
+        );
+    }
+    println!(
+        "ready {:.1} s after the kernel began, the network {:.1} s",
+        times[0] / 1e6,
+        times[1] / 1e6
+    );
+    let security = stage
+        .inside
+        .sh(&format!(
+            "systemd-analyze security --no-pager {UNIT} | tail -1"
+        ))
+        .await;
+    println!("{security}");
+    let exposure = security
+        .split_whitespace()
+        .find_map(|word| word.parse::<f64>().ok());
+    figures.add(Figure::new(
+        "exposure (systemd-analyze security)",
+        exposure,
+        "",
+    ));
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the platform gives to a new machine: cloud-init's NoCloud seed, as KubeVirt writes it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harvester_lab::guest::GuestTree;
+use serde_json::{Value, json};
+
+use crate::machine::run;
+
+/// Where this machine is, as guests of QEMU's user network see it.
+const OUTSIDE: &str = "https://10.0.2.2:";
+
+/// The kubelet's credential on RKE2.
+const KUBELET: [&str; 4] = [
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/server-ca.crt",
+    "/var/lib/rancher/rke2/agent/client-kubelet.crt",
+    "/var/lib/rancher/rke2/agent/client-kubelet.key",
+];
+
+/// The credential for Harvester, and Rancher's configuration that names it.
+const HARVESTER: [&str; 2] = [
+    "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config",
+    "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
+];
+
+/// A seed.
+#[derive(Debug, Clone)]
+pub struct Seed {
+    meta_data: Value,
+    user_data: Value,
+    /// Files beside the two, which only the disk carries.
+    more: Vec<PathBuf>,
+}
+
+impl Seed {
+    /// A machine of this name, without any credential, in which the agent is enabled.
+    pub fn new(hostname: &str, instance_id: &str) -> Self {
+        Self {
+            meta_data: json!({"instance-id": instance_id, "local-hostname": hostname}),
+            user_data: json!({
+                "write_files": [],
+                // The image has no SSH server and no partition.
+                "ssh_genkeytypes": [],
+                "resize_rootfs": false,
+                "runcmd": [["systemctl", "enable", "--now", "harvester-node-agent.service"]],
+            }),
+            more: Vec::new(),
+        }
+    }
+
+    /// The same with a copy of a file of this machine on its disk, whose label is `cidata`.
+    pub fn carrying(mut self, file: &Path) -> Self {
+        self.more.push(file.to_owned());
+        self
+    }
+
+    /// The same with both credentials of a guest.
+    pub fn with_credentials(self, guest: &GuestTree) -> Self {
+        self.with_kubelet(guest).with_files_of(guest, &HARVESTER)
+    }
+
+    /// The same with the kubelet's credential of a guest.
+    pub fn with_kubelet(self, guest: &GuestTree) -> Self {
+        self.with_files_of(guest, &KUBELET)
+    }
+
+    fn with_files_of(mut self, guest: &GuestTree, paths: &[&str]) -> Self {
+        for path in paths {
+            let text = guest.read(path).unwrap();
+            self = self.with_file(path, &text.replace("https://127.0.0.1:", OUTSIDE));
+        }
+        self
+    }
+
+    /// The same with one more file, for root alone.
+    pub fn with_file(mut self, path: &str, text: &str) -> Self {
+        let file = json!({"path": path, "permissions": "0600", "content": text});
+        let files = self.user_data["write_files"].as_array_mut().unwrap();
+        files.push(file);
+        self
+    }
+
+    /// The same with a key of user-data.
+    pub fn with_user_data(mut self, key: &str, value: Value) -> Self {
+        self.user_data[key] = value;
+        self
+    }
+
+    /// Writes the disk.
+    pub fn write(&self, iso: &Path) {
+        let dir = tempfile::tempdir().unwrap();
+        // JSON is YAML.
+        let user_data = format!("#cloud-config\n{:#}\n", self.user_data);
+        std::fs::write(dir.path().join("meta-data"), self.meta_data.to_string()).unwrap();
+        std::fs::write(dir.path().join("user-data"), user_data).unwrap();
+        run(Command::new("genisoimage")
+            .args(["-quiet", "-volid", "cidata", "-joliet", "-rock", "-output"])
+            .arg(iso)
+            .arg(dir.path())
+            .args(&self.more));
+    }
+}

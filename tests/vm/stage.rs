@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A machine in a world: the lab is Harvester and guest cluster, QEMU the hosts, and both tell the same story.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use harvester_lab::downward_metrics;
+use harvester_lab::harvester::Order;
+use harvester_lab::world::{World, WorldOptions, eventually};
+use serde_json::{Value, json};
+
+use crate::inside::{Clocks, Inside, Record, micros};
+use crate::machine::{BOOT_LIMIT, Firmware, Hardware, Machine, Move, Port};
+use crate::seed::Seed;
+use crate::witness::Witness;
+use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
+
+/// What scenarios need that run on one boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setting {
+    /// Everything that the agent can use, and the lab's own API servers.
+    Lab,
+    /// The same, and two real kube-apiservers.
+    Real,
+    /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
+    Alone,
+    /// A machine that KubeVirt did not make.
+    Plain,
+}
+
+/// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
+/// missing channel are part of the hardware.
+const BLIND: &str = "mode = \"signals\"\n";
+
+/// The name that user-data gives.
+pub const WRONG_NAME: &str = "wrong-from-user-data";
+
+/// One of the agent's own files.
+const CONFIG: &str = "/etc/harvester-node-agent/config.d/50-test.toml";
+
+/// The machine and the world around it.
+#[derive(Debug)]
+pub struct Stage {
+    /// Both API servers, and who acts on them.
+    pub world: World,
+    /// The machine.
+    pub machine: Machine,
+    /// Commands in it.
+    pub inside: Inside,
+    /// What its journal is asked for to show what was written since the scenario began.
+    pub began: String,
+    /// The host that runs it.
+    pub host: String,
+    /// The package of a later version, on the seed's disk.
+    pub later_package: PathBuf,
+    /// Whether no other scenario may follow on this machine.
+    pub spent: bool,
+    /// Whether the host does without all that would tell the guest of a move.
+    broken: bool,
+    setting: Setting,
+}
+
+/// A live migration, as QEMU and the API show it.
+#[derive(Debug, Clone)]
+pub struct Migration {
+    /// QEMU's part.
+    pub moved: Move,
+    /// When the API began to show the new host.
+    pub shown: Instant,
+    /// How the guest's clock stood to the host's in between.
+    pub clocks: Clocks,
+}
+
+/// How Harvester tells of a live migration.
+#[derive(Debug, Clone, Copy)]
+pub struct Telling {
+    /// The version of KubeVirt.
+    pub order: Order,
+    /// From QEMU's end of it to the API's.
+    pub after: Duration,
+    /// From there to the annotations.
+    pub annotations: Duration,
+}
+
+impl Default for Telling {
+    fn default() -> Self {
+        Self {
+            order: Order::From1_6,
+            after: Duration::from_millis(500),
+            annotations: Duration::ZERO,
+        }
+    }
+}
+
+impl Setting {
+    /// Boots a machine in this setting.
+    pub async fn boot(self, setup: &Setup, logs: &Path) -> Stage {
+        let world = match self {
+            Self::Real => World::real(WorldOptions::default()).await,
+            _ => World::lab(WorldOptions::default()).await,
+        };
+        let firmware = match self {
+            Self::Plain => Firmware::Plain,
+            _ => Firmware::KubeVirt {
+                uuid: world.vm.firmware_uuid.clone(),
+                serial: world.vm.spec.serial.clone(),
+            },
+        };
+        let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
+        let mut seed =
+            Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
+        match self {
+            Self::Alone => {
+                seed = seed
+                    .with_kubelet(&world.guest)
+                    .with_file(CONFIG, &table_of_hosts())
+                    .with_user_data("hostname", WRONG_NAME.into());
+            }
+            Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
+        }
+        if setup.broken {
+            hardware.announces = false;
+            hardware.ports = vec![Port::GuestAgent];
+            seed = seed.with_file(CONFIG, BLIND);
+        }
+        let machine = Machine::boot(hardware, &seed, logs).await;
+        machine.port_opens(Port::GuestAgent, true, BOOT_LIMIT).await;
+        let inside = Inside::new(machine.attach(Port::GuestAgent).await).await;
+        let stage = Stage {
+            world,
+            machine,
+            inside,
+            began: String::new(),
+            host: "hv-a".to_owned(),
+            later_package: setup.later_package.clone(),
+            spent: false,
+            broken: setup.broken,
+            setting: self,
+        };
+        stage.attend().await;
+        stage
+    }
+}
+
+/// Region and zone of the hosts, by configuration.
+fn table_of_hosts() -> String {
+    let hosts = harvester_lab::world::HOSTS.iter();
+    hosts
+        .map(|(name, region, zone)| {
+            format!("[hosts.{name}]\nregion = \"{region}\"\nzone = \"{zone}\"\n")
+        })
+        .collect()
+}
+
+impl Stage {
+    /// Whether scenarios of this setting may be played here.
+    pub fn fits(&self, setting: Setting) -> bool {
+        self.setting == setting && !self.spent
+    }
+
+    /// A scenario begins: what is written from now on belongs to it.
+    pub async fn begin(&mut self) {
+        self.began = self.inside.cursor().await;
+    }
+
+    /// Waits until cloud-init has ended and the agent has done what it can.
+    pub async fn settled(&mut self) {
+        let done =
+            "test -e /run/cloud-init/result.json && systemctl is-active harvester-node-agent";
+        self.inside.until(done).await;
+    }
+
+    /// Waits until the agent has labelled the Node and says so.
+    pub async fn synced(&self) {
+        for (kind, reason) in [(TOPOLOGY, "Synced"), (IDENTITY, "Match")] {
+            self.condition_becomes(kind, "True", reason).await;
+        }
+        self.labelled(&self.host).await;
+    }
+
+    /// virt-handler serves the downward metrics, where there are any.
+    async fn attend(&self) {
+        if let Ok(port) = self.machine.try_attach(Port::DownwardMetrics).await {
+            downward_metrics::attend(port, &self.host);
+        }
+    }
+
+    /// Cuts the power, when all that was written is on the disk.
+    pub async fn power_off(&mut self) {
+        self.inside.sh("sync").await;
+        self.machine.power_off().await;
+    }
+
+    /// The host's programs connect to the machine's ports anew, as after every start of QEMU.
+    pub async fn reattach(&mut self) {
+        self.inside = Inside::new(self.machine.attach(Port::GuestAgent).await).await;
+        self.attend().await;
+    }
+
+    /// A shell on the machine's second serial line, which needs no guest agent.
+    pub async fn witness(&mut self) -> Witness {
+        let port = self.machine.attach(Port::Witness).await;
+        let shell = "systemd-run --quiet --unit=witness --collect --property=StandardInput=tty \
+                     --property=StandardOutput=tty --property=TTYPath=/dev/ttyS1 /bin/sh";
+        self.inside.sh(shell).await;
+        Witness::new(port).await
+    }
+
+    /// Live-migrates the machine, and lets Harvester tell of it.
+    pub async fn migrate(&mut self, to: &str, telling: Telling) -> Migration {
+        let (harvester, vm) = (self.world.harvester.clone(), self.world.vm.clone());
+        let began = harvester.prepare_migration(&vm, to).await.unwrap();
+        harvester.copy_memory(&began).await.unwrap();
+        let moved = self.machine.migrate().await;
+        to.clone_into(&mut self.host);
+        let told = tokio::time::Instant::now() + telling.after;
+        self.inside = Inside::new(self.machine.attach(Port::GuestAgent).await).await;
+        tokio::time::sleep_until(told).await;
+        harvester.switch_host(&began, telling.order).await.unwrap();
+        let shown = Instant::now();
+        // Only now does virt-handler look after the machine.
+        self.attend().await;
+        harvester
+            .complete_migration(&began, telling.order)
+            .await
+            .unwrap();
+        let annotated = tokio::time::Instant::now() + telling.annotations;
+        let clocks = self.inside.clocks().await;
+        if !self.broken {
+            self.set_clock().await;
+        }
+        tokio::time::sleep_until(annotated).await;
+        harvester.annotate(&vm).await.unwrap();
+        harvester.clean_up_migration(&began).await.unwrap();
+        Migration {
+            moved,
+            shown,
+            clocks,
+        }
+    }
+
+    /// The guest's clock lost what nobody ran; KubeVirt sets it at the end of a migration.
+    async fn set_clock(&mut self) {
+        let now = i64::try_from(micros(SystemTime::now()) * 1000).unwrap();
+        let time = json!({"time": now});
+        self.inside.execute("guest-set-time", time).await;
+    }
+
+    /// Waits until the Node's labels are those of a host.
+    pub async fn labelled(&self, host: &str) {
+        let (_, _, zone) = harvester_lab::world::HOSTS
+            .iter()
+            .find(|(name, ..)| *name == host)
+            .unwrap();
+        let what = format!("labels of {host}");
+        eventually(LIMIT, &what, || async {
+            let node = self.world.node().await;
+            let labels = &node["metadata"]["labels"];
+            labels[HOST] == host && labels[ZONE] == *zone
+        })
+        .await;
+    }
+
+    /// Waits until a condition of the Node is so.
+    pub async fn condition_becomes(&self, kind: &str, status: &str, reason: &str) {
+        let what = format!("condition {kind}={status} ({reason})");
+        eventually(LIMIT, &what, || async {
+            let condition = self.world.condition(kind).await.unwrap_or(Value::Null);
+            condition["status"] == status && condition["reason"] == reason
+        })
+        .await;
+    }
+
+    /// What the agent wrote to the journal since the scenario began.
+    pub async fn records(&mut self) -> Vec<Record> {
+        let began = self.began.clone();
+        self.inside.records(&began).await
+    }
+
+    /// Waits until the agent has written a record since the scenario began; all of that time.
+    pub async fn recorded(&mut self, message: &str) -> Vec<Record> {
+        let began = self.began.clone();
+        self.inside.recorded(&began, message).await
+    }
+
+    /// Leaves the guest's journal beside the other logs.
+    pub async fn keep_journal(&mut self, logs: &Path) {
+        let script = "journalctl --boot --output=short-monotonic --no-hostname --lines=4000";
+        let text = self.inside.run(script).await.text;
+        std::fs::write(logs.join("journal"), text).unwrap();
+    }
+}
+
+/// When an instant of this process was, by the wall clock.
+pub fn wall_clock(at: Instant) -> SystemTime {
+    SystemTime::now() - at.elapsed()
+}
