@@ -21,7 +21,7 @@ pub struct Entry {
     /// Why it matters.
     pub consequence: &'static str,
     /// Where it lies, for faults that are a thing in the tree: paths with at most one `*` in each component. A file counts
-    /// unless it is empty, a directory unless it has no entry.
+    /// unless it is empty (of [`Code::CloudInitDisabled`] also then), a directory unless it has no entry.
     pub places: &'static [&'static str],
 }
 
@@ -88,7 +88,7 @@ catalogue! {
         why: "the agent is in the image and does not run",
         places: [];
     ConfigurationFaults, "configuration-faults", "our own configuration has faults",
-        why: "the agent ends with exit code 78 on every machine made from this image",
+        why: "on every machine made from this image the service stays up, does nothing, and waits until the configuration is mended",
         places: [];
     GuestAgentMissing, "guest-agent-missing", "QEMU's guest agent is not installed",
         why: "Harvester shows no addresses and no hostname of the VM, and Rancher's node driver waits for an address in vain",
@@ -132,7 +132,10 @@ catalogue! {
         ];
     CloudInitSeed, "cloud-init-seed", "cloud-init finds its data in the image itself",
         why: "every machine made from it takes instance-id, hostname and user data from there, and not from Harvester",
-        places: ["/var/lib/cloud/seed/*"];
+        places: ["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"];
+    CloudInitDisabled, "cloud-init-disabled", "cloud-init is switched off",
+        why: "a machine made from it gets neither hostname nor user data from Harvester, and so never joins a cluster",
+        places: ["/etc/cloud/cloud-init.disabled"];
     AgentState, "agent-state", "our own state of the build machine",
         why: "it names another VM; a machine made from this image begins by throwing it away",
         places: [
@@ -149,6 +152,12 @@ catalogue! {
             "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
             "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf",
         ];
+    NodeNameBaked, "node-name-baked", "the configuration of RKE2, K3s or the kubelet names the Node",
+        why: "every machine made from this image registers under this name, and takes the Node of the one before",
+        places: [];
+    TopologyLabelBaked, "topology-label-baked", "the configuration of RKE2, K3s or the kubelet says where the machine is",
+        why: "every machine made from this image registers with this place, wherever it runs",
+        places: [];
     Logs, "logs", "the image has logs of the build machine",
         why: "they tell of another machine, and cloud-init's may hold what was in its user data",
         places: [
@@ -163,9 +172,13 @@ catalogue! {
     KubeletCredential, "kubelet-credential", "the image has a kubelet's credential or certificates",
         why: "a machine made from it joins as another Node or not at all, and whoever has the image can act as that Node",
         places: ["/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"];
-    ClusterKeys, "cluster-keys", "the image has keys, tokens or data of a cluster's server",
+    ClusterKeys, "cluster-keys", "the image has keys, tokens, data or static pods of a cluster's server",
         why: "whoever has the image can make himself administrator of that cluster; a new server finds an old cluster",
-        places: ["/etc/kubernetes/pki", "/etc/kubernetes/ssl"];
+        places: [
+            "/etc/kubernetes/pki", "/etc/kubernetes/ssl", "/var/lib/etcd/member",
+            "/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/manifests/kube-apiserver.yaml",
+            "/etc/kubernetes/manifests/kube-controller-manager.yaml", "/etc/kubernetes/manifests/kube-scheduler.yaml",
+        ];
     AdminKubeconfig, "admin-kubeconfig", "the image has the kubeconfig of an administrator or a controller",
         why: "whoever has the image has that cluster",
         places: [
@@ -174,8 +187,14 @@ catalogue! {
             "/etc/kubernetes/scheduler.conf", "/root/.kube/config", "/home/*/.kube/config",
         ];
     ClusterToken, "cluster-token", "the configuration of RKE2 or K3s holds a secret",
-        why: "whoever has the image can join machines to that cluster; give the token to each machine by its user data",
+        why: "whoever has the image can use it: join machines to that cluster, read its data or its images; give it to each machine by its user data",
         places: [];
+    SshPrivateKey, "ssh-private-key", "the image has a user's private SSH key",
+        why: "whoever has the image can log in wherever that key opens",
+        places: ["/root/.ssh/id_*", "/home/*/.ssh/id_*"];
+    SshAuthorizedKeys, "ssh-authorized-keys", "SSH keys open the machines",
+        why: "whoever has such a key can log in to every machine made from this image; give keys by user data",
+        places: ["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"];
     NodePassword, "node-password", "the image has the node password of RKE2 or K3s",
         why: "all machines made from it share it: the server refuses a Node whose password differs, and trusts one whose password is known",
         places: ["/etc/rancher/node/password"];

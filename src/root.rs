@@ -55,6 +55,18 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// The file or directory, inside the root.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::NotFound(path)
+            | Self::Denied(path)
+            | Self::NotAFile(path)
+            | Self::NotText(path)
+            | Self::TooLarge { path, .. }
+            | Self::Io { path, .. } => path,
+        }
+    }
+
     /// Whether nothing stands at the path, which is often not a fault.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::NotFound(_))
@@ -247,11 +259,13 @@ impl Root {
                 None => break,
             }
         }
-        steps.push(current);
+        // No link is left, so that text and kernel agree on what `..` means.
+        steps.push(normalise(&current));
         steps
     }
 
-    /// What `path` leads to: the same path inside the root with every symbolic link resolved there, whether or not it exists.
+    /// What `path` leads to: the same path inside the root with every symbolic link and every `..` resolved there, whether
+    /// or not it exists.
     ///
     /// Commands for people name this one, because a shell would follow an absolute link out of the root.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
@@ -263,10 +277,17 @@ impl Root {
         let mut walked = PathBuf::from("/");
         let mut components = relative(path).components();
         while let Some(component) = components.next() {
-            let here = walked.join(component);
+            let here = match component {
+                Component::ParentDir => {
+                    walked.pop();
+                    continue;
+                }
+                Component::Normal(name) => walked.join(name),
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => continue,
+            };
             if let Some(target) = self.read_link(&here) {
                 let replaced = walked.join(target).join(components.as_path());
-                return Some((here, normalise(&replaced)));
+                return Some((here, replaced));
             }
             walked = here;
         }
@@ -378,12 +399,19 @@ mod tests {
         let (_dir, root) = tree();
         symlink("/var/lib", root.join("/lib")).unwrap();
         symlink("one.pem", root.join("/var/lib/pki/current.pem")).unwrap();
+        symlink("../../lib/../../../one", root.join("/out")).unwrap();
+        symlink("loop", root.join("/loop")).unwrap();
         for (path, resolved) in [
             ("/lib/pki/current.pem", "/var/lib/pki/one.pem"),
             ("/lib/pki/none", "/var/lib/pki/none"),
             ("/etc", "/etc"),
+            ("/../../../tmp/victim", "/tmp/victim"),
+            ("../etc/./none/../..", "/"),
+            ("/lib/../run", "/var/run"),
+            ("/out", "/one"),
+            ("/loop/..", "/"),
         ] {
-            assert_eq!(root.resolve(path), Path::new(resolved));
+            assert_eq!(root.resolve(path), Path::new(resolved), "{path}");
         }
         let target = root.link_target("/lib/pki/current.pem");
         assert_eq!(target.as_deref(), Some(Path::new("one.pem")));

@@ -10,9 +10,9 @@ use std::path::Path;
 pub use remedy::Tree;
 
 use crate::bake::{Code, Fault};
-use crate::facts::distribution::SecretForm;
+use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
-use crate::facts::image::{Image, Service};
+use crate::facts::image::{Image, Place, Service, TextFile};
 use crate::few;
 
 /// Names that are nobody's, besides the distribution's own: systemd's and the installers'.
@@ -34,15 +34,15 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
     }
     for file in &image.machine_ids {
         if !NO_MACHINE_ID.contains(&file.text.as_str()) {
-            let seen = format!("{} holds an id", file.path.display());
-            faults.push(fault(Code::MachineId, seen, tree.empty(&file.path)));
+            let seen = format!("{} holds an id", file.place);
+            faults.push(fault(Code::MachineId, seen, blank(file, tree)));
         }
     }
     if let Some(file) = &image.hostname
         && !is_nobodys(&file.text, &image.default_hostnames)
     {
-        let seen = format!("{} says {}", file.path.display(), file.text);
-        faults.push(fault(Code::Hostname, seen, tree.empty(&file.path)));
+        let seen = format!("{} says {}", file.place, file.text);
+        faults.push(fault(Code::Hostname, seen, blank(file, tree)));
     }
     for pinned in &image.pinned {
         let seen = format!(
@@ -54,28 +54,64 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
         let remedy = tree.comment_out(&pinned.path, pinned.line);
         faults.push(fault(Code::ConfigurationOfOneVm, seen, remedy));
     }
-    for secret in &image.secrets {
-        let seen = format!("`{}` in {}", secret.key, secret.origin.display());
-        let remedy = match &secret.form {
-            SecretForm::File(path) => tree.remove(&[path]),
-            SecretForm::Json => tree.remove(&[&secret.origin]),
-            SecretForm::Yaml => tree.delete_yaml(&secret.origin, &secret.key),
-            SecretForm::Variable => tree.delete_variable(&secret.origin, &secret.key),
+    for (place, setting) in &image.unshareable {
+        let code = match setting.matter {
+            Matter::Secret | Matter::SecretFile(_) => Code::ClusterToken,
+            Matter::NodeName => Code::NodeNameBaked,
+            Matter::Topology => Code::TopologyLabelBaked,
         };
-        faults.push(fault(Code::ClusterToken, seen, remedy));
+        let seen = format!("`{}` in {place}", setting.key);
+        // Where one setting takes its file away, no other command finds it any more.
+        let is_removed = image
+            .unshareable
+            .iter()
+            .any(|(other, setting)| other == place && setting.form == Form::Other);
+        let remedy = match is_removed {
+            true => tree.remove(&[&place.path]),
+            false => take_out(setting, place, tree),
+        };
+        faults.push(fault(code, seen, remedy));
     }
     for code in Code::ALL {
         let traces = image.traces.iter().filter(|trace| trace.code == *code);
-        let paths: Vec<&Path> = traces.map(|trace| trace.path.as_path()).collect();
-        if !paths.is_empty() {
-            faults.push(fault(*code, names(&paths), tree.remove(&paths)));
+        let places: Vec<&Place> = traces.map(|trace| &trace.place).collect();
+        if !places.is_empty() {
+            let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
+            faults.push(fault(*code, names(&places), tree.remove(&paths)));
         }
     }
-    for line in &image.unreadable {
-        faults.push(fault(Code::Unreadable, line.clone(), tree.check_as_root()));
+    for unreadable in &image.unreadable {
+        // Root reads whatever is denied; from there on, asking for root would go round for ever.
+        let remedy = match unreadable.is_denied {
+            true => tree.check_as_root(),
+            false => tree.correct_or_remove(&unreadable.path),
+        };
+        faults.push(fault(Code::Unreadable, unreadable.line.clone(), remedy));
     }
     few::sort_by_key(&mut faults, |fault| fault.code);
     faults
+}
+
+/// Takes the content of a file, and of a link only the link: what is behind it may be more than this.
+fn blank(file: &TextFile, tree: &Tree) -> String {
+    match &file.place.leads_to {
+        Some(_) => tree.remove(&[&file.place.path]),
+        None => tree.empty(&file.place.path),
+    }
+}
+
+/// Takes one setting out of its file, or the file away where it is not certain that nothing of the setting would stay.
+fn take_out(setting: &Unshareable, place: &Place, tree: &Tree) -> String {
+    let (file, key) = (place.target(), setting.key.as_str());
+    match &setting.form {
+        Form::YamlLine => tree.delete_yaml(file, key),
+        Form::YamlItems { labels, is_all } => {
+            tree.delete_items(file, labels, is_all.then_some(key))
+        }
+        Form::VariableLine => tree.delete_variable(file, key),
+        Form::Flag { old, new } => tree.replace(file, old, new),
+        Form::Other => tree.remove(&[&place.path]),
+    }
 }
 
 /// What each machine needs.
@@ -135,13 +171,13 @@ fn is_nobodys(name: &str, defaults: &[String]) -> bool {
     ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
 }
 
-fn names(paths: &[&Path]) -> String {
-    let named: Vec<String> = paths
+fn names(places: &[&Place]) -> String {
+    let named: Vec<String> = places
         .iter()
         .take(NAMED_MAX)
-        .map(|path| path.display().to_string())
+        .map(ToString::to_string)
         .collect();
-    let rest = match paths.len().saturating_sub(NAMED_MAX) {
+    let rest = match places.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -21,8 +21,8 @@ pub struct Distribution {
     pub cloud_provider_name: Option<String>,
     /// The cloud provider's configuration, which for `harvester` is the kubeconfig of Harvester's API.
     pub cloud_provider_config: Option<Configured<PathBuf>>,
-    /// Where its configuration holds secrets.
-    pub secrets: Vec<Secret>,
+    /// Where its configuration says what only one machine may be told.
+    pub unshareable: Vec<Unshareable>,
 }
 
 impl Distribution {
@@ -36,7 +36,7 @@ impl Distribution {
             node_labels: Vec::new(),
             cloud_provider_name: None,
             cloud_provider_config: None,
-            secrets: Vec::new(),
+            unshareable: Vec::new(),
         }
     }
 
@@ -106,28 +106,55 @@ pub struct Configured<T> {
     pub origin: PathBuf,
 }
 
-/// A setting that is a secret. Its value is not kept.
+/// A setting that several machines must not share. A value that is a secret is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret {
-    /// The key or variable.
+pub struct Unshareable {
+    /// What it says.
+    pub matter: Matter,
+    /// The key, variable or flag.
     pub key: String,
     /// The file that sets it.
     pub origin: PathBuf,
     /// How that file writes it.
-    pub form: SecretForm,
+    pub form: Form,
 }
 
-/// How a file writes a secret.
+/// What a setting says that several machines must not share.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretForm {
-    /// A line `key: value`.
-    Yaml,
-    /// A member of a JSON object, as Rancher writes them.
-    Json,
-    /// A line `KEY=value`.
-    Variable,
-    /// The name of another file, which holds it.
-    File(PathBuf),
+pub enum Matter {
+    /// A secret.
+    Secret,
+    /// The name of another file, which holds a secret.
+    SecretFile(PathBuf),
+    /// The name of the Node.
+    NodeName,
+    /// Labels that say where the machine is.
+    Topology,
+}
+
+/// How a file writes a setting, as far as a command for `sed` can take it out and surely leave nothing of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Form {
+    /// Whole on one line `key: value` of YAML that begins with the key.
+    YamlLine,
+    /// Whole on lines `- label=value` of YAML.
+    YamlItems {
+        /// The labels.
+        labels: Vec<String>,
+        /// Whether these are all items, so that the line `key:` goes with them.
+        is_all: bool,
+    },
+    /// Whole on one line `KEY=value`.
+    VariableLine,
+    /// A flag in a command line.
+    Flag {
+        /// The flag with its value.
+        old: String,
+        /// What may stay of it.
+        new: String,
+    },
+    /// In any other way, such as JSON or on several lines: only without the file is it surely gone.
+    Other,
 }
 
 /// A label that the kubelet sets when it registers.

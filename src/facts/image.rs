@@ -3,11 +3,12 @@
 //!
 //! Every path is as seen inside the tree, with each symbolic link on its way resolved there: a command may name it.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use crate::bake::Code;
 
-use super::distribution::Secret;
+use super::distribution::Unshareable;
 use super::guest_agent::{Enablement, Family};
 
 /// The facts of one reading.
@@ -21,8 +22,8 @@ pub struct Image {
     pub hostname: Option<TextFile>,
     /// The names that the distribution itself gives (`ID`, `DEFAULT_HOSTNAME` of os-release(5)).
     pub default_hostnames: Vec<String>,
-    /// Secrets in the configuration of RKE2 and K3s.
-    pub secrets: Vec<Secret>,
+    /// Settings of RKE2, K3s and the kubelet that only one machine may have, and where their files are.
+    pub unshareable: Vec<(Place, Unshareable)>,
     /// QEMU's guest agent.
     pub guest_agent: Service,
     /// Ourselves.
@@ -31,8 +32,8 @@ pub struct Image {
     pub pinned: Vec<Pinned>,
     /// What is wrong with our own configuration, one line each.
     pub configuration_faults: Vec<String>,
-    /// What could not be looked at and why, one line each.
-    pub unreadable: Vec<String>,
+    /// What could not be looked at.
+    pub unreadable: Vec<Unreadable>,
     /// Whose packages this system has.
     pub family: Family,
 }
@@ -43,14 +44,60 @@ pub struct Trace {
     /// What it is.
     pub code: Code,
     /// Where it is.
+    pub place: Place,
+}
+
+/// Where a thing lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its name, which may be a symbolic link. What is removed is this, and never what lies behind a link.
     pub path: PathBuf,
+    /// Where the link leads.
+    pub leads_to: Option<PathBuf>,
+}
+
+impl Place {
+    /// The file itself.
+    pub fn target(&self) -> &Path {
+        self.leads_to.as_ref().unwrap_or(&self.path)
+    }
+}
+
+impl From<&str> for Place {
+    fn from(path: &str) -> Self {
+        Self {
+            path: path.into(),
+            leads_to: None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(formatter)?;
+        match &self.leads_to {
+            Some(target) => write!(formatter, " (a link to {})", target.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file or directory that could not be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// What and why.
+    pub line: String,
+    /// Where.
+    pub path: PathBuf,
+    /// Whether root could look at it.
+    pub is_denied: bool,
 }
 
 /// A file of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextFile {
     /// The file.
-    pub path: PathBuf,
+    pub place: Place,
     /// What it holds, without white space around it.
     pub text: String,
 }

@@ -4,6 +4,8 @@
 //! A distribution is here when one of its files is. A file that cannot be understood is a problem with a name, and the other
 //! files still count; its text is never quoted, because cluster tokens are kept in the same files.
 
+mod unshareable;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::credentials::document::{DocumentError, Value, parse};
 use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{
-    Configured, Distribution, DistributionKind, Secret, SecretForm, StaticLabel,
+    Configured, Distribution, DistributionKind, StaticLabel, Unshareable,
 };
 use crate::root::{ReadError, Root};
 
@@ -65,12 +67,6 @@ const USED: [&str; 6] = [
     "cloud-provider-config",
 ];
 
-/// Keys whose values are secrets: it is remembered that they are there.
-const SECRET: [&str; 4] = ["token", "agent-token", "vpn-auth", "etcd-s3-secret-key"];
-
-/// Keys that name a file with a secret.
-const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
-
 /// Why a file of a distribution does not count. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionProblem {
@@ -123,7 +119,7 @@ pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionPro
     let mut reader = Reader {
         root,
         kind: DistributionKind::Unknown,
-        secrets: Vec::new(),
+        unshareable: Vec::new(),
         problems: Vec::new(),
     };
     let distributions = [
@@ -155,7 +151,7 @@ type Settings = BTreeMap<String, Vec<Configured<String>>>;
 struct Reader<'a> {
     root: &'a Root,
     kind: DistributionKind,
-    secrets: Vec<Secret>,
+    unshareable: Vec<Unshareable>,
     problems: Vec<DistributionProblem>,
 }
 
@@ -177,21 +173,21 @@ impl Reader<'_> {
                 continue;
             };
             is_here = true;
-            for (name, value) in variables(&String::from_utf8_lossy(&text)) {
-                let key = match name.strip_prefix(prefix) {
+            let text = String::from_utf8_lossy(&text);
+            for (name, value) in variables(&text) {
+                let suffix = name.strip_prefix(prefix);
+                let found = suffix.and_then(|suffix| {
+                    unshareable::of_variable(suffix, &name, &value, &text, Path::new(path))
+                });
+                self.unshareable.extend(found);
+                let key = match suffix {
                     Some("_DATA_DIR") => "data-dir",
                     Some("_NODE_NAME") => "node-name",
                     Some("_CONFIG_FILE") => {
                         config = value.into();
                         continue;
                     }
-                    Some(rest) => {
-                        let key = rest.trim_start_matches('_').replace('_', "-");
-                        let key = key.to_ascii_lowercase();
-                        self.secret(&key, &name, &value, Path::new(path), SecretForm::Variable);
-                        continue;
-                    }
-                    None => continue,
+                    _ => continue,
                 };
                 let value = configured(value, Path::new(path));
                 settings.insert(key.to_owned(), vec![value]);
@@ -205,9 +201,9 @@ impl Reader<'_> {
                 self.merge(&path, &text, &mut settings);
             }
         }
-        let secrets = std::mem::take(&mut self.secrets);
+        let unshareable = std::mem::take(&mut self.unshareable);
         is_here.then(|| Distribution {
-            secrets,
+            unshareable,
             ..distribution(kind, &settings)
         })
     }
@@ -231,6 +227,8 @@ impl Reader<'_> {
             let values = variables(&text).into_iter();
             for (_, value) in values.filter(|(name, _)| name == variable) {
                 for (flag, value) in flags(&value) {
+                    let found = unshareable::of_flag(&flag, &value, &text, path);
+                    distribution.unshareable.extend(found);
                     match flag.as_str() {
                         "hostname-override" => {
                             distribution.node_name = Some(configured(value, path));
@@ -298,14 +296,8 @@ impl Reader<'_> {
                 Some(name) => (name, true),
                 None => (key.as_str(), false),
             };
-            if let Value::Text(_) | Value::Number(_) = &value {
-                let form = match text.trim_ascii_start().first() {
-                    Some(b'{') => SecretForm::Json,
-                    _ => SecretForm::Yaml,
-                };
-                let value = zeroize::Zeroizing::new(scalars(&value).unwrap_or_default());
-                self.secret(name, &key, &value.concat(), path, form);
-            }
+            self.unshareable
+                .extend(unshareable::of_entry(name, &key, &value, text, path));
             if !USED.contains(&name) {
                 continue;
             }
@@ -339,21 +331,6 @@ impl Reader<'_> {
             self.problems
                 .push(DistributionProblem::Unreadable { kind, source });
         }
-    }
-
-    /// Remembers that `name`, the key's plain name, is set to a secret.
-    fn secret(&mut self, name: &str, key: &str, value: &str, path: &Path, form: SecretForm) {
-        let form = match () {
-            () if value.is_empty() => return,
-            () if SECRET.contains(&name) => form,
-            () if SECRET_FILE.contains(&name) => SecretForm::File(PathBuf::from(value)),
-            () => return,
-        };
-        self.secrets.push(Secret {
-            key: key.to_owned(),
-            origin: path.to_owned(),
-            form,
-        });
     }
 
     fn wrong_kind(&mut self, path: &Path, key: &str, found: &Value, expected: &'static str) {

@@ -2,22 +2,23 @@
 //! Reads the tree of an image that is being built.
 //!
 //! Of what may be a secret only its presence is looked at, never its content; the exception is the configuration of RKE2 and
-//! K3s, which must be read to know whether it holds a token, and of which only the key is kept.
+//! K3s and of their registries, which must be read to know whether it holds a secret, and of which only the key is kept.
 
+mod registries;
 mod unit;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::distribution::read_distribution;
+use super::distribution::{DistributionProblem, read_distribution};
 use super::guest_agent::{PROGRAMS, os_release, value};
 use crate::bake::Code;
 use crate::config::{self, Effective, Origin};
 use crate::credentials::search::{harvester_candidates, kubelet_candidates};
 use crate::escape::chain;
-use crate::facts::distribution::{Distribution, DistributionKind, Secret, SecretForm};
+use crate::facts::distribution::{Distribution, DistributionKind, Matter, Unshareable};
 use crate::facts::guest_agent::{Family, UNITS};
-use crate::facts::image::{Image, Pinned, Service, TextFile, Trace};
+use crate::facts::image::{Image, Pinned, Place, Service, TextFile, Trace, Unreadable};
 use crate::root::{ReadError, Root};
 
 /// A file of one short line; of a longer one nothing more needs to be known.
@@ -34,6 +35,12 @@ const UNIT: &str = "harvester-node-agent.service";
 
 /// Keys of our own configuration that fit one machine only.
 const ONE_VM: [&str; 2] = ["harvester.vm", "guest.node_name"];
+
+/// The files that hold a machine-id. That of D-Bus is a link to systemd's on most systems.
+const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+
+/// What K3s and RKE2 append to the name of the Node, where they are told to (`with-node-id`).
+const NODE_ID: &str = "/etc/rancher/node/id";
 
 /// Files that RKE2's and K3s' kubelet makes below the data directory. Images for installation without a network lie beside
 /// them, and may stay.
@@ -57,9 +64,7 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
         unreadable: Vec::new(),
     };
     let (distributions, problems) = read_distribution(root);
-    reader
-        .unreadable
-        .extend(problems.iter().map(|problem| chain(problem)));
+    problems.iter().for_each(|problem| reader.problem(problem));
     let (pinned, configuration_faults) = reader.configuration(only);
     for code in Code::ALL {
         for place in code.entry().places {
@@ -78,13 +83,13 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
         unit: unit::find(root, &[UNIT]),
     };
     Image {
-        machine_ids: ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+        machine_ids: MACHINE_IDS
             .iter()
-            .filter_map(|path| reader.line(path))
+            .filter_map(|path| reader.line(path, &MACHINE_IDS))
             .collect(),
-        hostname: reader.line("/etc/hostname"),
+        hostname: reader.line("/etc/hostname", &[]),
         default_hostnames: defaults.into(),
-        secrets: reader.secrets(&distributions),
+        unshareable: reader.unshareable(&distributions),
         guest_agent,
         agent,
         pinned,
@@ -98,7 +103,7 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
 struct Reader<'a> {
     root: &'a Root,
     traces: Vec<Trace>,
-    unreadable: Vec<String>,
+    unreadable: Vec<Unreadable>,
 }
 
 impl Reader<'_> {
@@ -161,30 +166,51 @@ impl Reader<'_> {
         }
     }
 
-    /// The secrets that are there: of those in files of their own, the ones that exist.
-    fn secrets(&mut self, distributions: &[Distribution]) -> Vec<Secret> {
-        let mut found: Vec<Secret> = Vec::new();
-        for secret in distributions.iter().flat_map(|one| &one.secrets) {
-            let mut secret = secret.clone();
-            secret.origin = self.root.resolve(&secret.origin);
-            if let SecretForm::File(path) = &mut secret.form {
-                *path = self.root.resolve(&*path);
-                if !self.counts(path) {
-                    continue;
+    /// The settings of one machine. A secret in a file of its own is a trace, where that file is there.
+    fn unshareable(&mut self, distributions: &[Distribution]) -> Vec<(Place, Unshareable)> {
+        let (logins, problems) = registries::read(self.root);
+        problems.iter().for_each(|problem| self.problem(problem));
+        let mut found = Vec::new();
+        for distribution in distributions {
+            // With a part of its own on each machine, a name may be the same on all.
+            let has_node_id = distribution.with_node_id && !self.root.exists(NODE_ID);
+            for setting in &distribution.unshareable {
+                match &setting.matter {
+                    Matter::SecretFile(path) => self.thing(Code::ClusterToken, path),
+                    Matter::NodeName if has_node_id => {}
+                    _ => found.push(setting.clone()),
                 }
             }
-            if !found.contains(&secret) {
-                found.push(secret);
+        }
+        found.extend(logins);
+        let mut placed: Vec<(Place, Unshareable)> = Vec::new();
+        for setting in found {
+            let place = self.at(&setting.origin);
+            // The drop-in of our own is a fault as a whole.
+            let is_trace =
+                |trace: &Trace| trace.code == Code::RegistrationDropIn && trace.place == place;
+            let is_known = self.traces.iter().any(is_trace);
+            let setting = (place, setting);
+            if !is_known && !placed.contains(&setting) {
+                placed.push(setting);
             }
         }
-        found
+        placed
     }
 
-    /// A file of one line, unless it is absent or a link to another one.
-    fn line(&mut self, path: &str) -> Option<TextFile> {
-        // The file of D-Bus is a link to systemd's on most systems.
-        if self.root.link_target(path).is_some() {
-            return None;
+    /// A file of one line, unless it is absent or a link by way of one of `others`, which are looked at anyway.
+    fn line(&mut self, path: &str, others: &[&str]) -> Option<TextFile> {
+        let place = self.at(Path::new(path));
+        if let Some(target) = &place.leads_to {
+            let is_in_memory = self.root.is_live() && target.starts_with("/run");
+            let mut steps = self.root.steps(path).into_iter();
+            let is_other = |step: PathBuf| {
+                let mut others = others.iter().filter(|other| **other != path);
+                others.any(|other| step == Path::new(other))
+            };
+            if is_in_memory || steps.any(is_other) {
+                return None;
+            }
         }
         let text = match self.root.read(path, LINE_MAX) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
@@ -193,10 +219,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(TextFile {
-            path: self.root.resolve(path),
-            text,
-        })
+        Some(TextFile { place, text })
     }
 
     /// Notes every thing that a place of the catalogue stands for.
@@ -243,11 +266,12 @@ impl Reader<'_> {
 
     /// Notes a thing that is there and counts.
     fn thing(&mut self, code: Code, path: &Path) {
-        let trace = Trace {
-            code,
-            path: self.root.resolve(path),
-        };
-        if !self.traces.contains(&trace) && self.counts(path) {
+        let place = self.at(path);
+        // That one says all by being there, empty or a link to nowhere.
+        let is_mark = code == Code::CloudInitDisabled;
+        let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
+        let trace = Trace { code, place };
+        if !self.traces.contains(&trace) && (is_there || self.counts(path)) {
             self.traces.push(trace);
         }
     }
@@ -268,9 +292,53 @@ impl Reader<'_> {
     }
 
     fn failed(&mut self, error: &ReadError) {
-        let line = chain(error);
-        if !error.is_absent() && !self.unreadable.contains(&line) {
-            self.unreadable.push(line);
+        if !error.is_absent() {
+            let is_denied = matches!(error, ReadError::Denied(_));
+            self.unreadable(chain(error), error.path(), is_denied);
+        }
+    }
+
+    /// A file of a distribution that does not count.
+    fn problem(&mut self, problem: &DistributionProblem) {
+        let line = chain(problem);
+        match problem {
+            DistributionProblem::Unreadable { source, .. } => {
+                let is_denied = matches!(source, ReadError::Denied(_));
+                self.unreadable(line, source.path(), is_denied);
+            }
+            DistributionProblem::Document { path, .. }
+            | DistributionProblem::WrongKind { path, .. } => self.unreadable(line, path, false),
+        }
+    }
+
+    fn unreadable(&mut self, line: String, path: &Path, is_denied: bool) {
+        let path = self.at(path).path;
+        let unreadable = Unreadable {
+            line,
+            path,
+            is_denied,
+        };
+        if !self.unreadable.contains(&unreadable) {
+            self.unreadable.push(unreadable);
+        }
+    }
+
+    /// A path with each link on its way resolved; one at its end is told from what it leads to.
+    fn at(&self, path: &Path) -> Place {
+        let resolved = self.root.resolve(path);
+        let name = path.parent().zip(path.file_name());
+        let link = name
+            .filter(|_| self.root.link_target(path).is_some())
+            .map(|(folder, name)| self.root.resolve(folder).join(name));
+        match link {
+            Some(path) => Place {
+                path,
+                leads_to: Some(resolved),
+            },
+            None => Place {
+                path: resolved,
+                leads_to: None,
+            },
         }
     }
 }

@@ -50,6 +50,41 @@ impl Tree {
         )
     }
 
+    /// Takes items that begin with these labels out of a list of a YAML file; with them its key, on a line of its own.
+    pub(super) fn delete_items(&self, path: &Path, labels: &[String], key: Option<&str>) -> String {
+        let key = key.map(|key| {
+            let key = key.replace('+', "[+]");
+            format!(r#" -e "/^['\"]?{key}['\"]?[[:space:]]*:/d""#)
+        });
+        let items: Vec<String> = labels
+            .iter()
+            .map(|label| {
+                let label = label.replace('.', "[.]");
+                format!(r#" -e "\|^[[:space:]]*-[[:space:]]+['\"]?{label}=|d""#)
+            })
+            .collect();
+        format!(
+            "sed -i -E{}{} {}",
+            key.unwrap_or_default(),
+            items.concat(),
+            self.path(path)
+        )
+    }
+
+    /// Puts one plain text where another ends a word.
+    pub(super) fn replace(&self, path: &Path, old: &str, new: &str) -> String {
+        let old = old.replace('.', "[.]");
+        format!(
+            r#"sed -i -E "s#{old}([[:space:]\"']|\$)#{new}\1#g" {}"#,
+            self.path(path)
+        )
+    }
+
+    /// Takes a file away that nobody can make sense of.
+    pub(super) fn correct_or_remove(&self, path: &Path) -> String {
+        format!("{}  # or correct it", self.remove(&[path]))
+    }
+
     /// Has systemd change how a unit is started.
     pub(super) fn systemctl(&self, verb: &str, unit: &str) -> String {
         let unit = quote(unit);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::facts::distribution::Secret;
+use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Family;
-use crate::facts::image::{Pinned, TextFile, Trace, UnitFile};
+use crate::facts::image::{Pinned, TextFile, Trace, UnitFile, Unreadable};
 
 fn service(name: &str) -> Service {
     Service {
@@ -22,7 +22,7 @@ fn clean() -> Image {
         machine_ids: Vec::new(),
         hostname: None,
         default_hostnames: vec![String::new(), "debian".to_owned()],
-        secrets: Vec::new(),
+        unshareable: Vec::new(),
         guest_agent: service("qemu-guest-agent.service"),
         agent: service("harvester-node-agent.service"),
         pinned: Vec::new(),
@@ -34,7 +34,7 @@ fn clean() -> Image {
 
 fn file(path: &str, text: &str) -> TextFile {
     TextFile {
-        path: path.into(),
+        place: path.into(),
         text: text.to_owned(),
     }
 }
@@ -135,11 +135,11 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
         traces: vec![
             Trace {
                 code: Code::Logs,
-                path: "/var/log/pods".into(),
+                place: "/var/log/pods".into(),
             },
             Trace {
                 code: Code::Logs,
-                path: "/var/log/a b".into(),
+                place: "/var/log/a b".into(),
             },
         ],
         pinned: vec![Pinned {
@@ -147,16 +147,26 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
             path: "/etc/x.toml".into(),
             line: 3,
         }],
-        secrets: vec![Secret {
-            key: "token".to_owned(),
-            origin: "/etc/rancher/k3s/config.yaml".into(),
-            form: SecretForm::Json,
-        }],
+        unshareable: vec![(
+            "/etc/rancher/k3s/config.yaml".into(),
+            Unshareable {
+                matter: Matter::Secret,
+                key: "token".to_owned(),
+                origin: "/etc/rancher/k3s/config.yaml".into(),
+                form: Form::Other,
+            },
+        )],
         agent: Service {
             has_program: true,
             unit: None,
         },
-        unreadable: vec!["not allowed".to_owned()],
+        unreadable: [true, false]
+            .map(|is_denied| Unreadable {
+                line: "not read".to_owned(),
+                path: "/etc/x.yaml".into(),
+                is_denied,
+            })
+            .into(),
         ..clean()
     };
     assert_eq!(
@@ -167,6 +177,7 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
             "rm -rf /mnt/var/log/pods '/mnt/var/log/a b'",
             "rm -rf /mnt/etc/rancher/k3s/config.yaml",
             "sudo harvester-node-agent --root /mnt bake-check",
+            "rm -rf /mnt/etc/x.yaml  # or correct it",
         ]
     );
     let live = judge(&image, &Tree::new("/"));
@@ -179,16 +190,17 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
             "rm -rf /var/log/pods '/var/log/a b'",
             "rm -rf /etc/rancher/k3s/config.yaml",
             "sudo harvester-node-agent bake-check",
+            "rm -rf /etc/x.yaml  # or correct it",
         ]
     );
 }
 
 #[test]
 fn no_more_than_a_few_of_many_things_are_named_and_all_are_removed() {
-    let path = |number: usize| format!("/var/log/journal/{number}").into();
+    let path = |number: usize| format!("/var/log/journal/{number}").as_str().into();
     let traces = (0..20).map(|number| Trace {
         code: Code::Logs,
-        path: path(number),
+        place: path(number),
     });
     let image = Image {
         traces: traces.collect(),

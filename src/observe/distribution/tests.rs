@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::facts::distribution::{Form, Matter};
 
 const RKE2: &str = "/etc/rancher/rke2/config.yaml";
 
@@ -240,23 +241,23 @@ fn secrets_are_known_by_key_and_file_and_never_by_value() {
         ),
         (RANCHER, r#"{"token":"CANARY"}"#),
     ]);
-    let secret = |key: &str, origin: &str, form| Secret {
+    let secret = |key: &str, origin: &str, form| Unshareable {
+        matter: Matter::Secret,
         key: key.to_owned(),
         origin: origin.into(),
         form,
     };
     assert_eq!(
-        found.secrets,
+        found.unshareable,
         [
-            secret("RKE2_TOKEN", environment, SecretForm::Variable),
-            secret(
-                "RKE2_TOKEN_FILE",
-                environment,
-                SecretForm::File("/run/token".into())
-            ),
-            secret("token", RKE2, SecretForm::Yaml),
-            secret("agent-token+", RKE2, SecretForm::Yaml),
-            secret("token", RANCHER, SecretForm::Json),
+            secret("RKE2_TOKEN", environment, Form::VariableLine),
+            Unshareable {
+                matter: Matter::SecretFile("/run/token".into()),
+                ..secret("RKE2_TOKEN_FILE", environment, Form::VariableLine)
+            },
+            secret("token", RKE2, Form::YamlLine),
+            secret("agent-token+", RKE2, Form::YamlLine),
+            secret("token", RANCHER, Form::Other),
         ]
     );
     assert!(!format!("{found:?}").contains("CANARY"));
