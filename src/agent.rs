@@ -81,6 +81,8 @@ pub struct Refusal {
 pub trait Publish {
     /// Tells what is new since the last time.
     fn publish(&mut self, report: &Report<'_>);
+    /// A sign of a move, before it is asked what became of it.
+    fn sign(&mut self, sign: Trigger);
     /// The process works, as a finished step proves.
     fn alive(&mut self);
     /// The configuration was read again, or why the old one stays.
@@ -154,6 +156,7 @@ pub async fn run<W, P, T, R, C>(
     publish.alive();
     let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
     let mut cuts: u32 = 0;
+    let mut told = None;
     loop {
         match wake {
             Wake::Reload => {
@@ -168,6 +171,13 @@ pub async fn run<W, P, T, R, C>(
                 wake = Wake::Look(Reasons::new(Trigger::Reload, at));
             }
             Wake::Look(reasons) => {
+                // A look that was cut short comes again with its sign.
+                if let Some(sign) = decide::new_sign(&memory, &reasons)
+                    && told != reasons.sign
+                {
+                    told = reasons.sign;
+                    publish.sign(sign);
+                }
                 let look = Look {
                     reasons,
                     patience: Patience::Daemon,

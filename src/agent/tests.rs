@@ -101,6 +101,11 @@ impl Publish for FakePublish {
         }
     }
 
+    fn sign(&mut self, sign: Trigger) {
+        let text = format!("sign {}", sign.as_str());
+        self.log.borrow_mut().push(text);
+    }
+
     fn alive(&mut self) {}
 
     fn reloaded(&mut self, outcome: Result<(), &str>) {
@@ -422,6 +427,8 @@ async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_
     let expected = [
         "who All",
         "report startup",
+        // Before anything is read: reads after a move may take long.
+        "sign link",
         "who VM",
         "report link",
         "who VM",

@@ -25,6 +25,7 @@ use crate::lock;
 use crate::logging;
 use crate::observe::World;
 use crate::observe::machine::read_machine;
+use crate::reason::Trigger;
 use crate::report::Reporter;
 use crate::report::compose::Context;
 use crate::report::journal::{Journal, Priority};
@@ -407,6 +408,7 @@ struct Silent;
 
 impl Publish for Silent {
     fn publish(&mut self, _: &Report<'_>) {}
+    fn sign(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
     fn stopping(&mut self) {}

@@ -115,8 +115,6 @@ pub struct Plan {
     pub labels: LabelPlan,
     /// A move that this decision is the first to see.
     pub moved: Option<Migration>,
-    /// A sign of a move that this decision is the first to see.
-    pub sign: Option<Trigger>,
     /// The end of a re-sync window.
     pub epoch: Option<Epoch>,
     /// Watches that have said nothing since then, counted from the start of the process, are to be begun anew.
@@ -213,7 +211,7 @@ pub fn plan(
         reasons,
     } = seen;
     let mut memory = memory.clone();
-    let sign = admit(&mut memory, seen, patience);
+    admit(&mut memory, seen, patience);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
     let moved = memory.remember(seen, now);
@@ -316,7 +314,6 @@ pub fn plan(
         sync,
         labels,
         moved,
-        sign,
         epoch,
         prove,
         next,
@@ -340,17 +337,23 @@ fn guest_agent(
         .map(str::to_owned)
 }
 
-/// Opens a re-sync window where there was a sign of a move. Answers the sign, where it opened one.
-fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) -> Option<Trigger> {
+/// The sign of a move for which a re-sync window will be opened: it is told before anything is read, for reads after a move may
+/// take long.
+pub fn new_sign(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
+    let before = memory.window.clone();
+    let opened = before.as_ref().map(|window| window.opened);
+    let window = window::admit(before, reasons.sign, None, memory.moved)?;
+    (opened != Some(window.opened)).then_some(window.trigger)
+}
+
+/// Opens a re-sync window where there was a sign of a move.
+fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) {
     if patience == Patience::Once {
-        return None;
+        return;
     }
     let before = memory.window.take();
-    let opened = before.as_ref().map(|window| window.opened);
     let host = memory.last_host(seen);
     memory.window = window::admit(before, seen.reasons.sign, host.as_ref(), memory.moved);
-    let window = memory.window.as_ref()?;
-    (opened != Some(window.opened)).then_some(window.trigger)
 }
 
 /// Reads that failed and may go well soon.

@@ -410,8 +410,9 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
+    assert_eq!(new_sign(&world.memory, &world.reasons), Some(Trigger::Link));
     let plan = world.plan();
-    assert_eq!((plan.sign, plan.epoch.clone()), (Some(Trigger::Link), None));
+    assert_eq!(plan.epoch, None);
     assert_eq!(plan.next.trigger, Trigger::Resync);
     assert_eq!(plan.next.scope, Scope::MOVED);
     assert!(
@@ -420,12 +421,17 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
         plan.next
     );
     world.apply(&plan);
+    assert_eq!(
+        new_sign(&world.memory, &world.reasons),
+        None,
+        "it is told once"
+    );
 
     world.uptime += Duration::from_millis(100);
     world.reasons = Reasons::new(Trigger::Resync, world.uptime);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
-    assert!(plan.epoch.is_none() && plan.moved.is_some() && plan.sign.is_none());
+    assert!(plan.epoch.is_none() && plan.moved.is_some());
     world.apply(&plan);
 
     world.reasons = Reasons {

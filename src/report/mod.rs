@@ -29,6 +29,7 @@ use crate::durable;
 use crate::facts::who::Remark;
 use crate::few::Few;
 use crate::findings::Code;
+use crate::reason::Trigger;
 use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
@@ -224,7 +225,6 @@ impl Publish for Reporter {
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
             moved: plan.moved.as_ref(),
-            sign: plan.sign,
             epoch: plan.epoch.as_ref(),
             started: plan
                 .start
@@ -249,6 +249,10 @@ impl Publish for Reporter {
         }
         self.line = text::line(&status);
         self.systemd.status(&self.line);
+    }
+
+    fn sign(&mut self, sign: Trigger) {
+        self.journal.send(self.told.sign(sign));
     }
 
     fn alive(&mut self) {

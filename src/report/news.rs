@@ -19,6 +19,8 @@ pub struct Told {
     /// What was seen, by code; one code may have several.
     findings: BTreeMap<String, BTreeSet<String>>,
     vm: Option<String>,
+    host: Option<String>,
+    zone: Option<String>,
     /// Host names of the machine, by kind.
     names: Option<BTreeMap<String, String>>,
     clock: Option<String>,
@@ -33,8 +35,6 @@ pub struct Deeds<'a> {
     pub latency_ms: u64,
     /// A move that is seen for the first time.
     pub moved: Option<&'a Migration>,
-    /// A sign of a move that is seen for the first time.
-    pub sign: Option<Trigger>,
     /// What became of a sign.
     pub epoch: Option<&'a Epoch>,
     /// The unit that was to be started, and why it was not.
@@ -42,6 +42,22 @@ pub struct Deeds<'a> {
 }
 
 impl Told {
+    /// The record of a sign of a move, with the VM and the host as they were told last.
+    pub fn sign(&self, sign: Trigger) -> Record {
+        let text = format!(
+            "sign of a live migration ({}): asking where this VM runs now",
+            meaning(sign)
+        );
+        Record {
+            message_id: Some(message_id::SIGN),
+            vm: self.vm.clone(),
+            host: self.host.clone(),
+            zone: self.zone.clone(),
+            trigger: Some(sign.as_str().to_owned()),
+            ..Record::new(Priority::Info, text)
+        }
+    }
+
     /// The records for what is new in `status`, in the order in which a person wants to read them.
     pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
         let mut records = Vec::new();
@@ -81,13 +97,6 @@ impl Told {
         );
         if let Some(text) = self.clock_set(status) {
             records.push(record(Priority::Info, message_id::CLOCK_SET, text));
-        }
-        if let Some(sign) = deeds.sign {
-            let text = format!(
-                "sign of a live migration ({}): asking where this VM runs now",
-                meaning(sign)
-            );
-            records.push(record(Priority::Info, message_id::SIGN, text));
         }
         if let Some(Migration { from, to, .. }) = deeds.moved {
             let text = format!("moved from Harvester host {from} to {to}");
@@ -178,6 +187,8 @@ impl Told {
         }
         self.findings = present;
         self.vm = vm.clone().or(self.vm.take());
+        self.host = host.clone().or(self.host.take());
+        self.zone = zone.clone();
         records
     }
 

@@ -202,13 +202,10 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     let mut told = Told::default();
     let there = status("hv-a", &[]);
     told.news(&there, Deeds::default());
-    let sign = Deeds {
-        sign: Some(Trigger::Link),
-        ..Deeds::default()
-    };
-    let news = told.news(&there, sign);
-    assert_eq!(ids(&news), [message_id::SIGN]);
-    assert!(news[0].message.contains("announced itself"));
+    let sign = told.sign(Trigger::Link);
+    assert_eq!(sign.message_id, Some(message_id::SIGN));
+    assert!(sign.message.contains("announced itself"));
+    assert_eq!(sign.host.as_deref(), Some("hv-a"));
     let mut ended = |epoch: &Epoch| {
         let deeds = Deeds {
             epoch: Some(epoch),
