@@ -123,6 +123,7 @@ async fn without_standing_watches_a_sign_makes_the_agent_look() {
         let watches = requests.iter().filter(|request| request.verb == "watch");
         assert_eq!(watches.count(), 0);
     }
-    let status = world.guest.status().unwrap();
-    assert_eq!(status["lastMigration"]["trigger"], "port", "{status}");
+    // The status follows the label.
+    let told = || async { world.guest.status().unwrap()["lastMigration"]["trigger"] == "port" };
+    eventually(SOON, "a move because of the port", told).await;
 }
