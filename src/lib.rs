@@ -65,6 +65,7 @@
 //! | what a kubelet is told at its start | [`decide::registration`] |
 //! | when to look again | [`decide::schedule`], after a sign of a move [`decide::window`] |
 //! | what people read when something is wrong | [`findings`] |
+//! | what only `doctor` looks at and finds | `facts/examination`, `observe/examination`, [`decide::examination`] |
 //! | what wakes the agent | [`triggers`], [`reason`] |
 //! | what is sent to the Node | [`apply`] |
 //! | what an image must not carry | [`bake`] |

@@ -60,9 +60,10 @@ fn one(entry: &Entry, output: Output) -> String {
         Output::Text => {
             let silences: Vec<&str> = entry.silences.iter().map(|code| code.as_str()).collect();
             let mut text = format!(
-                "{} ({})\n\n{}.\n\nWhy it matters:  {}\nWhat to do:      {}\n",
+                "{} ({}, {})\n\n{}.\n\nWhy it matters:  {}\nWhat to do:      {}\n",
                 entry.name,
                 entry.severity.as_str(),
+                entry.group.title(),
                 entry.title,
                 entry.consequence,
                 entry.remedy
@@ -74,6 +75,10 @@ fn one(entry: &Entry, output: Output) -> String {
                     silences.join(", ")
                 );
             }
+            for (count, link) in entry.code.links().iter().enumerate() {
+                let name = if count == 0 { "Read on:" } else { "" };
+                let _ = writeln!(text, "{name:<17}{link}");
+            }
             text
         }
     }
@@ -82,11 +87,13 @@ fn one(entry: &Entry, output: Output) -> String {
 fn value(entry: &Entry) -> serde_json::Value {
     json!({
         "code": entry.name,
+        "group": entry.group.as_str(),
         "severity": entry.severity.as_str(),
         "title": entry.title,
         "consequence": entry.consequence,
         "remedy": entry.remedy,
         "silences": entry.silences.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
+        "links": entry.code.links(),
     })
 }
 
@@ -99,7 +106,13 @@ mod tests {
         for code in Code::ALL {
             let answer = run(Some(code.as_str()), Output::Text);
             assert_eq!(answer.exit, Exit::Ok);
-            assert!(answer.text.contains(code.entry().remedy));
+            let entry = code.entry();
+            for part in [entry.group.title(), entry.consequence, entry.remedy] {
+                assert!(answer.text.contains(part), "{}", answer.text);
+            }
+            for link in code.links() {
+                assert!(answer.text.contains(link), "{}", answer.text);
+            }
         }
         assert_eq!(
             run(None, Output::Text).text.lines().count(),

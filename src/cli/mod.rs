@@ -6,6 +6,7 @@
 pub mod bake_check;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod explain;
 pub mod gate;
 mod hold;
@@ -107,6 +108,8 @@ pub enum Command {
     },
     /// Which VM this machine is and which host runs it, with the evidence; writes nothing
     Whoami,
+    /// Every reason why identity or topology is wrong, with the command that fixes it; writes nothing
+    Doctor,
     /// The long text of a finding
     Explain {
         /// The finding's code, such as hostname-differs; without it, a list of all

@@ -155,7 +155,7 @@ fn stand_aside(process: &Process) {
 }
 
 /// The VM of an earlier run, where its state is that of this machine.
-fn earlier(state: &State) -> Option<VmName> {
+pub(super) fn earlier(state: &State) -> Option<VmName> {
     state
         .vm
         .as_deref()
@@ -355,12 +355,12 @@ fn process_status(clock: &SystemClock) -> AgentStatus {
 
 /// The clocks of this machine.
 #[derive(Debug)]
-struct SystemClock {
+pub(super) struct SystemClock {
     start: Instant,
 }
 
 impl SystemClock {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             start: Instant::now(),
         }
@@ -404,7 +404,7 @@ impl Reload for Reloader {
 
 /// One look says its result at its end and nothing before.
 #[derive(Debug)]
-struct Silent;
+pub(super) struct Silent;
 
 impl Publish for Silent {
     fn publish(&mut self, _: &Report<'_>) {}

@@ -9,7 +9,9 @@
 pub mod access;
 pub mod complaints;
 pub mod conditions;
+pub mod diagnosis;
 pub mod events;
+pub mod examination;
 pub mod gate;
 pub mod guest_agent;
 pub mod identity;

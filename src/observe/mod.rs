@@ -6,6 +6,7 @@
 pub mod credentials;
 pub mod distribution;
 mod environment;
+pub mod examination;
 pub mod guest_agent;
 pub mod harvester;
 mod host;

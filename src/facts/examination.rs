@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What only `doctor` reads: facts that explain a trouble, and that no decision of the running agent needs.
+//!
+//! To add a fact: a field as [`Seen`] in the file of its question, a line in its `gaps`, a read in the file of the same
+//! name in `observe/examination`, and what follows from it in that of `decide/examination`.
+
+pub mod clock;
+pub mod conflicts;
+pub mod credentials;
+pub mod image;
+pub mod pods;
+pub mod versions;
+
+use super::{Seen, Why};
+use crate::findings::Group;
+
+/// All of it, a part for each question.
+#[derive(Debug, Clone)]
+pub struct Examination {
+    /// Which versions meet here.
+    pub versions: versions::Versions,
+    /// What runs on our Node that acts on it.
+    pub pods: pods::Pods,
+    /// Who else has a hand in our names, labels and addresses.
+    pub conflicts: conflicts::Conflicts,
+    /// What the credential files are, and how long they last.
+    pub credentials: credentials::Credentials,
+    /// Whether the clock can be believed.
+    pub clock: clock::Clock,
+    /// What the image brought.
+    pub image: image::Image,
+}
+
+impl Examination {
+    /// What could not be looked at, in the order of the parts.
+    pub fn gaps(&self) -> Vec<Gap> {
+        [
+            self.versions.gaps(),
+            self.pods.gaps(),
+            self.conflicts.gaps(),
+            self.credentials.gaps(),
+            self.clock.gaps(),
+            self.image.gaps(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Something that could not be looked at: nothing may be concluded from its silence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it belongs.
+    pub group: Group,
+    /// What it is, as in "cannot see ...".
+    pub what: &'static str,
+    /// Why not.
+    pub why: Why,
+}
+
+impl Gap {
+    /// The gap that a fact leaves, if it could not be read.
+    pub fn of<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Self> {
+        let why = seen.why()?.clone();
+        Some(Self { group, what, why })
+    }
+}
