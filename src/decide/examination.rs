@@ -7,6 +7,7 @@ pub mod clock;
 pub mod conflicts;
 pub mod credentials;
 pub mod image;
+pub mod permissions;
 pub mod versions;
 
 use super::Now;
@@ -42,8 +43,59 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         credentials::findings(case),
         clock::findings(case),
         image::findings(case),
+        permissions::findings(case),
     ]
     .into_iter()
     .flatten()
     .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::decide::fixtures::{World, now};
+    use crate::facts::examination::{
+        clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image, pods::Pods,
+        versions::Versions,
+    };
+    use crate::facts::{Why, WhyKind};
+    use crate::findings::Code;
+
+    /// One that saw nothing.
+    pub(crate) fn examination() -> Examination {
+        let why = Why::new(WhyKind::NotAsked, "not asked");
+        Examination {
+            versions: Versions::unseen(&why),
+            pods: Pods::unseen(&why),
+            conflicts: Conflicts::unseen(&why),
+            credentials: Credentials::unseen(&why),
+            clock: Clock::unseen(&why),
+            image: Image::unseen(&why),
+            permissions: Vec::new(),
+        }
+    }
+
+    /// What a question finds in a world.
+    pub(crate) fn codes(
+        world: &World,
+        examination: &Examination,
+        ask: impl Fn(&Case<'_>) -> Vec<Finding>,
+    ) -> Vec<Code> {
+        let (identity, placement) = (world.identity(), world.placement());
+        let found = ask(&Case {
+            settings: &world.settings,
+            who: &world.who,
+            identity: &identity,
+            placement: placement.as_ref(),
+            examination,
+            now: now(world.uptime),
+        });
+        found.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn an_examination_that_saw_nothing_finds_nothing() {
+        assert_eq!(codes(&World::new(), &examination(), findings), []);
+        assert!(!examination().gaps().is_empty());
+    }
 }

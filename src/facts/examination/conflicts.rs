@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who else has a hand in our names, labels and addresses?
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use super::Gap;
 use crate::facts::machine::Mac;
