@@ -42,6 +42,12 @@ pub fn gaps(
         ),
         unknown_vm(identity),
         unknown_host(who, identity, placement),
+        hidden(
+            Group::Placement,
+            "the host's downward metrics",
+            &who.host_metrics,
+            rights,
+        ),
         unasked(Group::HarvesterApi, "the VM", &who.candidates),
         Gap::of(names, "the kernel's host name", &machine.kernel_hostname),
         Gap::of(names, "/etc/hostname", &machine.static_hostname),
@@ -114,6 +120,7 @@ pub fn is_hidden(finding: &Finding, who: &Who, rights: Rights) -> bool {
     match finding.code {
         Code::HarvesterCredentialInvalid => forbidden(&who.harvester, rights).is_some(),
         Code::KubeletCredentialInvalid => forbidden(&who.kubelet, rights).is_some(),
+        Code::DownwardMetricsUnusable => forbidden(&who.host_metrics, rights).is_some(),
         Code::DistributionFileBroken => {
             denied_files(who, rights).any(|problem| *problem == finding.seen)
         }

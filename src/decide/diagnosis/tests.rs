@@ -123,6 +123,8 @@ fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
     world.who.harvester = Seen::Failed(why.clone());
     world.who.candidates = Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone()));
     let (identity, placement) = (world.identity(), world.placement());
+    world.who.host_metrics = Seen::Failed(why.clone());
+    let metrics = finding(Code::DownwardMetricsUnusable);
     let invalid = finding(Code::HarvesterCredentialInvalid);
     for (rights, is_gap) in [(Rights::All, false), (Rights::Few, true)] {
         let gaps = gaps(&world.who, &identity, placement.as_ref(), rights);
@@ -133,6 +135,7 @@ fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
             (is_told, is_hidden(&invalid, &world.who, rights)),
             (is_gap, is_gap)
         );
+        assert_eq!(is_hidden(&metrics, &world.who, rights), is_gap);
         // What follows from it is a gap for both.
         for group in [Group::HarvesterApi, Group::Placement] {
             assert!(gaps.iter().any(|gap| gap.group == group), "{group:?}");
