@@ -178,6 +178,8 @@ pub async fn run<W, P, T, R, C>(
                     told = reasons.sign;
                     publish.sign(sign);
                 }
+                // A look may take long.
+                publish.alive();
                 let look = Look {
                     reasons,
                     patience: Patience::Daemon,
