@@ -21,7 +21,7 @@ const OBSERVER: &str = "observer";
 const TO_RECORD: &str = "resume to first record";
 const TO_JOURNAL: &str = "resume to first record in the journal";
 const TO_OBSERVER: &str = "resume to the line of ip monitor";
-const TO_LABEL: &str = "API shows the move to label written";
+const TO_LABEL: &str = "API shows the new host's zone to label written";
 const DOWNTIME: &str = "downtime of a migration";
 
 /// How the first record of a move begins.
@@ -113,7 +113,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
             figures.sample(TO_OBSERVER, milliseconds(seen - resumed));
         }
         let written = label_patch_times(stage).await.pop().unwrap();
-        let took = written.saturating_duration_since(migration.shown);
+        let took = written.saturating_duration_since(migration.annotated);
         figures.sample(TO_LABEL, took.as_secs_f64() * 1000.0);
         figures.sample(DOWNTIME, migration.moved.downtime.as_secs_f64() * 1000.0);
     }
@@ -129,7 +129,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
         50.0,
         "the same for `ip monitor link` in the same guest, which journald has to read too",
     );
-    let note = "the request at the API server, after the update of status.nodeName was answered";
+    let note = "the PATCH at the API server, after the update of the VM's annotations was answered";
     figures.summarise(TO_LABEL, 100.0, note);
     figures.summarise(
         DOWNTIME,
