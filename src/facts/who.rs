@@ -47,6 +47,16 @@ pub enum Api {
     Guest,
 }
 
+impl Api {
+    /// The name used in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Harvester => "harvester",
+            Self::Guest => "guest",
+        }
+    }
+}
+
 /// A side remark of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
