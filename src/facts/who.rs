@@ -106,6 +106,11 @@ pub enum Remark {
         /// Why not, and what is done without it.
         what: String,
     },
+    /// Metrics cannot be told to whoever asks.
+    MetricsUnavailable {
+        /// Why not, and where.
+        what: String,
+    },
     /// A watch delivered an object that was not asked for.
     WrongObject {
         /// What arrived.
