@@ -22,6 +22,7 @@ use crate::decide::registration::FileChange;
 use crate::decide::rival::Rivalry;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
 use crate::facts::placement::PlacementReads;
+use crate::facts::requests::Requests;
 use crate::facts::who::Who;
 
 /// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
@@ -54,6 +55,8 @@ pub trait Observe {
         located: &Located<'_>,
         now: Now,
     ) -> impl Future<Output = PlacementReads>;
+    /// How often each API was asked until now.
+    fn requests(&self) -> Vec<Requests>;
 }
 
 /// Writes, and nothing else.
@@ -342,6 +345,7 @@ where
         round.memory.cause = None;
     }
     round.ended = clock.now().uptime;
+    round.requests = world.requests();
     round
 }
 
@@ -399,6 +403,7 @@ where
         kept: Vec::new(),
         has_news: false,
         ended: now.uptime,
+        requests: Vec::new(),
         memory,
     }
 }

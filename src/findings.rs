@@ -254,6 +254,7 @@ impl Code {
                 | Self::WatchUnavailable
                 | Self::SignalUnavailable
                 | Self::DownwardMetricsUnusable
+                | Self::MetricsUnavailable
         )
     }
 }

@@ -5,6 +5,8 @@
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
 pub mod compose;
+pub mod counters;
+pub mod exposition;
 pub mod journal;
 pub mod manifest;
 pub mod message_id;
@@ -26,6 +28,7 @@ use crate::agent::{Publish, Report};
 use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
 use crate::durable;
+use crate::endpoint::Board;
 use crate::facts::who::Remark;
 use crate::few::Few;
 use crate::findings::Code;
@@ -34,10 +37,12 @@ use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
 use compose::Context;
+use counters::Counters;
 use journal::{Journal, Priority, Record};
 use news::{Deeds, Told};
 use status::{AgentStatus, MigrationStatus, ResyncStatus, SignalStatus, Status};
 use systemd::Notifier;
+use textfile::Textfile;
 use trouble::Trouble;
 
 /// How long the end of the process waits for the journal.
@@ -55,7 +60,9 @@ pub struct Reporter {
     /// What was written last, or tried to be.
     saved: State,
     context: Context,
-    migrations: u64,
+    counters: Counters,
+    textfile: Textfile,
+    board: Board,
     ready: bool,
     line: String,
     troubles: BTreeSet<String>,
@@ -70,6 +77,7 @@ impl Reporter {
         health: Health,
         state: State,
         agent: AgentStatus,
+        board: Board,
     ) -> Self {
         let last_migration = state
             .last_migration
@@ -98,7 +106,9 @@ impl Reporter {
             saved: state.clone(),
             state,
             context,
-            migrations: 0,
+            counters: Counters::default(),
+            textfile: Textfile::default(),
+            board,
             ready: false,
             line: String::new(),
             troubles: BTreeSet::new(),
@@ -155,7 +165,7 @@ impl Reporter {
         {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
-            self.migrations += 1;
+            self.counters.latency.observe(report.latency);
             state.last_latency = Some((latency, trigger.clone()));
             self.context.last_migration = Some(MigrationStatus {
                 from: migration.from.clone(),
@@ -179,7 +189,33 @@ impl Reporter {
         }
     }
 
-    fn textfile(&self, settings: &Settings) -> Option<PathBuf> {
+    /// The metrics, where anybody wants them.
+    fn measure(&mut self, status: &Status, report: &Report<'_>) {
+        self.counters.note(report);
+        let settings = report.settings;
+        let (path, listen) = (
+            self.textfile_path(settings),
+            settings.metrics.listen.as_ref(),
+        );
+        let is_wanted = path.is_some() || listen.is_some();
+        let (state, activity) = match is_wanted {
+            true => (
+                metrics::state(status, report.who, settings, &self.counters),
+                metrics::activity(report),
+            ),
+            false => (String::new(), String::new()),
+        };
+        self.board.show(listen, &state, &activity);
+        if let Some(path) = path {
+            let uptime = report.now.uptime;
+            let trouble = self
+                .textfile
+                .publish(&self.root, &path, &state, &activity, uptime);
+            self.mention(trouble);
+        }
+    }
+
+    fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
         match &settings.report.textfile {
             TextFile::Off => None,
             TextFile::Path(path) => Some(path.clone()),
@@ -242,11 +278,7 @@ impl Publish for Reporter {
         }
         let trouble = status_file::publish(&self.root, &status);
         self.mention(trouble);
-        if let Some(path) = self.textfile(report.settings) {
-            let trouble =
-                textfile::publish(&self.root, &path, &metrics::of(&status, self.migrations));
-            self.mention(trouble);
-        }
+        self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);
     }

@@ -46,6 +46,7 @@ fn finding(remark: &Remark) -> Finding {
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what, .. } => Finding::new(Code::WatchUnavailable, what.clone()),
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
+        Remark::MetricsUnavailable { what } => Finding::new(Code::MetricsUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }
