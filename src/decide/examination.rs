@@ -3,16 +3,19 @@
 //!
 //! What the running agent finds too is found in `decide/complaints.rs` and not here.
 
+pub mod addresses;
 pub mod clock;
 pub mod conflicts;
 pub mod credentials;
 pub mod image;
+pub mod node;
 pub mod versions;
 
 use super::Now;
 use super::identity::Identity;
 use super::placement::Placement;
 use crate::config::Settings;
+use crate::facts::distribution::Distribution;
 use crate::facts::examination::Examination;
 use crate::facts::who::Who;
 use crate::findings::Finding;
@@ -34,11 +37,32 @@ pub struct Case<'a> {
     pub now: Now,
 }
 
+impl<'a> Case<'a> {
+    /// The name of our Node and that of our VM, where both are known.
+    pub fn node_and_vm(&self) -> Option<(&'a str, &'a str)> {
+        let node = &self.who.kubelet.known()?.node_name;
+        Some((node.as_str(), self.identity.vm_name()?.as_str()))
+    }
+
+    /// Whether our Node does not have the name of our VM.
+    pub fn names_differ(&self) -> bool {
+        self.node_and_vm().is_some_and(|(node, vm)| node != vm)
+    }
+
+    /// Whether a distribution here is told to use Harvester's cloud provider.
+    pub fn asks_for_cloud_provider(&self) -> bool {
+        let mut distributions = self.who.distributions.iter();
+        distributions.any(Distribution::asks_for_harvester)
+    }
+}
+
 /// All findings of the examination, in the order of its parts. What explains what is for the caller to sort out.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
         versions::findings(case),
+        node::findings(case),
         conflicts::findings(case),
+        addresses::findings(case),
         credentials::findings(case),
         clock::findings(case),
         image::findings(case),

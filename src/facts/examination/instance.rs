@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::node::{list, release, text};
 use crate::facts::Seen;
 use crate::facts::release::Release;
+use crate::facts::vmi::CREATOR;
 
 /// What `pkg/virt-handler` writes as the source of an interface that the guest agent told of.
 const GUEST_AGENT: &str = "guest-agent";
@@ -52,7 +53,7 @@ impl Instance {
         };
         let refuses = condition("LiveMigratable").filter(|found| text(found, "status") == "False");
         Self {
-            creator: label("harvesterhci.io/creator"),
+            creator: label(CREATOR),
             guest_cluster: label("guestcluster.harvesterhci.io/name"),
             launcher: launcher(vmi),
             not_migratable: refuses

@@ -6,15 +6,12 @@
 use serde_json::Value;
 
 use super::{Given, briefly, read_object};
-use crate::facts::distribution::{Distribution, DistributionKind};
+use crate::facts::distribution::DistributionKind;
 use crate::facts::examination::node::NodeDetails;
 use crate::facts::examination::pods::{Pod, Pods, Provision};
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::Selectors;
 use crate::observe::why;
-
-/// What `cloud-provider-name` says where Harvester's is used.
-const HARVESTER: &str = "harvester";
 
 /// Reads them.
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
@@ -30,10 +27,8 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
         Seen::Failed(why) => NodeDetails::unseen(&why),
     };
     let here = pods(given, name.as_str()).await;
-    let asks = |distribution: &&Distribution| {
-        distribution.cloud_provider_name.as_deref() == Some(HARVESTER)
-    };
-    let asking = who.distributions.iter().find(asks);
+    let mut distributions = who.distributions.iter();
+    let asking = distributions.find(|distribution| distribution.asks_for_harvester());
     let is_rke2 = asking.is_some_and(|asking| asking.kind == DistributionKind::Rke2);
     let provision = Provision {
         rke2: node

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the right cloud provider taken our Node on, and if not, why not?
+
+use super::Case;
+use crate::decide::rfc3339;
+use crate::facts::examination::node::Uninitialized;
+use crate::findings::{Code, Finding};
+
+/// For how long the taint is nothing to complain about: a cloud provider takes a Node on within seconds once it runs, and its
+/// image may have to be pulled first.
+const PATIENCE_SECONDS: i64 = 120;
+
+/// What Harvester's cloud provider sets; the UID of the VM follows.
+const HARVESTER: &str = "harvester://";
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    [uninitialized(case), foreign(case), kubevirt(case)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn uninitialized(case: &Case<'_>) -> Option<Finding> {
+    let taint = case.examination.node.uninitialized.known()?;
+    let age = taint
+        .since
+        .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
+    if age.is_some_and(|age| age < PATIENCE_SECONDS) {
+        return None;
+    }
+    let since = match (age, since(taint)) {
+        (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
+        _ => "nothing tells since when".to_owned(),
+    };
+    let text = format!("effect {}, {since}; {}", taint.effect, cause(case, taint));
+    Some(Finding::new(Code::NodeUninitialized, text))
+}
+
+fn since(taint: &Uninitialized) -> Option<String> {
+    let time = time::UtcDateTime::from_unix_timestamp(taint.since?).ok()?;
+    Some(rfc3339(time))
+}
+
+/// The first thing on the way from the kubelet to the cloud provider that explains it.
+fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
+    let asked_for = || {
+        let mut names = case.who.distributions.iter();
+        names.find_map(|distribution| distribution.cloud_provider_name.as_deref())
+    };
+    if let Some((node, vm)) = case.node_and_vm()
+        && node != vm
+    {
+        return format!(
+            "likely cause: the Node is called `{node}` and its VM `{vm}`, and Harvester's cloud provider looks for a VM of the \
+             Node's name"
+        );
+    }
+    if taint.effect == "PreferNoSchedule" {
+        return "likely cause: Harvester's cloud provider was to read region and zone again and did not come to an end".to_owned();
+    }
+    match asked_for() {
+        Some("harvester") | None => {
+            "likely cause: Harvester's cloud provider does not run, has no credential, or may not read the VM".to_owned()
+        }
+        Some(other) => format!(
+            "likely cause: the distribution asks for cloud provider `{}`, and it does not run",
+            other.escape_debug()
+        ),
+    }
+}
+
+/// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.
+fn foreign(case: &Case<'_>) -> Option<Finding> {
+    let id = case.who.node.known()?.provider_id.as_deref()?;
+    if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
+        return None;
+    }
+    let text = format!("`{}`, where {HARVESTER}UID was to be", id.escape_debug());
+    Some(Finding::new(Code::ProviderIdForeign, text))
+}
+
+fn kubevirt(case: &Case<'_>) -> Option<Finding> {
+    let id = case
+        .who
+        .node
+        .known()
+        .and_then(|node| node.provider_id.as_deref());
+    let id = id.filter(|id| id.starts_with("kubevirt://"));
+    let pod = case.examination.pods.kubevirt_cloud_provider();
+    let text = match (pod, id) {
+        (Some(pod), _) => format!("pod {}", pod.reference),
+        (None, Some(id)) => format!("providerID `{}`", id.escape_debug()),
+        (None, None) => return None,
+    };
+    Some(Finding::new(Code::KubevirtCloudProvider, text))
+}
