@@ -71,3 +71,8 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     .flatten()
     .collect()
 }
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
