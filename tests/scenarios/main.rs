@@ -12,6 +12,7 @@
 mod bake_check;
 mod channel;
 mod credentials;
+mod doctor_conflicts;
 mod downward_metrics;
 mod faults;
 mod guest_agent;
