@@ -41,11 +41,27 @@ fn the_likely_cause_is_the_first_on_the_way() {
     let cause = |bench: Bench| bench.found(node::findings)[0].1.clone();
     let mut renamed = tainted("NoSchedule", None);
     renamed.rename_node();
+    renamed.examination.pods.cloud_provider = Seen::Absent;
     assert!(cause(renamed).contains("`renamed` and its VM `pool1-abcde`"));
     let again = cause(tainted("PreferNoSchedule", None));
     assert!(again.contains("did not come to an end"), "{again}");
-    let absent = cause(tainted("NoSchedule", None));
+    let mut absent = tainted("NoSchedule", None);
+    absent.examination.pods.cloud_provider = Seen::Absent;
+    let absent = cause(absent);
     assert!(absent.contains("does not run"), "{absent}");
+    // A new cloud provider finds another name by the guest agent, if that is heard.
+    for (version, is_heard, part) in [
+        ("v0.2.0", true, "too old"),
+        ("v0.2.1", false, "does not hear"),
+        ("v0.2.1", true, "pod kube-system/p"),
+    ] {
+        let mut renamed = tainted("NoSchedule", None);
+        renamed.rename_node();
+        renamed.examination.pods.cloud_provider = component(version);
+        renamed.instance().agent_connected = is_heard;
+        let text = cause(renamed);
+        assert!(text.contains(part), "{part} is missing in: {text}");
+    }
     let mut other = tainted("NoSchedule", None);
     other.world.who.distributions[0].cloud_provider_name = Some("aws".to_owned());
     assert!(cause(other).contains("cloud provider `aws`"));
@@ -200,7 +216,14 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
             found[0].1
         );
     }
+    // Beside an address that is right, one that is gone is nothing: it may be temporary.
+    bench.examination.node.internal_ips = Seen::Known(vec!["172.19.106.7".parse().unwrap()]);
+    bench.instance().interfaces[0]
+        .addresses
+        .push("172.19.106.7".parse().unwrap());
+    assert_eq!(bench.found(of_addresses::findings), []);
     // On a bond, a bridge or a VLAN it is this machine's all the same.
+    let mut bench = Bench::new();
     bench.examination.conflicts.addresses = addresses(&[("bond0.7", ADDRESS)]);
     assert_eq!(bench.found(of_addresses::findings), []);
 }
