@@ -17,6 +17,7 @@ on_both!(
     versions_that_do_not_go_together_are_named_with_their_pods,
     a_version_that_is_no_release_is_a_gap_and_not_fine,
     a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause,
+    a_node_of_another_name_is_judged_by_what_each_release_does_with_it,
     a_node_of_another_cloud_provider_is_named,
     a_rival_and_a_twin_that_disagrees_are_named,
     a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named,
@@ -200,6 +201,43 @@ async fn a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause(o
         &text,
         &["NoSchedule", &hour_ago, "(60 min)", "does not run"],
     );
+}
+
+async fn a_node_of_another_name_is_judged_by_what_each_release_does_with_it(on: On) {
+    let mut vm = VmSpec::named(VM_NAME);
+    vm.hostname = Some("renamed".to_owned());
+    let options = WorldOptions {
+        vm,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    let ccm = "rancher/harvester-cloud-provider";
+    world.run_pod("ccm", &format!("{ccm}:v0.2.2")).await;
+    world
+        .run_pod("csi", "rancher/harvester-csi-driver:v0.2.3")
+        .await;
+    finds(&world, &[]).await;
+    for pod in ["ccm", "csi"] {
+        let path = paths::core("kube-system", &format!("pods/{pod}"));
+        world.guest_admin.delete(&path).await.unwrap();
+    }
+    world.run_pod("ccm", &format!("{ccm}:v0.1.5")).await;
+    world
+        .run_pod("csi", "rancher/harvester-csi-driver:v0.1.5")
+        .await;
+    let taint = json!({
+        "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "PreferNoSchedule", "value": "true",
+    });
+    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    let codes = [
+        "node-uninitialized",
+        "cloud-provider-too-old",
+        "cloud-provider-too-old",
+        "csi-driver-too-old",
+    ];
+    let text = finds(&world, &codes).await;
+    let cause = format!("called `renamed` and its VM `{VM_NAME}`");
+    assert_says(&text, &[&cause, "too old to find a VM of another name"]);
 }
 
 async fn a_node_of_another_cloud_provider_is_named(on: On) {

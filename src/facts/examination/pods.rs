@@ -240,6 +240,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_of_the_wrong_shape_has_no_images_and_breaks_nothing() {
+        for pod in [
+            serde_json::json!(null),
+            serde_json::json!({"metadata": [], "spec": {"containers": {"image": "x"}}}),
+            serde_json::json!({"spec": {"containers": "x"}}),
+        ] {
+            assert_eq!(Pod::of(&pod).images, [""; 0]);
+        }
+        let pod = Pod::of(&serde_json::json!({
+            "metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"image": "a:v1"}, {}]},
+        }));
+        assert_eq!(
+            (pod.reference.as_str(), pod.images),
+            ("n/p", vec!["a:v1".to_owned(), String::new()])
+        );
+    }
+
+    #[test]
     fn what_no_pod_here_tells_is_derived_from_rke2_and_says_so() {
         let rke2 = Release::parse("v1.31.1+rke2r2").unwrap();
         let provision = Provision {
