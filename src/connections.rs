@@ -26,6 +26,8 @@ pub struct Connections {
     pub harvester: Side,
     /// The guest cluster's API, as the kubelet.
     pub guest: Side,
+    /// How long an answer may take, of clients that are made from now on.
+    pub timeouts: Timeouts,
 }
 
 /// One side.
@@ -54,15 +56,22 @@ pub struct Link {
 impl Connections {
     /// Reads the credentials again and makes new clients where they changed.
     pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
+        let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
-        self.guest
-            .refresh(root, guest, settings.guest.allow, "kubelet credential");
+        self.guest.refresh(
+            root,
+            guest,
+            settings.guest.allow,
+            timeouts,
+            "kubelet credential",
+        );
         let harvester =
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
         self.harvester.refresh(
             root,
             harvester,
             settings.harvester.allow,
+            timeouts,
             "Harvester credential",
         );
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
@@ -87,6 +96,7 @@ impl Connections {
             }));
             let exposed = side.source.iter().flat_map(|source| source.exposures(root));
             remarks.extend(exposed.map(|exposure| Remark::CredentialExposed {
+                side: name,
                 path: exposure.path,
                 mode: exposure.mode,
             }));
@@ -133,7 +143,14 @@ impl Side {
         self.problem = Some(why);
     }
 
-    fn refresh(&mut self, root: &Root, candidates: Vec<Candidate>, allow: OptIns, what: &str) {
+    fn refresh(
+        &mut self,
+        root: &Root,
+        candidates: Vec<Candidate>,
+        allow: OptIns,
+        timeouts: Timeouts,
+        what: &str,
+    ) {
         self.kept = None;
         self.candidates.clone_from(&candidates);
         let path = match search::find(root, candidates) {
@@ -142,7 +159,7 @@ impl Side {
                 let text = format!("{what}: {} ({})", chain(&error), candidate.why);
                 match &self.link {
                     Some(_) => self.kept = Some(text),
-                    None => self.refuse(Why::new(WhyKind::Credential, text)),
+                    None => self.refuse(Why::new(unreadable(error.is_denied()), text)),
                 }
                 return;
             }
@@ -172,7 +189,7 @@ impl Side {
                 let Some(credential) = source.credential().cloned() else {
                     return;
                 };
-                match Client::new(&credential, Timeouts::default()) {
+                match Client::new(&credential, timeouts) {
                     Ok(client) => {
                         self.generation += 1;
                         self.problem = None;
@@ -187,7 +204,19 @@ impl Side {
             }
             Outcome::KeptOld(error) => self.kept = Some(chain(&error)),
             Outcome::Absent => {}
-            Outcome::Failed(error) => self.refuse(Why::new(WhyKind::Credential, chain(&error))),
+            Outcome::Failed(error) => {
+                let kind = unreadable(error.is_denied());
+                self.refuse(Why::new(kind, chain(&error)));
+            }
         }
+    }
+}
+
+/// Whether the file is at fault, or the kernel does not let us read it.
+fn unreadable(is_denied: bool) -> WhyKind {
+    if is_denied {
+        WhyKind::Forbidden
+    } else {
+        WhyKind::Credential
     }
 }

@@ -24,6 +24,16 @@ pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(escape_and_cap(text, max))
 }
 
+/// `text` as one word for a POSIX shell.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@:=+,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 fn escape_and_cap(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut length = 0;

@@ -121,6 +121,9 @@ pub struct Finding {
     /// What to do here, where that is more than the catalogue's remedy.
     #[serde(skip)]
     pub remedy: Option<String>,
+    /// Commands to paste, where the remedy is not the catalogue's.
+    #[serde(skip)]
+    commands: Vec<String>,
     /// What it is about here, where that is not the catalogue's group.
     #[serde(skip)]
     about: Option<Group>,
@@ -133,8 +136,14 @@ impl Finding {
             code,
             seen: seen.into(),
             remedy: None,
+            commands: Vec::new(),
             about: None,
         }
+    }
+
+    /// The same with commands to paste that were made for what was seen.
+    pub fn with_commands(self, commands: Vec<String>) -> Self {
+        Self { commands, ..self }
     }
 
     /// The same about another group than the catalogue's: what is wrong with either credential has one code.
@@ -158,11 +167,23 @@ impl Finding {
         }
     }
 
+    /// Commands to paste: those made for what was seen, or the catalogue's.
+    pub fn commands(&self) -> Vec<&str> {
+        if self.commands.is_empty() {
+            return self.code.entry().commands.to_vec();
+        }
+        self.commands.iter().map(String::as_str).collect()
+    }
+
     /// What to do.
     pub fn remedy(&self) -> &str {
         self.remedy.as_deref().unwrap_or(self.code.entry().remedy)
     }
 }
+
+/// Words in commands that stand for a name: of our Node, of our VM, of its namespace, of the host that runs it, and
+/// `SERVER` for the address of Harvester's API.
+pub const PLACEHOLDERS: [&str; 5] = ["NODE", "VM", "NAMESPACE", "HOST", "SERVER"];
 
 /// What is known about one code.
 #[derive(Debug, Clone, Copy)]
@@ -181,6 +202,8 @@ pub struct Entry {
     pub consequence: &'static str,
     /// What to do, commands to type included.
     pub remedy: &'static str,
+    /// Commands to paste, in their order. The words in [`PLACEHOLDERS`] stand for what only the machine knows.
+    pub commands: &'static [&'static str],
     /// Findings that are only its consequences and are not shown beside it.
     pub silences: &'static [Code],
 }
@@ -229,6 +252,24 @@ impl Code {
                 | Self::LabelForeign
                 | Self::LabelFight
                 | Self::StaticNodeLabel
+        )
+    }
+
+    /// Whether only an agent that runs for a while can find it: a single look remembers nothing, listens to nothing and
+    /// writes nothing.
+    pub fn needs_memory(self) -> bool {
+        matches!(
+            self,
+            Self::LabelFight
+                | Self::NodeWriteFailed
+                | Self::LabelFileNotWritten
+                | Self::CredentialKept
+                | Self::ConfigurationKept
+                | Self::StateDiscarded
+                | Self::WatchUnavailable
+                | Self::SignalUnavailable
+                | Self::WrongObject
+                | Self::GuestAgentRestarting
         )
     }
 

@@ -10,6 +10,7 @@ use harvester_node_agent::agent::Mode;
 use harvester_node_agent::cli::run::{Process, Task, run};
 use harvester_node_agent::cli::{self, Answer, Arguments, Command, Strictness};
 use harvester_node_agent::logging;
+use harvester_node_agent::report::diagnosis::Dress;
 use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::root::Root;
 
@@ -29,7 +30,11 @@ fn main() -> ExitCode {
 )]
 fn dispatch(arguments: Arguments) -> Answer {
     let no_color = std::env::var("NO_COLOR").ok();
-    let style = cli::style(std::io::stdout().is_terminal(), no_color.as_deref());
+    let is_terminal = std::io::stdout().is_terminal();
+    let style = cli::style(is_terminal, no_color.as_deref());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
+    let locale = locale.each_ref().map(Option::as_deref);
+    let symbols = cli::symbols(is_terminal, locale);
     let root = Root::new(arguments.root);
     // A path from the working directory is the caller's; inside the root there is no such directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
@@ -39,6 +44,7 @@ fn dispatch(arguments: Arguments) -> Answer {
         config,
         output: arguments.output,
         style,
+        dress: Dress { style, symbols },
         strictness: if arguments.strict {
             Strictness::Strict
         } else {
@@ -58,7 +64,7 @@ fn dispatch(arguments: Arguments) -> Answer {
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
         Command::Gate { timeout } => cli::gate::run(&process, timeout),
-        Command::Doctor => cli::doctor::run(&process),
+        Command::Doctor(options) => cli::doctor::run(&process, options),
         Command::Whoami => run(&process, Task::Whoami),
         Command::Status => cli::status::run(
             &process.root,

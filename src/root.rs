@@ -72,6 +72,11 @@ impl ReadError {
         matches!(self, Self::NotFound(_))
     }
 
+    /// Whether something stands there and the kernel does not let us read it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Denied(_))
+    }
+
     fn new(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {

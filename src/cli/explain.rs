@@ -68,6 +68,10 @@ fn one(entry: &Entry, output: Output) -> String {
                 entry.consequence,
                 entry.remedy
             );
+            for (count, command) in entry.commands.iter().enumerate() {
+                let name = if count == 0 { "What to type:" } else { "" };
+                let _ = writeln!(text, "{name:<17}{command}");
+            }
             if !silences.is_empty() {
                 let _ = writeln!(
                     text,
@@ -92,6 +96,7 @@ fn value(entry: &Entry) -> serde_json::Value {
         "title": entry.title,
         "consequence": entry.consequence,
         "remedy": entry.remedy,
+        "commands": entry.commands,
         "silences": entry.silences.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
         "links": entry.code.links(),
     })

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::findings::Severity;
+use crate::report::diagnosis::text::Symbols;
 use crate::report::status::Status;
 use crate::report::text::Style;
 
@@ -109,7 +110,8 @@ pub enum Command {
     /// Which VM this machine is and which host runs it, with the evidence; writes nothing
     Whoami,
     /// Every reason why identity or topology is wrong, with the command that fixes it; writes nothing
-    Doctor,
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Options),
     /// The long text of a finding
     Explain {
         /// The finding's code, such as hostname-differs; without it, a list of all
@@ -206,6 +208,19 @@ pub fn style(is_terminal: bool, no_color: Option<&str>) -> Style {
     }
 }
 
+/// Signs outside ASCII only on a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
+/// not empty names it (locale(7)).
+pub fn symbols(is_terminal: bool, locale: [Option<&str>; 3]) -> Symbols {
+    let mut names = locale.into_iter().flatten();
+    let name = names.find(|name| !name.is_empty()).unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    if is_terminal && (name.contains("utf-8") || name.contains("utf8")) {
+        Symbols::Unicode
+    } else {
+        Symbols::Ascii
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,6 +237,19 @@ mod tests {
         assert_eq!(style(true, Some("")), Style::Colour);
         assert_eq!(style(true, Some("1")), Style::Plain);
         assert_eq!(style(false, None), Style::Plain);
+    }
+
+    #[test]
+    fn symbols_need_a_terminal_and_a_locale_that_has_them() {
+        let utf8 = Some("C.UTF-8");
+        assert_eq!(symbols(true, [None, None, utf8]), Symbols::Unicode);
+        assert_eq!(
+            symbols(true, [Some(""), Some("de_DE.utf8"), None]),
+            Symbols::Unicode
+        );
+        assert_eq!(symbols(true, [Some("C"), utf8, utf8]), Symbols::Ascii);
+        assert_eq!(symbols(true, [None, None, None]), Symbols::Ascii);
+        assert_eq!(symbols(false, [utf8, utf8, utf8]), Symbols::Ascii);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::observe::machine::read_machine;
 use crate::reason::Trigger;
 use crate::report::Reporter;
 use crate::report::compose::Context;
+use crate::report::diagnosis::Dress;
 use crate::report::journal::{Journal, Priority};
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
@@ -50,6 +51,8 @@ pub struct Process {
     pub output: Output,
     /// Whether text may be coloured.
     pub style: Style,
+    /// How a table may be drawn on standard output.
+    pub dress: Dress,
     /// `--strict`.
     pub strictness: Strictness,
     /// `JOURNAL_STREAM`.
@@ -316,18 +319,9 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     if task == Task::Whoami {
         triggers::probe(&process.root, address, &health).await;
     }
-    let context = Context {
-        agent: process_status(&clock),
-        signals: health
-            .signals()
-            .into_iter()
-            .map(SignalStatus::from)
-            .collect(),
-        since: std::collections::BTreeMap::new(),
-        last_migration: None,
-        last_resync: None,
-    };
-    let mut status = Status::new(&last.report(settings), &context);
+    let signals = health.signals().into_iter();
+    let signals = signals.map(SignalStatus::from).collect();
+    let mut status = Status::new(&last.report(settings), &context(&clock, signals));
     if task == Task::Whoami {
         status.permissions = world
             .permissions(settings)
@@ -343,6 +337,17 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
         }
     };
     process.strictness.apply(answer, &status)
+}
+
+/// What the status of one look holds beyond its round.
+pub(super) fn context(clock: &SystemClock, signals: Vec<SignalStatus>) -> Context {
+    Context {
+        agent: process_status(clock),
+        signals,
+        since: std::collections::BTreeMap::new(),
+        last_migration: None,
+        last_resync: None,
+    }
 }
 
 fn process_status(clock: &SystemClock) -> AgentStatus {

@@ -172,6 +172,11 @@ impl CredentialError {
         matches!(self, Self::Unreadable(error) if error.is_absent())
     }
 
+    /// Whether the kernel does not let us read the kubeconfig or a file that it names.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
+    }
+
     pub(super) fn missing(path: &Path, key: impl Into<String>, needed: &'static str) -> Self {
         Self::Missing {
             path: path.to_owned(),

@@ -346,7 +346,7 @@ pub fn host_rbac(who: &Who) -> String {
 }
 
 /// What lets our credential read its VM.
-fn vmi_rbac(who: &Who) -> String {
+pub fn vmi_rbac(who: &Who) -> String {
     let (Some(account), Some(harvester)) = (service_account(who), who.harvester.known()) else {
         return print_rbac();
     };

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The whole diagnosis: all findings and gaps, sorted out and in groups.
+//! The whole diagnosis: all findings and gaps, sorted out and in groups, and what they come to.
+
+mod gaps;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 
 use crate::facts::examination::Gap;
 use crate::few;
-use crate::findings::{Finding, Group, Severity, without_consequences};
+use crate::findings::{Code, Finding, Group, Severity, without_consequences};
+
+pub use gaps::{Rights, gaps, is_hidden};
 
 /// What `doctor` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +31,75 @@ pub struct Section {
     pub gaps: Vec<Gap>,
 }
 
+/// What it all comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is wrong; notices may be there.
+    Well,
+    /// Warnings, and nothing worse.
+    Warnings,
+    /// An API gave no answer, or a credential may not be read, and nothing that was seen is an error.
+    Unanswered,
+    /// An error.
+    Errors,
+    /// This machine is not a KubeVirt virtual machine: nothing else was looked at.
+    NotKubevirt,
+    /// Our configuration has faults: all was looked at with the defaults.
+    Configuration,
+}
+
+/// The running agent, as its lock and its status file tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Who runs, such as `process 812`; `None` where nobody does.
+    pub holder: Option<String>,
+    /// When its status last changed, RFC 3339; it is written on change only.
+    pub updated_at: Option<String>,
+    /// What it complains of.
+    pub findings: Vec<Finding>,
+    /// Since when each of its findings is there, by code, RFC 3339.
+    pub since: BTreeMap<String, String>,
+}
+
+impl Service {
+    /// That nobody keeps the labels right.
+    pub fn finding(&self) -> Option<Finding> {
+        let seen = match (&self.holder, &self.updated_at) {
+            (Some(_), _) => return None,
+            (None, Some(at)) => format!("no process runs it; its last status is of {at}"),
+            (None, None) => "no process runs it, and it left no status since the boot".to_owned(),
+        };
+        Some(Finding::new(Code::AgentNotRunning, seen))
+    }
+
+    /// What the running agent complains of and one look cannot find: what needs a memory, or more rights than this process
+    /// has. What was `found` here is newer and counts alone.
+    pub fn told<'a>(
+        &'a self,
+        found: &'a [Finding],
+        rights: Rights,
+    ) -> impl Iterator<Item = &'a Finding> {
+        let told = self.findings.iter().filter(|_| self.holder.is_some());
+        told.filter(move |told| told.code.needs_memory() || rights == Rights::Few)
+            .filter(|told| found.iter().all(|finding| finding.code != told.code))
+    }
+
+    /// Since when the running agent has complained of the same.
+    pub fn since(&self, code: Code) -> Option<&str> {
+        self.holder.as_ref()?;
+        self.since.get(code.as_str()).map(String::as_str)
+    }
+}
+
 impl Diagnosis {
     /// From the findings of a round and of an examination: what another one explains is left out, whichever of the two
-    /// found it.
+    /// found it, and what both found is said once.
     pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
         let mut findings = without_consequences(findings);
         few::sort_by_key(&mut findings, |finding| {
             std::cmp::Reverse(finding.code.entry().severity)
         });
+        findings.dedup();
         let sections = Group::ALL.iter().map(|group| Section {
             group: *group,
             findings: of(&findings, |finding| finding.group() == *group),
@@ -41,15 +110,49 @@ impl Diagnosis {
         }
     }
 
-    /// Whether the main job is not done.
-    pub fn has_errors(&self) -> bool {
-        self.findings()
-            .any(|finding| finding.code.entry().severity == Severity::Error)
-    }
-
     /// All findings, in the order of the groups.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.sections.iter().flat_map(|section| &section.findings)
+    }
+
+    /// All gaps, in the order of the groups.
+    pub fn gaps(&self) -> impl Iterator<Item = &Gap> {
+        self.sections.iter().flat_map(|section| &section.gaps)
+    }
+
+    /// How many findings are this bad.
+    pub fn count(&self, severity: Severity) -> usize {
+        let findings = self.findings();
+        findings
+            .filter(|finding| finding.code.entry().severity == severity)
+            .count()
+    }
+
+    /// What it comes to. `unanswered`: an API was asked and gave no answer, or a credential may not be read.
+    pub fn outcome(&self, unanswered: bool) -> Outcome {
+        let has = |code| self.findings().any(|finding| finding.code == code);
+        match () {
+            () if has(Code::NotKubevirt) => Outcome::NotKubevirt,
+            () if has(Code::ConfigurationInvalid) => Outcome::Configuration,
+            () if self.count(Severity::Error) > 0 => Outcome::Errors,
+            () if unanswered => Outcome::Unanswered,
+            () if self.count(Severity::Warning) > 0 => Outcome::Warnings,
+            () => Outcome::Well,
+        }
+    }
+}
+
+impl Outcome {
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Warnings => "warnings",
+            Self::Unanswered => "unanswered",
+            Self::Errors => "errors",
+            Self::NotKubevirt => "not-kubevirt",
+            Self::Configuration => "configuration",
+        }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod conflicts;
 pub mod credentials;
 pub mod image;
 pub mod node;
+pub mod permissions;
 pub mod versions;
 
 use super::Now;
@@ -66,6 +67,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         credentials::findings(case),
         clock::findings(case),
         image::findings(case),
+        permissions::findings(case),
     ]
     .into_iter()
     .flatten()
@@ -73,6 +75,6 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

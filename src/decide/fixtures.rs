@@ -207,7 +207,7 @@ pub(crate) fn forbidden<T>() -> Seen<T> {
     Seen::failed(WhyKind::Forbidden, "nodes is forbidden")
 }
 
-fn now(uptime: Duration) -> Now {
+pub(crate) fn now(uptime: Duration) -> Now {
     let wall = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
     Now {
         uptime,

@@ -293,18 +293,21 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
         Health::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
         Health::Restarting => Some(
             Finding::new(Code::GuestAgentRestarting, remedy::name(unit))
-                .with_remedy(remedy::journal(unit)),
+                .with_remedy(remedy::journal(unit))
+                .with_commands(vec![remedy::journal(unit)]),
         ),
         Health::NotRunning | Health::Disabled | Health::Masked => Some(
             Finding::new(Code::GuestAgentNotRunning, remedy::state(unit))
-                .with_remedy(remedy::start(unit)),
+                .with_remedy(remedy::start(unit))
+                .with_commands(remedy::start_commands(unit)),
         ),
         Health::NotInstalled => Some(
             Finding::new(
                 Code::GuestAgentNotInstalled,
                 "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga",
             )
-            .with_remedy(remedy::install(agent.family)),
+            .with_remedy(remedy::install(agent.family))
+            .with_commands(remedy::install_commands(agent.family)),
         ),
         Health::ChannelMissing => Some(Finding::new(
             Code::GuestAgentChannelMissing,
@@ -318,6 +321,7 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
     let next_boot = unit.filter(forgotten).map(|unit| {
         Finding::new(Code::GuestAgentNotEnabled, remedy::state(Some(unit)))
             .with_remedy(remedy::enable(unit))
+            .with_commands(vec![remedy::enable(unit)])
     });
     cause.into_iter().chain(next_boot).collect()
 }

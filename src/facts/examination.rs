@@ -14,6 +14,7 @@ pub mod node;
 pub mod pods;
 pub mod versions;
 
+use super::permissions::Permission;
 use super::{Seen, Why};
 use crate::findings::Group;
 
@@ -34,6 +35,8 @@ pub struct Examination {
     pub clock: clock::Clock,
     /// What the image brought.
     pub image: image::Image,
+    /// What the Harvester credential may do; nothing where it was not asked.
+    pub permissions: Vec<Permission>,
 }
 
 impl Examination {
@@ -47,11 +50,17 @@ impl Examination {
             self.credentials.gaps(),
             self.clock.gaps(),
             self.image.gaps(),
+            self.permissions.iter().filter_map(unknown).collect(),
         ]
         .into_iter()
         .flatten()
         .collect()
     }
+}
+
+fn unknown(permission: &Permission) -> Option<Gap> {
+    let what = "what the Harvester credential may do";
+    Gap::of(Group::HarvesterApi, what, &permission.allowed)
 }
 
 /// Something that could not be looked at: nothing may be concluded from its silence.

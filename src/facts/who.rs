@@ -52,6 +52,8 @@ pub enum Api {
 pub enum Remark {
     /// A credential file can be read by others than its owner.
     CredentialExposed {
+        /// Whose credential: `harvester` or `kubelet`.
+        side: &'static str,
         /// The file.
         path: PathBuf,
         /// Its permission bits.
@@ -73,6 +75,8 @@ pub enum Remark {
     DistributionFile {
         /// What is wrong, with the file.
         problem: String,
+        /// Whether all that is wrong is that the kernel does not let us read it.
+        is_denied: bool,
     },
     /// The new configuration has faults; the one before stays in force.
     ConfigurationKept {

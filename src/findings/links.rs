@@ -5,7 +5,7 @@ use super::{Code, Group};
 
 const CLOUD_PROVIDER: &str = "https://docs.harvesterhci.io/latest/rancher/cloud-provider/";
 const CSI_DRIVER: &str = "https://docs.harvesterhci.io/latest/rancher/csi-driver/";
-const NODE_DRIVER: &str = "https://docs.harvesterhci.io/latest/rancher/node/rke2-cluster/";
+const NODE_DRIVER: &str = "https://docs.harvesterhci.io/latest/rancher/node/node-driver/";
 const NODE_AUTHORIZATION: &str = "https://kubernetes.io/docs/reference/access-authn-authz/node/";
 const NODE_LABELS: &str = "https://kubernetes.io/docs/reference/labels-annotations-taints/";
 const GUEST_AGENT: &str = "https://kubevirt.io/user-guide/user_workloads/guest_agent_information/";

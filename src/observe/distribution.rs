@@ -101,6 +101,13 @@ pub enum DistributionProblem {
     },
 }
 
+impl DistributionProblem {
+    /// Whether the kernel does not let us read the file.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.is_denied())
+    }
+}
+
 /// The files whose change may change what is read here, as far as their names are known. Others are read at the poll.
 pub fn watched() -> impl Iterator<Item = PathBuf> {
     [

@@ -67,13 +67,20 @@ impl World {
             round,
         };
         let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
-        let (versions, node, conflicts, credentials, clock, image) = tokio::join!(
+        let may = async {
+            match &given.harvester {
+                Ok(_) => self.permissions(settings).await,
+                Err(_) => Vec::new(),
+            }
+        };
+        let (versions, node, conflicts, credentials, clock, image, permissions) = tokio::join!(
             timeout(ALL_LIMIT, versions::read(&given)),
             timeout(ALL_LIMIT, node::read(&given)),
             timeout(ALL_LIMIT, conflicts::read(&given)),
             timeout(ALL_LIMIT, credentials::read(&given)),
             timeout(ALL_LIMIT, clock::read(&given)),
             timeout(ALL_LIMIT, image::read(&given)),
+            timeout(ALL_LIMIT, may),
         );
         let (node, pods) =
             node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
@@ -87,6 +94,7 @@ impl World {
             credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
             clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
             image: image.unwrap_or_else(|_| Image::unseen(&slow)),
+            permissions: permissions.unwrap_or_default(),
         }
     }
 }

@@ -23,6 +23,8 @@ mod targets;
 pub mod whereabouts;
 mod why;
 
+use std::time::Duration;
+
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::bus::Bus;
 use crate::config::Settings;
@@ -41,6 +43,7 @@ use crate::facts::placement::PlacementReads;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::Timeouts;
 use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::health::Health;
@@ -52,6 +55,15 @@ use whereabouts::Denied;
 
 pub use why::why;
 
+/// For one look with somebody waiting for it.
+const HURRIED: Timeouts = Timeouts {
+    connect: Duration::from_secs(3),
+    headers: Duration::from_secs(3),
+    body_progress: Duration::from_secs(3),
+    body: Duration::from_secs(10),
+    watch_silence: Duration::from_secs(10),
+};
+
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
 pub struct World {
@@ -60,7 +72,7 @@ pub struct World {
     connections: Connections,
     health: Health,
     distributions: Vec<Distribution>,
-    distribution_problems: Vec<String>,
+    distribution_problems: Vec<(String, bool)>,
     kubelet: Seen<Kubelet>,
     harvester: Seen<Harvester>,
     node: Seen<Node>,
@@ -114,11 +126,20 @@ impl World {
         }
     }
 
+    /// The same with a person before it who waits: what does not answer within seconds is given up.
+    pub fn hurried(mut self) -> Self {
+        self.connections.timeouts = HURRIED;
+        self
+    }
+
     /// Reads the files that lead to the two APIs.
     fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
         self.distributions = distributions;
-        self.distribution_problems = problems.iter().map(|problem| chain(problem)).collect();
+        let problems = problems.iter();
+        self.distribution_problems = problems
+            .map(|problem| (chain(problem), problem.is_denied()))
+            .collect();
         self.connections
             .refresh(&self.root, settings, &self.distributions);
         self.kubelet = self
@@ -308,7 +329,7 @@ impl World {
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let remarks = problems
-            .map(|problem| Remark::DistributionFile { problem })
+            .map(|(problem, is_denied)| Remark::DistributionFile { problem, is_denied })
             .chain(self.connections.remarks(&self.root))
             .chain(self.health.remarks())
             .collect();

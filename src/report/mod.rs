@@ -5,6 +5,7 @@
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
 pub mod compose;
+pub mod diagnosis;
 pub mod journal;
 pub mod manifest;
 pub mod message_id;

@@ -19,7 +19,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harvester_lab::process::{Agent, Signal, Usage};
+use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
 use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
 
@@ -72,6 +72,8 @@ async fn main() {
     figures.extend(idle);
     say("starts");
     figures.extend(starts(binary).await);
+    say("doctor");
+    figures.extend(doctor(binary).await);
     say("migrations in the lab: event to patch");
     let samples = migrations::event_to_patch(binary).await;
     figures.push(
@@ -320,6 +322,32 @@ async fn starts(binary: &Path) -> Vec<Figure> {
             .target(20.0)
             .beside(theirs.max(), QEMU_GA),
     ]
+}
+
+/// With both servers on this machine, and on the same tree with a refused connection in their place.
+async fn doctor(binary: &Path) -> Vec<Figure> {
+    let world = World::lab(WorldOptions::default()).await;
+    let online = look(binary, &world, Some(0)).await;
+    let (harvester, guest) = (world.harvester_api.lab(), world.guest_api.lab());
+    tokio::join!(harvester.refuse_connections(), guest.refuse_connections());
+    let offline = look(binary, &world, Some(75)).await;
+    vec![
+        Figure::new("doctor, offline, p50", offline.median(), "ms").target(50.0),
+        Figure::new("doctor, online, p50", online.median(), "ms")
+            .target(500.0)
+            .note("from start to end, both servers on this machine"),
+    ]
+}
+
+async fn look(binary: &Path, world: &World, code: Option<i32>) -> Samples {
+    let mut samples = Samples::default();
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        let output = run_once(binary, world.guest.root(), &["doctor"], SOON).await;
+        samples.push(milliseconds(began.elapsed()));
+        assert_eq!(output.code, code, "{}", output.stdout);
+    }
+    samples
 }
 
 async fn stop(agent: &mut Agent) {

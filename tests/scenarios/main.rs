@@ -12,6 +12,7 @@
 mod bake_check;
 mod channel;
 mod credentials;
+mod doctor;
 mod doctor_conflicts;
 mod downward_metrics;
 mod faults;
@@ -110,9 +111,10 @@ pub fn findings(world: &World) -> Vec<String> {
     world.findings()
 }
 
-/// Waits until the status file holds exactly these findings.
+/// Waits until the status file holds exactly these findings. `doctor` then names no other trouble than the running agent.
 pub async fn findings_become(world: &World, expected: &[&str]) {
     world.findings_become(expected).await;
+    doctor::agrees(world, expected).await;
 }
 
 /// The agent's PATCHes of Node metadata (not of its status).

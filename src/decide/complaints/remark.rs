@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The side remarks of an observation, as findings.
 
+use crate::escape::shell_word;
 use crate::facts::who::{Api, Remark, Who};
-use crate::findings::{Code, Finding};
+use crate::findings::{Code, Finding, Group};
 
 /// The findings of all remarks, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
 /// kept open either.
@@ -20,31 +21,51 @@ pub(super) fn findings(who: &Who) -> impl Iterator<Item = Finding> {
         .map(finding)
 }
 
+/// Where what is wrong with a credential belongs.
+fn credential_group(side: &str) -> Group {
+    match side {
+        "kubelet" => Group::KubeletCredential,
+        _ => Group::HarvesterCredential,
+    }
+}
+
 /// The finding that a remark becomes.
 fn finding(remark: &Remark) -> Finding {
     match remark {
-        Remark::CredentialExposed { path, mode } => {
+        Remark::CredentialExposed { side, path, mode } => {
             let path = path.display();
             Finding::new(
                 Code::CredentialExposed,
                 format!("{path} has mode {mode:04o}"),
             )
             .with_remedy(format!("chmod 0600 {path}"))
+            .with_commands(vec![format!(
+                "chmod 0600 {}",
+                shell_word(&path.to_string())
+            )])
+            .about(credential_group(side))
         }
         Remark::CredentialKept { side, problem } => {
-            Finding::new(Code::CredentialKept, format!("{side}: {problem}"))
+            let text = format!("{side}: {problem}");
+            Finding::new(Code::CredentialKept, text).about(credential_group(side))
         }
         Remark::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
         }
-        Remark::DistributionFile { problem } => {
+        Remark::DistributionFile { problem, .. } => {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
         Remark::ConfigurationKept { faults } => {
             Finding::new(Code::ConfigurationKept, faults.clone())
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
-        Remark::WatchUnavailable { what, .. } => Finding::new(Code::WatchUnavailable, what.clone()),
+        Remark::WatchUnavailable { what, api } => {
+            let group = match api {
+                Api::Harvester => Group::HarvesterApi,
+                Api::Guest => Group::Node,
+            };
+            Finding::new(Code::WatchUnavailable, what.clone()).about(group)
+        }
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }

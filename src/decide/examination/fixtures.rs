@@ -4,9 +4,7 @@
 use serde_json::json;
 
 use super::Case;
-use crate::decide::fixtures::{MAC, World};
-use crate::decide::schedule::Random;
-use crate::decide::{Now, placement::Placement};
+use crate::decide::fixtures::{MAC, World, now};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::examination::Examination;
 use crate::facts::examination::clock::Clock;
@@ -19,7 +17,7 @@ use crate::facts::examination::pods::{Component, Origin, Pods};
 use crate::facts::examination::versions::Versions;
 use crate::facts::release::Release;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::findings::Finding;
+use crate::findings::{Code, Finding};
 
 /// The time of the fixtures, in seconds since 1970.
 pub(super) const NOW: i64 = 1_795_000_000;
@@ -81,6 +79,7 @@ impl Bench {
             credentials: Credentials::unseen(&why),
             clock: Clock::unseen(&why),
             image: Image::unseen(&why),
+            permissions: Vec::new(),
         };
         Self { world, examination }
     }
@@ -90,21 +89,7 @@ impl Bench {
         &self,
         question: impl Fn(&Case<'_>) -> Vec<Finding>,
     ) -> Vec<(&str, String)> {
-        let identity = self.world.identity();
-        let placement: Option<Placement> = self.world.placement();
-        let case = Case {
-            settings: &self.world.settings,
-            who: &self.world.who,
-            identity: &identity,
-            placement: placement.as_ref(),
-            examination: &self.examination,
-            now: Now {
-                uptime: self.world.uptime,
-                wall: time::UtcDateTime::from_unix_timestamp(NOW).unwrap(),
-                random: Random::from_bits(0),
-            },
-        };
-        let findings = question(&case).into_iter();
+        let findings = ask(&self.world, &self.examination, question).into_iter();
         findings
             .map(|finding| (finding.code.as_str(), finding.seen))
             .collect()
@@ -156,16 +141,54 @@ pub(super) fn addresses(list: &[(&str, &str)]) -> Seen<Vec<Interface>> {
     Seen::Known(interfaces.collect())
 }
 
+/// An examination that saw nothing.
+pub(crate) fn unseen() -> Examination {
+    let why = Why::new(WhyKind::Unreachable, "no answer");
+    Examination {
+        versions: Versions::unseen(&why),
+        node: NodeDetails::unseen(&why),
+        pods: Pods::unseen(&why),
+        conflicts: Conflicts::unseen(&why),
+        credentials: Credentials::unseen(&why),
+        clock: Clock::unseen(&why),
+        image: Image::unseen(&why),
+        permissions: Vec::new(),
+    }
+}
+
+/// What a question finds in a world.
+fn ask(
+    world: &World,
+    examination: &Examination,
+    question: impl Fn(&Case<'_>) -> Vec<Finding>,
+) -> Vec<Finding> {
+    let (identity, placement) = (world.identity(), world.placement());
+    question(&Case {
+        settings: &world.settings,
+        who: &world.who,
+        identity: &identity,
+        placement: placement.as_ref(),
+        examination,
+        now: now(world.uptime),
+    })
+}
+
+/// The codes of what a question finds in a world.
+pub(crate) fn codes(
+    world: &World,
+    examination: &Examination,
+    question: impl Fn(&Case<'_>) -> Vec<Finding>,
+) -> Vec<Code> {
+    let found = ask(world, examination, question);
+    found.iter().map(|finding| finding.code).collect()
+}
+
 #[test]
 fn nothing_is_found_where_nothing_is_wrong_or_nothing_is_known() {
     let mut bench = Bench::new();
     assert_eq!(bench.found(super::findings), []);
-    let why = Why::new(WhyKind::Unreachable, "no answer");
-    let examination = &mut bench.examination;
-    examination.versions = Versions::unseen(&why);
-    examination.node = NodeDetails::unseen(&why);
-    examination.pods = Pods::unseen(&why);
-    examination.conflicts = Conflicts::unseen(&why);
+    bench.examination = unseen();
     assert_eq!(bench.found(super::findings), []);
     assert!(bench.examination.gaps().len() >= 12);
+    assert_eq!(codes(&World::new(), &unseen(), super::findings), []);
 }

@@ -57,6 +57,44 @@ pub(super) fn install(family: Family) -> String {
     .to_owned()
 }
 
+pub(super) fn install_commands(family: Family) -> Vec<String> {
+    let commands: &[&str] = match family {
+        Family::Debian => &[
+            "apt-get install qemu-guest-agent",
+            "systemctl start qemu-guest-agent",
+        ],
+        Family::RedHat => &[
+            "dnf install qemu-guest-agent",
+            "systemctl enable --now qemu-guest-agent",
+        ],
+        Family::Suse => &[
+            "zypper install qemu-guest-agent",
+            "systemctl enable --now qemu-guest-agent",
+        ],
+        Family::Other => &[],
+    };
+    commands.iter().map(ToString::to_string).collect()
+}
+
+/// The commands of [`start`], in its order.
+pub(super) fn start_commands(unit: Option<&Unit>) -> Vec<String> {
+    let argument = argument(unit);
+    let Some(unit) = unit else {
+        return Vec::new();
+    };
+    let verbs: &[&str] = match (unit.load, unit.state, unit.enablement) {
+        (Load::Masked, ..) => &["unmask", "start"],
+        (Load::Broken, ..) => &["status"],
+        (_, State::Failed, _) => &["status", "reset-failed", "start"],
+        (.., Enablement::Disabled) => &["enable --now"],
+        (.., Enablement::Static | Enablement::Enabled) => &["start"],
+    };
+    let verbs = verbs.iter();
+    verbs
+        .map(|verb| format!("systemctl {verb} {argument}"))
+        .collect()
+}
+
 pub(super) fn start(unit: Option<&Unit>) -> String {
     let argument = argument(unit);
     let Some(unit) = unit else {
@@ -110,4 +148,5 @@ pub(super) fn unblock(blocked: &[(Block<'_>, &str)], unit: Option<&Unit>) -> Fin
     let restart = format!("systemctl restart {}", argument(unit));
     Finding::new(Code::GuestAgentRpcsBlocked, seen.join("; "))
         .with_remedy(format!("{}; then {restart}", steps.join("; ")))
+        .with_commands(vec![restart])
 }

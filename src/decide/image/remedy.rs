@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::escape::shell_word;
 use crate::facts::guest_agent::Family;
 
 /// The tree that the commands apply to.
@@ -87,7 +88,7 @@ impl Tree {
 
     /// Has systemd change how a unit is started.
     pub(super) fn systemctl(&self, verb: &str, unit: &str) -> String {
-        let unit = quote(unit);
+        let unit = shell_word(unit);
         match self.outside() {
             None => format!("systemctl {verb} {unit}"),
             Some(dir) => format!("systemctl --root={dir} {verb} {unit}"),
@@ -143,21 +144,11 @@ impl Tree {
 
     fn path(&self, path: &Path) -> String {
         let path = path.strip_prefix("/").unwrap_or(path);
-        quote(&self.dir.join(path).to_string_lossy())
+        shell_word(&self.dir.join(path).to_string_lossy())
     }
 
     /// The directory as a shell's word; `None` for the running system.
     fn outside(&self) -> Option<String> {
-        (self.dir != Path::new("/")).then(|| quote(&self.dir.to_string_lossy()))
-    }
-}
-
-/// A word for a POSIX shell.
-fn quote(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@:=+,".contains(&byte);
-    if !text.is_empty() && text.bytes().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
+        (self.dir != Path::new("/")).then(|| shell_word(&self.dir.to_string_lossy()))
     }
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::decide::fixtures::World;
+use crate::facts::{Seen, Why, WhyKind};
+
+fn finding(code: Code) -> Finding {
+    Finding::new(code, "seen")
+}
+
+fn service(holder: Option<&str>) -> Service {
+    Service {
+        holder: holder.map(str::to_owned),
+        updated_at: None,
+        findings: vec![finding(Code::LabelFight), finding(Code::HostnameDiffers)],
+        since: BTreeMap::from([(
+            "hostname-differs".to_owned(),
+            "2026-11-21T10:00:00Z".to_owned(),
+        )]),
+    }
+}
+
+#[test]
+fn what_an_examination_found_hides_its_consequences_in_the_round() {
+    let round = finding(Code::TopologyUnknown);
+    let examination = finding(Code::HarvesterForbidden);
+    let diagnosis = Diagnosis::new(&[round, examination.clone()], &[]);
+    assert_eq!(diagnosis.findings().collect::<Vec<_>>(), [&examination]);
+}
+
+#[test]
+fn each_finding_stands_in_its_group_worst_first() {
+    let found = [
+        finding(Code::CredentialExposed).about(Group::KubeletCredential),
+        finding(Code::KubeletCredentialInvalid),
+    ];
+    let diagnosis = Diagnosis::new(&found, &[]);
+    let groups: Vec<Group> = diagnosis
+        .sections
+        .iter()
+        .map(|section| section.group)
+        .collect();
+    assert_eq!(groups, Group::ALL);
+    let section = diagnosis
+        .sections
+        .iter()
+        .find(|section| !section.findings.is_empty())
+        .unwrap();
+    let codes: Vec<Code> = section
+        .findings
+        .iter()
+        .map(|finding| finding.code)
+        .collect();
+    assert_eq!(section.group, Group::KubeletCredential);
+    assert_eq!(
+        codes,
+        [Code::KubeletCredentialInvalid, Code::CredentialExposed]
+    );
+}
+
+#[test]
+fn the_outcome_is_the_worst_that_is_known() {
+    let of = |codes: &[Code], unanswered| {
+        let findings: Vec<Finding> = codes.iter().copied().map(finding).collect();
+        Diagnosis::new(&findings, &[]).outcome(unanswered)
+    };
+    let (notice, warning, error) = (
+        Code::HostWithoutTopology,
+        Code::HarvesterUnreachable,
+        Code::LabelFight,
+    );
+    assert_eq!(of(&[], false), Outcome::Well);
+    assert_eq!(of(&[notice], false), Outcome::Well);
+    assert_eq!(of(&[notice, warning], false), Outcome::Warnings);
+    assert_eq!(of(&[warning], true), Outcome::Unanswered);
+    assert_eq!(of(&[warning, error], true), Outcome::Errors);
+    assert_eq!(
+        of(&[error, Code::ConfigurationInvalid], true),
+        Outcome::Configuration
+    );
+    assert_eq!(
+        of(&[Code::ConfigurationInvalid, Code::NotKubevirt], true),
+        Outcome::NotKubevirt
+    );
+}
+
+#[test]
+fn an_agent_that_does_not_run_is_found_and_its_old_complaints_count_no_more() {
+    let (running, gone) = (service(Some("process 1")), service(None));
+    assert_eq!(running.finding(), None);
+    assert_eq!(
+        gone.finding().map(|finding| finding.code),
+        Some(Code::AgentNotRunning)
+    );
+    assert_eq!(
+        running.since(Code::HostnameDiffers),
+        Some("2026-11-21T10:00:00Z")
+    );
+    assert_eq!(running.since(Code::LabelFight), None);
+    assert_eq!(gone.since(Code::HostnameDiffers), None);
+}
+
+#[test]
+fn what_needs_a_memory_is_told_by_the_running_agent() {
+    let codes = |service: &Service, found: &[Finding], rights| -> Vec<Code> {
+        service.told(found, rights).map(|told| told.code).collect()
+    };
+    let (running, gone) = (service(Some("process 1")), service(None));
+    assert_eq!(codes(&running, &[], Rights::All), [Code::LabelFight]);
+    assert_eq!(
+        codes(&running, &[], Rights::Few),
+        [Code::LabelFight, Code::HostnameDiffers]
+    );
+    let found = [finding(Code::HostnameDiffers)];
+    assert_eq!(codes(&running, &found, Rights::Few), [Code::LabelFight]);
+    assert_eq!(codes(&gone, &[], Rights::Few), []);
+}
+
+#[test]
+fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
+    let mut world = World::new();
+    let why = Why::new(WhyKind::Forbidden, "not allowed to read `/kubeconfig`");
+    world.who.harvester = Seen::Failed(why.clone());
+    world.who.candidates = Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone()));
+    let (identity, placement) = (world.identity(), world.placement());
+    world.who.host_metrics = Seen::Failed(why.clone());
+    let metrics = finding(Code::DownwardMetricsUnusable);
+    let invalid = finding(Code::HarvesterCredentialInvalid);
+    for (rights, is_gap) in [(Rights::All, false), (Rights::Few, true)] {
+        let gaps = gaps(&world.who, &identity, placement.as_ref(), rights);
+        let is_told = gaps
+            .iter()
+            .any(|gap| gap.group == Group::HarvesterCredential);
+        assert_eq!(
+            (is_told, is_hidden(&invalid, &world.who, rights)),
+            (is_gap, is_gap)
+        );
+        assert_eq!(is_hidden(&metrics, &world.who, rights), is_gap);
+        // What follows from it is a gap for both.
+        for group in [Group::HarvesterApi, Group::Placement] {
+            assert!(gaps.iter().any(|gap| gap.group == group), "{group:?}");
+        }
+    }
+}
+
+#[test]
+fn a_world_that_was_seen_whole_has_no_gap() {
+    let world = World::new();
+    let (identity, placement) = (world.identity(), world.placement());
+    assert_eq!(
+        gaps(&world.who, &identity, placement.as_ref(), Rights::Few),
+        []
+    );
+}
+
+#[test]
+fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
+    let causes = [
+        Code::HarvesterCredentialMissing,
+        Code::KubeletCredentialMissing,
+        Code::IdentityNotFound,
+        Code::TopologyUnknown,
+        Code::AgentNotRunning,
+        Code::ConfigurationInvalid,
+    ];
+    let findings: Vec<Finding> = causes.into_iter().map(finding).collect();
+    let diagnosis = Diagnosis::new(&findings, &[]);
+    let codes: Vec<Code> = diagnosis.findings().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::ConfigurationInvalid]);
+}

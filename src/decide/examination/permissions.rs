@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! May the credential do what following the VM takes? A search that is allowed can hide that reading or watching is not.
+
+use super::Case;
+use crate::config::Mode;
+use crate::decide::complaints::vmi_rbac;
+use crate::facts::Seen;
+use crate::facts::permissions::{INSTANCES, Permission};
+use crate::findings::{Code, Finding};
+
+/// What is not allowed and nothing makes up for. What the round was refused itself is its finding.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    if case.who.candidates.known().is_none() {
+        return Vec::new();
+    }
+    let permissions = case.examination.permissions.iter();
+    permissions
+        .filter_map(|permission| finding(case, permission))
+        .collect()
+}
+
+fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
+    let useful = permission.useful;
+    if permission.allowed != Seen::Known(false) || useful.resource != INSTANCES {
+        return None;
+    }
+    let code = match useful.verb {
+        "get" => Code::HarvesterForbidden,
+        "watch" if case.settings.mode == Mode::Watch => Code::WatchUnavailable,
+        _ => return None,
+    };
+    let seen = format!(
+        "the API says that the credential may not {} {}.{}: {}",
+        useful.verb, useful.resource, useful.group, useful.without
+    );
+    Some(Finding::new(code, seen).with_remedy(vmi_rbac(case.who)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::examination::fixtures::{codes, unseen};
+    use crate::decide::fixtures::World;
+    use crate::facts::permissions::USEFUL;
+    use crate::facts::{Why, WhyKind};
+
+    /// All is allowed but for one verb on the VM.
+    fn without(verb: &str) -> Vec<Permission> {
+        let all = USEFUL.iter();
+        all.map(|useful| Permission {
+            useful,
+            allowed: Seen::Known(useful.resource != INSTANCES || useful.verb != verb),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_right_that_nothing_makes_up_for_is_missed() {
+        let mut world = World::new();
+        let mut examination = unseen();
+        for (verb, expected) in [
+            ("get", vec![Code::HarvesterForbidden]),
+            ("watch", vec![Code::WatchUnavailable]),
+            ("list", vec![]),
+            ("delete", vec![]),
+        ] {
+            examination.permissions = without(verb);
+            assert_eq!(codes(&world, &examination, findings), expected, "{verb}");
+        }
+        examination.permissions = without("watch");
+        world.settings.mode = Mode::Signals;
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+
+    #[test]
+    fn what_the_round_was_refused_is_not_said_twice() {
+        let mut world = World::new();
+        world.who.candidates = Seen::Failed(Why::new(WhyKind::Forbidden, "403"));
+        let mut examination = unseen();
+        examination.permissions = without("get");
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor` found, for people ([`text`]), for tickets ([`short`]) and for programs ([`document`]).
+
+pub mod document;
+pub mod summary;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use super::status::Status;
+use crate::decide::diagnosis::{Diagnosis, Outcome, Section, Service};
+use crate::escape::shell_word;
+use crate::facts::WhyKind;
+use crate::facts::examination::{Examination, Gap};
+use crate::findings::{Code, Finding, Group, PLACEHOLDERS, Severity};
+
+pub use document::document;
+pub use text::{Dress, short, text};
+
+/// The longest text shown of one thing, in characters.
+const SHOWN_MAX: usize = 1000;
+
+/// All that is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// What was found.
+    pub diagnosis: &'a Diagnosis,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// When, RFC 3339.
+    pub at: &'a str,
+    /// The running agent.
+    pub service: &'a Service,
+    /// The round, where there was one.
+    pub looked: Option<(&'a Status, &'a Examination)>,
+}
+
+/// How one group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// All of it was looked at, and nothing is wrong.
+    Well,
+    /// Nothing is known to be wrong, and not all of it could be looked at.
+    Unseen,
+    /// The worst of its findings.
+    Found(Severity),
+}
+
+impl State {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Unseen => "unseen",
+            Self::Found(severity) => severity.as_str(),
+        }
+    }
+}
+
+impl View<'_> {
+    /// How a group stands.
+    pub fn state(&self, section: &Section) -> State {
+        let findings = section.findings.iter();
+        let is_looked_at = self.looked.is_some() || section.group == Group::Machine;
+        match findings.map(|finding| finding.code.entry().severity).max() {
+            Some(severity) => State::Found(severity),
+            None if is_looked_at && section.gaps.is_empty() => State::Well,
+            None => State::Unseen,
+        }
+    }
+
+    /// The commands of a finding, with the names of this machine in them where they are known.
+    fn commands(&self, finding: &Finding) -> Vec<String> {
+        let commands = finding.commands();
+        commands
+            .into_iter()
+            .map(|command| self.named(command))
+            .collect()
+    }
+
+    fn named(&self, command: &str) -> String {
+        let is_word = |character: char| character.is_ascii_alphanumeric();
+        let mut named = String::new();
+        let mut rest = command;
+        while !rest.is_empty() {
+            let word = rest
+                .find(|character| !is_word(character))
+                .unwrap_or(rest.len());
+            // Between words, one character at a time.
+            let step = if word > 0 {
+                word
+            } else {
+                rest.chars().next().map_or(1, char::len_utf8)
+            };
+            let (part, tail) = rest.split_at(step);
+            match self.name(part) {
+                Some(name) => named.push_str(&shell_word(name)),
+                None => named.push_str(part),
+            }
+            rest = tail;
+        }
+        named
+    }
+
+    /// What a placeholder stands for on this machine.
+    fn name(&self, word: &str) -> Option<&str> {
+        if !PLACEHOLDERS.contains(&word) {
+            return None;
+        }
+        let (status, _) = self.looked?;
+        let vm = status.identity.vm.as_ref();
+        match word {
+            "NODE" => status.labels.node.as_deref(),
+            "VM" => vm.map(|vm| vm.name.as_str()),
+            "NAMESPACE" => vm.and_then(|vm| vm.namespace.as_deref()).or(status
+                .credentials
+                .harvester
+                .namespace
+                .as_deref()),
+            "HOST" => status
+                .placement
+                .as_ref()
+                .map(|placement| placement.host.as_str()),
+            _ => status.credentials.harvester.server.as_deref(),
+        }
+    }
+}
+
+impl View<'_> {
+    /// The finding that says why something could not be looked at.
+    fn cause(&self, gap: &Gap) -> Option<Code> {
+        let mut findings = self.diagnosis.findings();
+        let cause = findings.find(|finding| finding.seen == gap.why.text)?;
+        Some(cause.code)
+    }
+
+    /// The first gap of the same reason, where that is another one: what comes after it was not even tried.
+    fn first(&self, gap: &Gap) -> Option<&Gap> {
+        let is_unasked = |gap: &Gap| gap.why.kind == WhyKind::NotAsked;
+        let mut gaps = self.diagnosis.gaps();
+        gaps.find(|first| is_unasked(gap) && !is_unasked(first) && first.why.text == gap.why.text)
+    }
+}
+
+/// Gaps with one reason, said once: what they are, and the reason.
+fn by_reason(gaps: &[Gap]) -> Vec<(Vec<&'static str>, &Gap)> {
+    let mut reasons: Vec<(Vec<&'static str>, &Gap)> = Vec::new();
+    for gap in gaps {
+        match reasons.iter_mut().find(|(_, first)| first.why == gap.why) {
+            Some((what, _)) => what.push(gap.what),
+            None => reasons.push((vec![gap.what], gap)),
+        }
+    }
+    reasons
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The diagnosis for programs. `packaging/schema/doctor.schema.json` describes it: fields are added, never renamed or
+//! removed, while `apiVersion` stays.
+
+use serde_json::{Value, json};
+
+use super::{SHOWN_MAX, View};
+use crate::escape::one_line;
+use crate::facts::examination::Gap;
+use crate::findings::{Code, Finding, Severity};
+use crate::report::status::API_VERSION;
+
+/// The whole as JSON. `exit` is the exit code of the process.
+pub fn document(view: &View<'_>, exit: u8) -> Value {
+    let sections = view.diagnosis.sections.iter().map(|section| {
+        let findings = section.findings.iter();
+        json!({
+            "group": section.group.as_str(),
+            "title": section.group.title(),
+            "state": view.state(section).as_str(),
+            "summary": one_line(&view.summary(section.group), SHOWN_MAX),
+            "findings": findings.map(|finding| found(view, finding)).collect::<Vec<_>>(),
+            "gaps": section.gaps.iter().map(|gap| unseen(view, gap)).collect::<Vec<_>>(),
+        })
+    });
+    let count = |severity| view.diagnosis.count(severity);
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "Diagnosis",
+        "at": view.at,
+        "version": env!("CARGO_PKG_VERSION"),
+        "outcome": view.outcome.as_str(),
+        "exitCode": exit,
+        "counts": {
+            "errors": count(Severity::Error),
+            "warnings": count(Severity::Warning),
+            "notices": count(Severity::Notice),
+            "gaps": view.diagnosis.gaps().count(),
+        },
+        "service": {
+            "running": view.service.holder.is_some(),
+            "statusAt": view.service.updated_at,
+        },
+        "groups": sections.collect::<Vec<_>>(),
+    })
+}
+
+fn found(view: &View<'_>, finding: &Finding) -> Value {
+    let entry = finding.code.entry();
+    json!({
+        "code": entry.name,
+        "severity": entry.severity.as_str(),
+        "title": entry.title,
+        "seen": one_line(&finding.seen, SHOWN_MAX),
+        "consequence": entry.consequence,
+        "remedy": one_line(finding.remedy(), SHOWN_MAX),
+        "commands": view.commands(finding),
+        "since": view.service.since(finding.code),
+        "links": finding.code.links(),
+    })
+}
+
+fn unseen(view: &View<'_>, gap: &Gap) -> Value {
+    json!({
+        "what": gap.what,
+        "kind": gap.why.kind,
+        "why": one_line(&gap.why.text, SHOWN_MAX),
+        "because": view.cause(gap).map(Code::as_str),
+    })
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::collections::BTreeMap;
+
+use super::text::Symbols;
+use super::*;
+use crate::decide::diagnosis::Rights;
+use crate::facts::Why;
+use crate::findings::{Code, Group};
+use crate::report::text::Style;
+
+const PLAIN: Dress = Dress {
+    style: Style::Plain,
+    symbols: Symbols::Ascii,
+};
+
+fn service() -> Service {
+    Service {
+        holder: Some("process 812".to_owned()),
+        updated_at: Some("2026-11-21T09:00:00Z".to_owned()),
+        findings: Vec::new(),
+        since: BTreeMap::from([("node-missing".to_owned(), "2026-11-21T08:00:00Z".to_owned())]),
+    }
+}
+
+fn shown<T>(findings: &[Finding], gaps: &[Gap], show: impl FnOnce(&View<'_>) -> T) -> T {
+    let diagnosis = Diagnosis::new(findings, gaps);
+    show(&View {
+        diagnosis: &diagnosis,
+        outcome: diagnosis.outcome(false),
+        at: "2026-11-21T10:00:00Z",
+        service: &service(),
+        looked: None,
+    })
+}
+
+fn gap(group: Group, what: &'static str, kind: WhyKind, text: &str) -> Gap {
+    Gap {
+        group,
+        what,
+        why: Why::new(kind, text),
+    }
+}
+
+#[test]
+fn a_group_without_a_finding_takes_one_line() {
+    let text = shown(&[], &[], |view| text(view, PLAIN, Rights::All));
+    assert!(
+        text.lines()
+            .skip(1)
+            .take(9)
+            .all(|line| line.starts_with("unseen ")),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), Group::ALL.len() + 2);
+    let version = env!("CARGO_PKG_VERSION");
+    let first = format!(
+        "ok      this machine          harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
+    );
+    assert_eq!(text.lines().next(), Some(first.as_str()));
+    assert!(
+        text.ends_with("\n\n0 errors, 0 warnings, 0 notices\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_finding_shows_what_was_seen_why_it_matters_and_lines_to_paste() {
+    let finding = Finding::new(Code::NodeMissing, "no Node `n` at https://api:6443");
+    let text = shown(&[finding], &[], |view| text(view, PLAIN, Rights::All));
+    let entry = Code::NodeMissing.entry();
+    for line in [
+        "warning Node                  not looked at".to_owned(),
+        format!("    warning {} [node-missing]", entry.title),
+        "      seen  no Node `n` at https://api:6443".to_owned(),
+        format!("      why   {}", entry.consequence),
+        format!("      fix   {}", entry.remedy),
+        "          kubectl get nodes".to_owned(),
+        "      since 2026-11-21T08:00:00Z".to_owned(),
+        "      more  harvester-node-agent explain node-missing".to_owned(),
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn signs_and_colours_are_only_where_they_were_asked_for() {
+    let finding = [Finding::new(Code::NodeMissing, "\u{1b}[2Jno Node")];
+    let dressed = |style, symbols| {
+        shown(&finding, &[], |view| {
+            text(view, Dress { style, symbols }, Rights::All)
+        })
+    };
+    let plain = dressed(Style::Plain, Symbols::Ascii);
+    assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
+    let colour = dressed(Style::Colour, Symbols::Unicode);
+    assert!(colour.contains("\u{1b}[33m▲\u{1b}[0m Node"), "{colour}");
+    assert!(!colour.contains("\u{1b}[2J"), "{colour}");
+}
+
+#[test]
+fn gaps_of_one_reason_are_one_line_and_name_what_explains_them() {
+    let gaps = [
+        gap(
+            Group::Identity,
+            "the firmware UUID",
+            WhyKind::Forbidden,
+            "not allowed to read `/dmi`",
+        ),
+        gap(
+            Group::Identity,
+            "the serial number",
+            WhyKind::Forbidden,
+            "not allowed to read `/dmi`",
+        ),
+        gap(
+            Group::HarvesterApi,
+            "the VM",
+            WhyKind::NotAsked,
+            "no kubeconfig",
+        ),
+        gap(
+            Group::KubeletCredential,
+            "its kubeconfig",
+            WhyKind::Forbidden,
+            "not allowed",
+        ),
+        gap(Group::Node, "the Node", WhyKind::NotAsked, "not allowed"),
+    ];
+    let cause = Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig");
+    let text = shown(&[cause], &gaps, |view| text(view, PLAIN, Rights::Few));
+    for line in [
+        "      not seen: the firmware UUID, the serial number: not allowed to read `/dmi` (run as root)",
+        "      not seen: the VM: because of harvester-credential-missing",
+        "      not seen: the Node: for want of its kubeconfig",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
+    let findings: Vec<Finding> = Code::ALL
+        .iter()
+        .map(|code| Finding::new(*code, "x".repeat(2000)))
+        .collect();
+    let text = shown(&findings, &[], short);
+    assert!(text.lines().count() <= 15, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() < 250),
+        "{text}"
+    );
+    assert!(
+        text.contains(" more: harvester-node-agent doctor\n"),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with("error ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn no_placeholder_is_left_out_of_the_list() {
+    for code in Code::ALL {
+        for command in code.entry().commands {
+            let words = command.split(|character: char| !character.is_ascii_alphanumeric());
+            let capitals = words.filter(|word| {
+                word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase())
+            });
+            for word in capitals {
+                // Headings of a table, and names that nobody but the reader can give.
+                let is_free = ["NAME", "UUID", "MAC", "ID", "REGION", "ZONE"].contains(&word);
+                assert!(is_free || PLACEHOLDERS.contains(&word), "{code}: {word}");
+            }
+        }
+    }
+}

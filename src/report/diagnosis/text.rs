@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The diagnosis for people: a table by group, and a few lines for a ticket.
+
+use std::fmt::Write;
+
+use super::{SHOWN_MAX, State, View, by_reason};
+use crate::decide::diagnosis::{Rights, Section};
+use crate::escape::one_line;
+use crate::facts::WhyKind;
+use crate::findings::{Finding, Group, Severity};
+use crate::report::text::Style;
+
+/// Lines of findings in a ticket: with head and end they stay below fifteen.
+const SHORT_FINDINGS: usize = 10;
+
+/// What is shown of one finding in a ticket, in characters.
+const SHORT_SEEN: usize = 160;
+
+/// What the terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dress {
+    /// Whether words may be coloured.
+    pub style: Style,
+    /// Whether signs outside ASCII may be used.
+    pub symbols: Symbols,
+}
+
+/// Signs for the state of a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Symbols {
+    /// Letters and punctuation.
+    Ascii,
+    /// One sign of Unicode for each state.
+    Unicode,
+}
+
+impl Dress {
+    /// The sign of a state, in its colour.
+    fn sign(self, state: State) -> String {
+        let sign = match (self.symbols, state) {
+            (Symbols::Unicode, State::Well) => "✔",
+            (Symbols::Unicode, State::Unseen) => "?",
+            (Symbols::Unicode, State::Found(Severity::Notice)) => "•",
+            (Symbols::Unicode, State::Found(Severity::Warning)) => "▲",
+            (Symbols::Unicode, State::Found(Severity::Error)) => "✖",
+            (Symbols::Ascii, State::Well) => "ok     ",
+            (Symbols::Ascii, State::Unseen) => "unseen ",
+            (Symbols::Ascii, State::Found(Severity::Notice)) => "notice ",
+            (Symbols::Ascii, State::Found(Severity::Warning)) => "warning",
+            (Symbols::Ascii, State::Found(Severity::Error)) => "ERROR  ",
+        };
+        let colour = match state {
+            State::Well => "32",
+            State::Unseen => "36",
+            State::Found(Severity::Notice) => "34",
+            State::Found(Severity::Warning) => "33",
+            State::Found(Severity::Error) => "1;31",
+        };
+        match self.style {
+            Style::Plain => sign.to_owned(),
+            Style::Colour => format!("\u{1b}[{colour}m{sign}\u{1b}[0m"),
+        }
+    }
+}
+
+/// The table: a line for each group, and below it what is wrong and what could not be seen.
+pub fn text(view: &View<'_>, dress: Dress, rights: Rights) -> String {
+    let mut text = String::new();
+    for section in &view.diagnosis.sections {
+        let summary = view.summary(section.group);
+        let _ = writeln!(
+            text,
+            "{} {:<21} {}",
+            dress.sign(view.state(section)),
+            section.group.title(),
+            one_line(&summary, SHOWN_MAX)
+        );
+        for finding in &section.findings {
+            found(&mut text, view, finding, dress);
+        }
+        gaps(&mut text, view, section, rights);
+    }
+    let _ = writeln!(text, "\n{}", counts(view));
+    text
+}
+
+fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
+    let entry = finding.code.entry();
+    let sign = dress.sign(State::Found(entry.severity));
+    let _ = writeln!(text, "\n    {sign} {} [{}]", entry.title, entry.name);
+    let rows = [
+        ("seen", finding.seen.as_str()),
+        ("why", entry.consequence),
+        ("fix", finding.remedy()),
+    ];
+    for (name, value) in rows {
+        let _ = writeln!(text, "      {name:<6}{}", one_line(value, SHOWN_MAX));
+    }
+    for command in view.commands(finding) {
+        let _ = writeln!(text, "          {}", one_line(&command, SHOWN_MAX));
+    }
+    if let Some(since) = view.service.since(finding.code) {
+        let _ = writeln!(text, "      since {}", one_line(since, SHOWN_MAX));
+    }
+    let _ = writeln!(
+        text,
+        "      more  harvester-node-agent explain {}\n",
+        entry.name
+    );
+}
+
+fn gaps(text: &mut String, view: &View<'_>, section: &Section, rights: Rights) {
+    for (what, gap) in by_reason(&section.gaps) {
+        let hint = match (gap.why.kind, rights) {
+            (WhyKind::Forbidden, Rights::Few) => " (run as root)",
+            _ => "",
+        };
+        let why = match (view.cause(gap), view.first(gap)) {
+            (Some(code), _) => format!("because of {code}"),
+            (None, Some(first)) => format!("for want of {}", first.what),
+            (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
+        };
+        let _ = writeln!(text, "      not seen: {}: {why}{hint}", what.join(", "));
+    }
+}
+
+/// What it comes to, in one line.
+fn counts(view: &View<'_>) -> String {
+    let many = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    };
+    let diagnosis = view.diagnosis;
+    let counts = [
+        (Severity::Error, "error"),
+        (Severity::Warning, "warning"),
+        (Severity::Notice, "notice"),
+    ];
+    let counts = counts.map(|(severity, word)| many(diagnosis.count(severity), word));
+    let unseen = match diagnosis.gaps().count() {
+        0 => String::new(),
+        count => format!("; {} could not be looked at", many(count, "thing")),
+    };
+    format!("{}{unseen}", counts.join(", "))
+}
+
+/// A few lines for a ticket: version, who and where, and one line for each finding.
+pub fn short(view: &View<'_>) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut text = format!(
+        "harvester-node-agent {version}, {}: {}\n",
+        view.at,
+        counts(view)
+    );
+    if view.looked.is_some() {
+        for groups in [
+            [Group::Identity, Group::Placement],
+            [Group::Node, Group::Versions],
+        ] {
+            let summaries = groups.map(|group| view.summary(group));
+            let _ = writeln!(text, "{}", one_line(&summaries.join("; "), SHORT_SEEN));
+        }
+    }
+    let mut findings: Vec<&Finding> = view.diagnosis.findings().collect();
+    crate::few::sort_by_key(&mut findings, |finding| {
+        std::cmp::Reverse(finding.code.entry().severity)
+    });
+    for finding in findings.iter().take(SHORT_FINDINGS) {
+        let entry = finding.code.entry();
+        let seen = one_line(&finding.seen, SHORT_SEEN);
+        let _ = writeln!(text, "{} {}: {seen}", entry.severity.as_str(), entry.name);
+    }
+    let more = findings.len().saturating_sub(SHORT_FINDINGS);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more: harvester-node-agent doctor");
+    }
+    text
+}
