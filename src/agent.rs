@@ -22,6 +22,7 @@ use crate::decide::registration::FileChange;
 use crate::decide::rival::Rivalry;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
 use crate::facts::placement::PlacementReads;
+use crate::facts::requests::Requests;
 use crate::facts::who::Who;
 
 /// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
@@ -54,6 +55,8 @@ pub trait Observe {
         located: &Located<'_>,
         now: Now,
     ) -> impl Future<Output = PlacementReads>;
+    /// How often each API was asked until now.
+    fn requests(&self) -> Vec<Requests>;
 }
 
 /// Writes, and nothing else.
@@ -178,6 +181,8 @@ pub async fn run<W, P, T, R, C>(
                     told = reasons.sign;
                     publish.sign(sign);
                 }
+                // A look may take long.
+                publish.alive();
                 let look = Look {
                     reasons,
                     patience: Patience::Daemon,
@@ -340,6 +345,7 @@ where
         round.memory.cause = None;
     }
     round.ended = clock.now().uptime;
+    round.requests = world.requests();
     round
 }
 
@@ -397,6 +403,7 @@ where
         kept: Vec::new(),
         has_news: false,
         ended: now.uptime,
+        requests: Vec::new(),
         memory,
     }
 }

@@ -13,10 +13,11 @@ use crate::credentials::search::{self, Candidate, Found};
 use crate::credentials::source::{Outcome, Source};
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
-use crate::facts::who::Remark;
+use crate::facts::requests::Requests;
+use crate::facts::who::{Api, Remark};
 use crate::facts::{Why, WhyKind};
 use crate::few::Few;
-use crate::kubeapi::{Client, Timeouts};
+use crate::kubeapi::{Client, Tally, Timeouts};
 use crate::root::Root;
 
 /// Both sides.
@@ -40,6 +41,8 @@ pub struct Side {
     problem: Option<Why>,
     kept: Option<String>,
     generation: u64,
+    /// Outlives the clients: a new credential is no new count.
+    tally: Tally,
 }
 
 /// A credential and the client made from it. A clone shares both.
@@ -109,6 +112,16 @@ impl Connections {
             });
         }
         remarks
+    }
+
+    /// How often each API was asked.
+    pub fn requests(&self) -> Vec<Requests> {
+        let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
+        let of = |(api, side): (Api, &Side)| {
+            let counts = side.tally.counts().into_iter();
+            counts.map(move |(result, count)| Requests { api, result, count })
+        };
+        sides.into_iter().flat_map(of).collect()
     }
 
     /// Every file whose change may change a credential: the places where one is looked for, and all that was read or
@@ -189,7 +202,7 @@ impl Side {
                 let Some(credential) = source.credential().cloned() else {
                     return;
                 };
-                match Client::new(&credential, timeouts) {
+                match Client::counting(&credential, timeouts, self.tally.clone()) {
                     Ok(client) => {
                         self.generation += 1;
                         self.problem = None;

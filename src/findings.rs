@@ -295,6 +295,7 @@ impl Code {
                 | Self::WatchUnavailable
                 | Self::SignalUnavailable
                 | Self::DownwardMetricsUnusable
+                | Self::MetricsUnavailable
         )
     }
 }

@@ -32,6 +32,7 @@
 //! | `netlink` | rtnetlink sockets and messages, `/sys/class/net` below the root | judge anything |
 //! | `channel` | virtio-serial ports, vhostmd's disk and the status file below the root | the network, judge anything |
 //! | `x509` `few` | values | I/O |
+//! | `endpoint` | one listening socket of this machine below the root | read facts, judge anything, carry more than the reported text |
 //! | `edges` `alarm` | one descriptor and tokio's readiness of it | know what it is for |
 //! | `report` | the journal, systemd, our own files | return an error, change a decision |
 //! | `agent` | its own traits | any I/O crate |
@@ -68,10 +69,12 @@
 //! | what only `doctor` looks at and finds | `facts/examination`, `observe/examination`, [`decide::examination`] |
 //! | which versions go together | `decide/examination/versions/table.rs`; what RKE2 brings along: `facts/examination/bundle.rs` |
 //! | what wakes the agent | [`triggers`], [`reason`] |
+//! | which numbers Prometheus gets | `report/metrics.rs`; who may ask for them, [`endpoint`] |
 //! | what is sent to the Node | [`apply`] |
 //! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
+//! | which code the service never runs, and so never has in memory | `cold.ld` |
 
 pub mod agent;
 pub mod alarm;
@@ -86,6 +89,7 @@ pub mod credentials;
 pub mod decide;
 pub mod durable;
 pub mod edges;
+pub mod endpoint;
 pub mod escape;
 pub mod facts;
 pub mod few;

@@ -63,6 +63,17 @@ const FORBIDDEN: &[(&[&str], &[&str])] = &[
             "Trigger",
         ],
     ),
+    (
+        &["src/endpoint"],
+        &[
+            "kubeapi",
+            "crate::decide",
+            "crate::observe",
+            "crate::report",
+            "findings",
+            "Trigger",
+        ],
+    ),
     (&["src/triggers"], &["observe", "crate::apply"]),
     (&["src/apply"], &["observe", "decide::plan", "sleep"]),
     (

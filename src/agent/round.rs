@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
 use crate::facts::WhyKind;
+use crate::facts::requests::Requests;
 use crate::facts::who::Who;
 
 /// One round, whole.
@@ -37,6 +38,8 @@ pub struct Round {
     pub(super) has_news: bool,
     /// When the last write was done, since the start of the process.
     pub ended: Duration,
+    /// How often each API was asked until then.
+    pub requests: Vec<Requests>,
     /// What to remember.
     pub memory: Memory,
 }
@@ -83,6 +86,7 @@ impl Round {
             started: self.started.as_ref(),
             latency: self.ended.saturating_sub(since),
             migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
+            requests: &self.requests,
             settings,
         }
     }
@@ -111,6 +115,8 @@ pub struct Report<'a> {
     pub latency: Duration,
     /// The move whose labels were written in this round.
     pub migrated: Option<&'a Migration>,
+    /// How often each API was asked until now.
+    pub requests: &'a [Requests],
     /// The settings in force.
     pub settings: &'a Settings,
 }

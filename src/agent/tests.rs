@@ -11,6 +11,7 @@ use super::*;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
 use crate::facts::registration::{Content, LabelFile, LabelFileKind};
+use crate::facts::requests::Requests;
 use crate::facts::{Seen, WhyKind};
 
 /// Everything that happened, in order.
@@ -30,6 +31,10 @@ impl Observe for FakeWorld {
     type Targets = ();
 
     fn targets(&self, _: &Settings, _: &Identity) {}
+
+    fn requests(&self) -> Vec<Requests> {
+        Vec::new()
+    }
 
     async fn who(&mut self, _: &Settings, scope: Scope, _: Now) -> Who {
         self.log.borrow_mut().push(format!("who {}", named(scope)));

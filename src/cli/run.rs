@@ -16,6 +16,7 @@ use crate::bus::Bus;
 use crate::config::{self, ConfigErrors, Loaded, LogLevel, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
+use crate::endpoint::{self, Board};
 use crate::escape::chain;
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
@@ -222,6 +223,7 @@ async fn serve(
         last_migration: state.last_migration.clone(),
         ..Memory::default()
     };
+    let board = Board::default();
     let reporter = Reporter::new(
         process.root.clone(),
         journal,
@@ -229,6 +231,7 @@ async fn serve(
         health.clone(),
         state,
         process_status(&clock),
+        board.clone(),
     );
     let version = env!("CARGO_PKG_VERSION");
     reporter.say(
@@ -272,6 +275,7 @@ async fn serve(
             );
         }
     };
+    let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
     let mut agent = Agent {
         world: World::new(process.root.clone(), bus, health, earlier_vm),
         publish: reporter,
@@ -290,6 +294,7 @@ async fn serve(
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = work => {}
+        () = endpoint => {}
     }
     agent.publish.stopping();
     agent.publish.close();

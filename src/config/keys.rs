@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::label::{ConfigMapName, LabelKey, NameError};
+use super::listen::Listen;
 use super::settings::{HostPlace, OptIns, Settings, TextFile};
 use super::value::{Value, Wrong};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName};
@@ -237,6 +238,16 @@ pub const KEYS: &[Key] = &[
                     .map(|path| path.map_or(TextFile::Off, TextFile::Path)),
             };
             put(&mut settings.report.textfile, textfile)
+        },
+    },
+    Key {
+        path: "metrics.listen",
+        default: "false",
+        allowed: r#""127.0.0.1:PORT", "[::1]:PORT", "unix:/PATH", false"#,
+        help: "answer Prometheus on this machine, at /metrics",
+        set: |settings, _, value| {
+            let listen = value.unless_off(Listen::parse);
+            put(&mut settings.metrics.listen, listen)
         },
     },
     Key {

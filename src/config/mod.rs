@@ -25,6 +25,7 @@ mod file;
 mod files;
 mod keys;
 mod label;
+mod listen;
 mod merge;
 mod settings;
 pub mod show;
@@ -39,9 +40,10 @@ pub use duration::{DurationError, parse as parse_duration};
 pub use errors::{ConfigErrors, Place, Problem};
 pub use keys::{KEYS, Key};
 pub use label::{ConfigMapName, GuestKeyError, LabelKey, NameError, NamespaceName, ObjectName};
+pub use listen::Listen;
 pub use merge::{Effective, Origin};
 pub use settings::{
-    Guest, Harvester, HostPlace, Log, LogLevel, Machine, Mode, OnChange, OptIn, OptIns,
+    Guest, Harvester, HostPlace, Log, LogLevel, Machine, Metrics, Mode, OnChange, OptIn, OptIns,
     Registration, Report, Settings, TextFile, Timing, Topology,
 };
 

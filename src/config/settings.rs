@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::label::{ConfigMapName, LabelKey};
+use super::listen::Listen;
 use crate::facts::names::{HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub registration: Registration,
     /// Where the agent says what it found.
     pub report: Report,
+    /// Who may ask for metrics.
+    pub metrics: Metrics,
     /// How long and how often.
     pub timing: Timing,
     /// What goes to the journal.
@@ -240,6 +243,13 @@ impl TextFile {
         "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 }
 
+/// Who may ask for metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Metrics {
+    /// Where they are told to whoever asks; `None` nowhere.
+    pub listen: Option<Listen>,
+}
+
 /// How long and how often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
@@ -302,6 +312,7 @@ impl Default for Settings {
                 annotations: true,
                 textfile: TextFile::Auto,
             },
+            metrics: Metrics::default(),
             timing: Timing {
                 poll: POLL,
                 hostname_debounce: HOSTNAME_DEBOUNCE,

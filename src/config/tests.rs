@@ -240,6 +240,12 @@ fn every_key_sets_its_field() {
         ("report.textfile = '/srv/a.prom'", |s| {
             s.report.textfile = TextFile::Path("/srv/a.prom".into());
         }),
+        ("metrics.listen = '127.0.0.1:9879'", |s| {
+            s.metrics.listen = Some(Listen::Tcp(([127, 0, 0, 1], 9879).into()));
+        }),
+        ("metrics.listen = 'unix:/run/a.sock'", |s| {
+            s.metrics.listen = Some(Listen::Unix("/run/a.sock".into()));
+        }),
         ("timing.poll = '1m'", |s| {
             s.timing.poll = Duration::from_secs(60);
         }),
@@ -439,6 +445,21 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "\"\" is no path; allowed: \"auto\", an absolute path, false",
         ),
         ("report.textfile = 'a.prom'", "is not an absolute path"),
+        ("metrics.listen = true", "only `false` has a meaning here"),
+        ("metrics.listen = 9879", "expected string"),
+        ("metrics.listen = '0.0.0.0:9879'", "is no loopback address"),
+        ("metrics.listen = '[::]:9879'", "is no loopback address"),
+        ("metrics.listen = '10.0.0.5:9879'", "is no loopback address"),
+        ("metrics.listen = '127.0.0.1:80'", "has a port below 1024"),
+        ("metrics.listen = '127.0.0.1:0'", "has a port below 1024"),
+        ("metrics.listen = '127.0.0.1'", "is neither ADDRESS:PORT"),
+        ("metrics.listen = ':9879'", "is neither ADDRESS:PORT"),
+        (
+            "metrics.listen = 'localhost:9879'",
+            "names are not looked up",
+        ),
+        ("metrics.listen = 'unix:a.sock'", "has no absolute path"),
+        ("metrics.listen = 'unix:/run/'", "has no absolute path"),
         (
             "timing.poll = 600",
             "expected string, found integer 600; allowed: a time from \"1m\" to \"24h\"",
@@ -517,7 +538,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, registration, report, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, registration, report, metrics, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");

@@ -19,6 +19,7 @@ pub mod permissions;
 pub mod placement;
 pub mod registration;
 pub mod release;
+pub mod requests;
 pub mod topology;
 pub mod vmi;
 pub mod who;

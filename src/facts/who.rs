@@ -47,6 +47,16 @@ pub enum Api {
     Guest,
 }
 
+impl Api {
+    /// The name used in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Harvester => "harvester",
+            Self::Guest => "guest",
+        }
+    }
+}
+
 /// A side remark of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remark {
@@ -98,6 +108,11 @@ pub enum Remark {
     /// A signal of this machine does not work.
     SignalUnavailable {
         /// Why not, and what is done without it.
+        what: String,
+    },
+    /// Metrics cannot be told to whoever asks.
+    MetricsUnavailable {
+        /// Why not, and where.
         what: String,
     },
     /// A watch delivered an object that was not asked for.

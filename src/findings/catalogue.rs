@@ -406,6 +406,10 @@ catalogue! {
         fix: "if they are stale, compare the clocks (timedatectl here, date on the host); if another program holds the port, stop it (vm-dump-metrics, the SAP host agent); otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
         run: ["timedatectl", "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide  # on Harvester"],
         silences: [];
+    MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be told where the configuration says",
+        why: "a Prometheus that asks there gets no answer, and no alert of this machine comes",
+        fix: "for a port in use: ss -ltnp names who has it; choose another in [metrics] listen; for a socket that may not be made: put it into /run/harvester-node-agent, or allow its directory to the unit with systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY; then systemctl reload harvester-node-agent",
+        silences: [];
     WrongObject, "wrong-object", HarvesterApi, Error, "an API delivered an object that was not asked for",
         why: "it was dropped; something between here and the API mixes up answers",
         fix: "look for a broken proxy or cache at the named address",

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::answer::MAXIMUM_OBJECT;
 use super::error::{Error, Target};
+use super::tally::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
 use super::types::{
     AccessReview, AccessReviewObject, List, Page, PartialObjectMetadata, ResourceAttributes,
@@ -50,7 +51,16 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client for the credential's server. Connects to nothing yet.
     pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
-        let transport = Arc::new(Transport::new(credential, timeouts)?);
+        Self::counting(credential, timeouts, Tally::default())
+    }
+
+    /// The same, whose requests are added to `tally`.
+    pub fn counting(
+        credential: &Credential,
+        timeouts: Timeouts,
+        tally: Tally,
+    ) -> Result<Self, Error> {
+        let transport = Arc::new(Transport::new(credential, timeouts, tally)?);
         Ok(Self { transport })
     }
 

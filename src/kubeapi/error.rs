@@ -264,6 +264,33 @@ pub enum Class {
 }
 
 impl Class {
+    /// Every class.
+    pub const ALL: [Self; 8] = [
+        Self::Retry,
+        Self::Credential,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::Gone,
+        Self::Conflict,
+        Self::Refused,
+        Self::Tls,
+    ];
+
+    /// The name used in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retry => "unreachable",
+            Self::Credential => "credential",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not-found",
+            Self::Gone => "gone",
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::Tls => "tls",
+        }
+    }
+
     /// Whether the same request may well succeed a little later, with nobody having changed a credential, a role or a server.
     #[must_use]
     pub fn is_passing(self) -> bool {

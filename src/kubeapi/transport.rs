@@ -17,6 +17,7 @@ use super::address::{is_http, public_form, rename, request_url};
 use super::connecting::Connecting;
 use super::error::{CredentialProblem, Error, Phase, Target};
 use super::resolve::ServerHost;
+use super::tally::Tally;
 use super::text::describe;
 use super::tls;
 use crate::credentials::Credential;
@@ -94,6 +95,7 @@ pub(super) struct Transport {
     pub(super) token: Option<SecretString>,
     pub(super) timeouts: Timeouts,
     connecting: Connecting,
+    tally: Tally,
     /// One request at a time, so that they all use one connection.
     requesting: Mutex<()>,
     /// One watch at a time, for the same reason.
@@ -101,11 +103,16 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
+    pub(super) fn new(
+        credential: &Credential,
+        timeouts: Timeouts,
+        tally: Tally,
+    ) -> Result<Self, Error> {
         let server = public_form(&credential.server);
         Self::build(
             credential,
             timeouts,
+            tally,
             server.to_string().trim_end_matches('/').to_owned(),
             server,
         )
@@ -118,6 +125,7 @@ impl Transport {
     fn build(
         credential: &Credential,
         timeouts: Timeouts,
+        tally: Tally,
         server: String,
         mut base: Url,
     ) -> Result<Self, CredentialProblem> {
@@ -172,6 +180,7 @@ impl Transport {
             token: credential.token.clone(),
             timeouts,
             connecting,
+            tally,
             requesting: Mutex::new(()),
             watching: Arc::default(),
         })
@@ -211,6 +220,13 @@ impl Transport {
         call: &Call<'_>,
         target: &Arc<Target>,
     ) -> Result<Response, Error> {
+        let pending = self.tally.begin();
+        let outcome = self.exchange(call, target).await;
+        pending.end(&outcome);
+        outcome
+    }
+
+    async fn exchange(&self, call: &Call<'_>, target: &Arc<Target>) -> Result<Response, Error> {
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
             let problem = "the path is not a plain one".to_owned();
             return Err(Error::Protocol {

@@ -40,6 +40,7 @@ use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::placement::PlacementReads;
+use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
@@ -353,6 +354,10 @@ impl Observe for World {
 
     fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
         self.aims(settings, identity)
+    }
+
+    fn requests(&self) -> Vec<Requests> {
+        self.connections.requests()
     }
 
     async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {

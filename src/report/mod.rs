@@ -5,7 +5,9 @@
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
 pub mod compose;
+pub mod counters;
 pub mod diagnosis;
+pub mod exposition;
 pub mod journal;
 pub mod manifest;
 pub mod message_id;
@@ -27,6 +29,7 @@ use crate::agent::{Publish, Report};
 use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
 use crate::durable;
+use crate::endpoint::Board;
 use crate::facts::who::Remark;
 use crate::few::Few;
 use crate::findings::Code;
@@ -35,10 +38,12 @@ use crate::root::Root;
 use crate::state::{self, State};
 use crate::triggers::health::Health;
 use compose::Context;
+use counters::Counters;
 use journal::{Journal, Priority, Record};
 use news::{Deeds, Told};
 use status::{AgentStatus, MigrationStatus, ResyncStatus, SignalStatus, Status};
 use systemd::Notifier;
+use textfile::Textfile;
 use trouble::Trouble;
 
 /// How long the end of the process waits for the journal.
@@ -56,7 +61,9 @@ pub struct Reporter {
     /// What was written last, or tried to be.
     saved: State,
     context: Context,
-    migrations: u64,
+    counters: Counters,
+    textfile: Textfile,
+    board: Board,
     ready: bool,
     line: String,
     troubles: BTreeSet<String>,
@@ -71,6 +78,7 @@ impl Reporter {
         health: Health,
         state: State,
         agent: AgentStatus,
+        board: Board,
     ) -> Self {
         let last_migration = state
             .last_migration
@@ -99,7 +107,9 @@ impl Reporter {
             saved: state.clone(),
             state,
             context,
-            migrations: 0,
+            counters: Counters::default(),
+            textfile: Textfile::default(),
+            board,
             ready: false,
             line: String::new(),
             troubles: BTreeSet::new(),
@@ -156,7 +166,7 @@ impl Reporter {
         {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
-            self.migrations += 1;
+            self.counters.latency.observe(report.latency);
             state.last_latency = Some((latency, trigger.clone()));
             self.context.last_migration = Some(MigrationStatus {
                 from: migration.from.clone(),
@@ -180,7 +190,33 @@ impl Reporter {
         }
     }
 
-    fn textfile(&self, settings: &Settings) -> Option<PathBuf> {
+    /// The metrics, where anybody wants them.
+    fn measure(&mut self, status: &Status, report: &Report<'_>) {
+        self.counters.note(report);
+        let settings = report.settings;
+        let (path, listen) = (
+            self.textfile_path(settings),
+            settings.metrics.listen.as_ref(),
+        );
+        let is_wanted = path.is_some() || listen.is_some();
+        let (state, activity) = match is_wanted {
+            true => (
+                metrics::state(status, report.who, settings, &self.counters),
+                metrics::activity(report),
+            ),
+            false => (String::new(), String::new()),
+        };
+        self.board.show(listen, &state, &activity);
+        if let Some(path) = path {
+            let uptime = report.now.uptime;
+            let trouble = self
+                .textfile
+                .publish(&self.root, &path, &state, &activity, uptime);
+            self.mention(trouble);
+        }
+    }
+
+    fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
         match &settings.report.textfile {
             TextFile::Off => None,
             TextFile::Path(path) => Some(path.clone()),
@@ -243,17 +279,15 @@ impl Publish for Reporter {
         }
         let trouble = status_file::publish(&self.root, &status);
         self.mention(trouble);
-        if let Some(path) = self.textfile(report.settings) {
-            let trouble =
-                textfile::publish(&self.root, &path, &metrics::of(&status, self.migrations));
-            self.mention(trouble);
-        }
+        self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);
     }
 
     fn sign(&mut self, sign: Trigger) {
         self.journal.send(self.told.sign(sign));
+        // On a machine with one processor the record would wait for the reads.
+        std::thread::yield_now();
     }
 
     fn alive(&mut self) {

@@ -81,6 +81,8 @@ struct Listening {
     tally: Tally,
     /// How the signal stands, forgeries aside.
     signal: Signal,
+    /// A reason was given, and it was not yet looked how the signal stands now.
+    has_told: bool,
 }
 
 impl Listening {
@@ -96,6 +98,7 @@ impl Listening {
             start: Instant::now(),
             burst: Burst::default(),
             tally: Tally::default(),
+            has_told: false,
         }
     }
 
@@ -155,6 +158,12 @@ impl Listening {
                     tokio::task::yield_now().await;
                 }
             }
+            if std::mem::take(&mut self.has_told) {
+                // Whoever was told goes first. NICs may have come and gone, and another QEMU may offer other features.
+                tokio::task::yield_now().await;
+                self.signal = standing(&self.root);
+                self.say();
+            }
         }
     }
 
@@ -189,9 +198,7 @@ impl Listening {
         if self.burst.begins(self.start.elapsed()) {
             self.tally.told += 1;
             self.sender.send(Trigger::Link);
-            // NICs may have come and gone since, and another QEMU may offer other features.
-            self.signal = standing(&self.root);
-            self.say();
+            self.has_told = true;
         }
     }
 

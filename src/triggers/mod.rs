@@ -326,14 +326,12 @@ impl Wait for Listener {
                     due = due.min(now + self.pace());
                 }
                 self.keep(trigger, at);
-                continue;
+                // Nothing may stand between a sign of a move and what is said of it.
+                if !(trigger.is_sign_of_move() && due <= now) {
+                    continue;
+                }
             }
             let is_fed = feed.is_some_and(|at| at <= now);
-            if due <= now || is_fed {
-                // Before a look as well: it may take long.
-                alive();
-                feed = self.watchdog.map(|period| now + period);
-            }
             if due <= now {
                 let by_itself = Reasons {
                     trigger: next.trigger,
@@ -346,6 +344,10 @@ impl Wait for Listener {
                     Some(pending) => pending,
                     None => by_itself,
                 });
+            }
+            if is_fed {
+                alive();
+                feed = self.watchdog.map(|period| now + period);
             }
         }
     }

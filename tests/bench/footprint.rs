@@ -23,6 +23,9 @@ use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
 use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
 use migrations::requests_since;
 use process::{Activity, Memory, QEMU_GA, QemuGa, milliseconds, run_time, size_mb};
 use statistics::Samples;
@@ -39,6 +42,10 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// As a unit with `WatchdogSec=60` has it; a ping is due each half of it.
 const WATCHDOG: (&str, &str) = ("WATCHDOG_USEC", "60000000");
+
+/// Where the agent is asked for metrics, and how often.
+const METRICS: &str = "/run/harvester-node-agent/metrics.sock";
+const SCRAPES: usize = 100;
 
 /// Starts per figure.
 const STARTS: usize = 20;
@@ -70,6 +77,8 @@ async fn main() {
     say("idle: memory, wake-ups, processor");
     let (idle, poll) = idle_and_poll(binary).await;
     figures.extend(idle);
+    say("scrapes");
+    figures.extend(scrapes(binary).await);
     say("starts");
     figures.extend(starts(binary).await);
     say("doctor");
@@ -297,6 +306,50 @@ async fn poll(binary: &Path) -> Vec<Figure> {
             times.len()
         )),
     ]
+}
+
+/// What it costs to be asked for metrics.
+async fn scrapes(binary: &Path) -> Vec<Figure> {
+    let world = World::lab(WorldOptions::default()).await;
+    let listen = format!("[metrics]\nlisten = \"unix:{METRICS}\"\n");
+    world.guest.agent_config("footprint.toml", &listen);
+    let agent = started(&world, binary, &[]).await;
+    let socket = world.guest.path(METRICS);
+    let page = scrape(&socket).await;
+    tokio::time::sleep(SETTLE).await;
+    let usage = || Usage::of(agent.pid()).expect("the process runs");
+    let before = usage();
+    for _ in 0..SCRAPES {
+        assert!(!scrape(&socket).await.is_empty(), "the page is empty");
+    }
+    let Activity { wake_ups, cpu_ms } = Activity::between(before, usage());
+    let each = |sum: f64| sum / SCRAPES as f64;
+    vec![
+        Figure::new("CPU of a scrape", each(cpu_ms), "ms")
+            .target(1.0)
+            .note(format!(
+                "of {SCRAPES}; {} wake-ups each, {} bytes",
+                each(wake_ups),
+                page.len()
+            )),
+    ]
+}
+
+async fn scrape(socket: &Path) -> String {
+    let mut stream = UnixStream::connect(socket)
+        .await
+        .expect("the agent listens");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: guest\r\n\r\n";
+    stream
+        .write_all(request)
+        .await
+        .expect("the agent reads the request");
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer).await;
+    read.expect("the agent answers");
+    let (head, page) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    page.to_owned()
 }
 
 async fn starts(binary: &Path) -> Vec<Figure> {

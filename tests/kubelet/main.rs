@@ -10,6 +10,7 @@
 )]
 
 mod credential;
+mod gate;
 mod node;
 mod static_labels;
 
@@ -19,6 +20,7 @@ use harvester_lab::process::Agent;
 use harvester_lab::real::{Kubelet, RealApi};
 use harvester_lab::world::{CloudState, Registration, SOON, World, WorldOptions, eventually};
 
+pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
 pub const REGION: &str = "topology.kubernetes.io/region";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const HOST: &str = "topology.harvesterhci.io/host";
@@ -60,7 +62,7 @@ pub fn guest_api(world: &World) -> &RealApi {
 }
 
 pub async fn serve(world: &World) -> Agent {
-    let mut agent = world.spawn_agent(env!("CARGO_BIN_EXE_harvester-node-agent"), &["run"]);
+    let mut agent = world.spawn_agent(BINARY, &["run"]);
     agent.wait_ready(SOON).await;
     agent
 }

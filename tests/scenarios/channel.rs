@@ -2,6 +2,8 @@
 //! Our own channel to the host: the same client and the same expectations for the real qemu-ga and for the agent, and what
 //! an operator on the host can do with it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
-use crate::{BINARY, SOON, TOPOLOGY, condition_becomes, findings, lab, serve};
+use crate::{
+    BINARY, SOON, TOPOLOGY, agent, condition_becomes, findings, findings_become, lab, serve,
+};
 
 const PORT: &str = "io.harvesterhci.node_agent.0";
 
@@ -298,4 +302,58 @@ async fn a_host_side_that_is_replaced_a_hundred_times_costs_few_wake_ups_each() 
     // A hang-up, a link, a settled link, a request, and the look that a hang-up is a reason for.
     assert!(wake_ups <= 10 * TIMES, "{wake_ups} wake-ups");
     assert!(after.rss_kib <= before.rss_kib + 512, "{after:?}");
+}
+
+/// Every finding of a document, wherever it groups them.
+fn found_in(document: &Value) -> Vec<Value> {
+    match document {
+        Value::Object(fields) if fields.contains_key("code") => vec![document.clone()],
+        Value::Object(fields) => fields.values().flat_map(found_in).collect(),
+        Value::Array(items) => items.iter().flat_map(found_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_host_is_told_the_findings_that_doctor_tells_in_the_machine() {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.kernel_hostname("localhost");
+    let kubeconfig = world
+        .guest
+        .path("/var/lib/rancher/rke2/etc/config-files/cloud-provider-config");
+    std::fs::set_permissions(&kubeconfig, Permissions::from_mode(0o644)).unwrap();
+    let mut client = Client::new(VirtioPort::offer(&world.guest, PORT));
+    let _agent = serve(&world).await;
+    client.sync().await;
+    let expected = [
+        "credential-exposed",
+        "hostname-differs",
+        "static-hostname-differs",
+    ];
+    findings_become(&world, &expected).await;
+    let told = status(&mut client).await;
+    let told = told["findings"].as_array().unwrap();
+    for code in expected {
+        let is_told = told.iter().any(|finding| finding["code"] == code);
+        assert!(is_told, "{code}: {told:?}");
+    }
+
+    let doctor = agent(&world, &["doctor", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&doctor.stdout).unwrap();
+    let found = found_in(&document);
+    for finding in told {
+        let same = |other: &&Value| other["code"] == finding["code"];
+        let other = found.iter().find(same);
+        let other = other.unwrap_or_else(|| panic!("doctor lacks {finding}, has {document}"));
+        for part in ["severity", "seen"] {
+            assert_eq!(other[part], finding[part], "{finding}");
+        }
+        // A ticket of the host and one of the machine say the same to do.
+        let remedy = other.get("remedy");
+        assert!(
+            remedy.is_none_or(|remedy| *remedy == finding["remedy"]),
+            "{other}"
+        );
+        assert!(finding["remedy"].as_str().unwrap().len() > 5, "{finding}");
+    }
 }

@@ -19,6 +19,7 @@ mod faults;
 mod guest_agent;
 mod identity;
 mod labels;
+mod metrics;
 mod migration;
 mod rbac;
 mod registration;

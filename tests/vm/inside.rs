@@ -92,6 +92,11 @@ impl Record {
     pub fn at(&self) -> i128 {
         self.field("__REALTIME_TIMESTAMP").parse().unwrap()
     }
+
+    /// When it was sent to journald, as the kernel noted it on the datagram: the time that `journalctl` prints.
+    pub fn sent_at(&self) -> i128 {
+        self.field("_SOURCE_REALTIME_TIMESTAMP").parse().unwrap()
+    }
 }
 
 impl Inside {

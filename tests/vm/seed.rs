@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the platform gives to a new machine: cloud-init's NoCloud seed, as KubeVirt writes it.
+//! What the platform gives to a new machine: cloud-init's NoCloud seed, as KubeVirt writes it, with the user-data of
+//! `cloud-init/rke2-custom.yaml` and real credentials in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +12,9 @@ use crate::machine::run;
 
 /// Where this machine is, as guests of QEMU's user network see it.
 const OUTSIDE: &str = "https://10.0.2.2:";
+
+/// The user-data that a person pastes into Harvester.
+const EXAMPLE: &str = include_str!("../../cloud-init/rke2-custom.yaml");
 
 /// The kubelet's credential on RKE2.
 const KUBELET: [&str; 4] = [
@@ -31,6 +35,8 @@ const HARVESTER: [&str; 2] = [
 pub struct Seed {
     meta_data: Value,
     user_data: Value,
+    /// Files of the example that wait for their content.
+    blanks: Vec<Value>,
     /// Files beside the two, which only the disk carries.
     more: Vec<PathBuf>,
 }
@@ -38,15 +44,15 @@ pub struct Seed {
 impl Seed {
     /// A machine of this name, without any credential, in which the agent is enabled.
     pub fn new(hostname: &str, instance_id: &str) -> Self {
+        let mut user_data: Value = yaml_serde::from_str(EXAMPLE).unwrap();
+        let blanks = std::mem::replace(&mut user_data["write_files"], json!([]));
+        // The image has no SSH server and no partition.
+        user_data["ssh_genkeytypes"] = json!([]);
+        user_data["resize_rootfs"] = false.into();
         Self {
             meta_data: json!({"instance-id": instance_id, "local-hostname": hostname}),
-            user_data: json!({
-                "write_files": [],
-                // The image has no SSH server and no partition.
-                "ssh_genkeytypes": [],
-                "resize_rootfs": false,
-                "runcmd": [["systemctl", "enable", "--now", "harvester-node-agent.service"]],
-            }),
+            user_data,
+            blanks: blanks.as_array().unwrap().clone(),
             more: Vec::new(),
         }
     }
@@ -75,9 +81,13 @@ impl Seed {
         self
     }
 
-    /// The same with one more file, for root alone.
+    /// The same with one more file: as the example has it, else for root alone.
     pub fn with_file(mut self, path: &str, text: &str) -> Self {
-        let file = json!({"path": path, "permissions": "0600", "content": text});
+        let blank = self.blanks.iter().find(|blank| blank["path"] == path);
+        let mut file = blank
+            .cloned()
+            .unwrap_or_else(|| json!({"path": path, "permissions": "0600"}));
+        file["content"] = text.into();
         let files = self.user_data["write_files"].as_array_mut().unwrap();
         files.push(file);
         self

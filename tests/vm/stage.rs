@@ -67,6 +67,8 @@ pub struct Migration {
     pub moved: Move,
     /// When the API began to show the new host.
     pub shown: Instant,
+    /// When it showed the new host's region and zone as well.
+    pub annotated: Instant,
     /// How the guest's clock stood to the host's in between.
     pub clocks: Clocks,
 }
@@ -81,6 +83,9 @@ pub struct Telling {
     /// From there to the annotations.
     pub annotations: Duration,
 }
+
+/// From the end of a migration until the host's programs are connected to the machine's ports.
+const LOOK_AFTER: Duration = Duration::from_millis(1500);
 
 impl Default for Telling {
     fn default() -> Self {
@@ -197,6 +202,12 @@ impl Stage {
         self.attend().await;
     }
 
+    /// Whether the NIC has a carrier.
+    pub async fn plug_cable(&mut self, up: bool) {
+        let arguments = json!({"name": "net", "up": up});
+        self.machine.monitor().execute("set_link", arguments).await;
+    }
+
     /// A shell on the machine's second serial line, which needs no guest agent.
     pub async fn witness(&mut self) -> Witness {
         let port = self.machine.attach(Port::Witness).await;
@@ -212,29 +223,30 @@ impl Stage {
         let began = harvester.prepare_migration(&vm, to).await.unwrap();
         harvester.copy_memory(&began).await.unwrap();
         let moved = self.machine.migrate().await;
+        let resumed = tokio::time::Instant::now();
         to.clone_into(&mut self.host);
-        let told = tokio::time::Instant::now() + telling.after;
-        self.inside = Inside::new(self.machine.attach(Port::GuestAgent).await).await;
-        tokio::time::sleep_until(told).await;
+        tokio::time::sleep_until(resumed + telling.after).await;
         harvester.switch_host(&began, telling.order).await.unwrap();
         let shown = Instant::now();
-        // Only now does virt-handler look after the machine.
-        self.attend().await;
         harvester
             .complete_migration(&began, telling.order)
             .await
             .unwrap();
-        let annotated = tokio::time::Instant::now() + telling.annotations;
+        tokio::time::sleep(telling.annotations).await;
+        harvester.annotate(&vm).await.unwrap();
+        let annotated = Instant::now();
+        harvester.clean_up_migration(&began).await.unwrap();
+        // virt-launcher asks the guest agent at intervals, and nothing waits for it.
+        tokio::time::sleep_until(resumed + LOOK_AFTER).await;
+        self.reattach().await;
         let clocks = self.inside.clocks().await;
         if !self.broken {
             self.set_clock().await;
         }
-        tokio::time::sleep_until(annotated).await;
-        harvester.annotate(&vm).await.unwrap();
-        harvester.clean_up_migration(&began).await.unwrap();
         Migration {
             moved,
             shown,
+            annotated,
             clocks,
         }
     }

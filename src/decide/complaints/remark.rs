@@ -67,6 +67,7 @@ fn finding(remark: &Remark) -> Finding {
             Finding::new(Code::WatchUnavailable, what.clone()).about(group)
         }
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
+        Remark::MetricsUnavailable { what } => Finding::new(Code::MetricsUnavailable, what.clone()),
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }

@@ -6,6 +6,7 @@ use crate::stage::Setting;
 use crate::{Scenario, scenarios};
 
 mod boot;
+mod channel;
 mod elsewhere;
 mod guest_agent;
 mod migration;
@@ -13,6 +14,7 @@ mod names;
 mod service;
 
 use boot::*;
+use channel::*;
 use elsewhere::*;
 use guest_agent::*;
 use migration::*;
@@ -37,6 +39,7 @@ pub fn all() -> Vec<Scenario> {
         a_quiet_minute_costs_nothing,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
+        a_host_asks_a_guest_without_a_network,
         a_boot_before_network_and_apis_is_outlived,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+use super::*;
+
+/// Limit for a broken endpoint.
+const SOON: Duration = Duration::from_secs(10);
+
+const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+/// A board at a free port, and its server.
+struct Served {
+    board: Board,
+    health: Health,
+    root: Root,
+    _dir: tempfile::TempDir,
+    server: JoinHandle<()>,
+}
+
+impl Served {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let (board, health) = (Board::default(), Health::default());
+        let server = tokio::spawn(serve(board.clone(), root.clone(), health.clone()));
+        Self {
+            board,
+            health,
+            root,
+            _dir: dir,
+            server,
+        }
+    }
+
+    fn complaints(&self) -> String {
+        format!("{:?}", self.health.remarks())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Waits until somebody listens.
+async fn connect(address: SocketAddr) -> TcpStream {
+    let begin = Instant::now();
+    loop {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return stream,
+            Err(error) => assert!(begin.elapsed() < SOON, "{error}"),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &[u8]) -> String {
+    stream.write_all(request).await.unwrap();
+    let mut text = String::new();
+    let read = timeout(SOON, stream.read_to_string(&mut text)).await;
+    read.unwrap().unwrap();
+    text
+}
+
+#[tokio::test]
+async fn the_page_of_the_last_report_is_told_where_the_configuration_says_and_nowhere_else() {
+    let served = Served::new();
+    let (first, second) = (free_port().await, free_port().await);
+    served
+        .board
+        .show(Some(&Listen::Tcp(first)), "a 1\n", "b 1\n");
+    let text = ask(connect(first).await, REQUEST).await;
+    assert!(text.ends_with("\r\n\r\na 1\nb 1\n"), "{text}");
+    served
+        .board
+        .show(Some(&Listen::Tcp(first)), "a 2\n", "b 2\n");
+    let text = ask(connect(first).await, REQUEST).await;
+    assert!(text.ends_with("\r\n\r\na 2\nb 2\n"), "{text}");
+
+    served.board.show(Some(&Listen::Tcp(second)), "a 3\n", "");
+    let text = ask(connect(second).await, REQUEST).await;
+    assert!(text.ends_with("\r\n\r\na 3\n"), "{text}");
+    TcpStream::connect(first).await.unwrap_err();
+    served.board.show(None, "", "");
+    let begin = Instant::now();
+    while TcpStream::connect(second).await.is_ok() {
+        assert!(begin.elapsed() < SOON);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_socket_file_that_an_earlier_run_left_is_replaced_and_goes_with_the_agent() {
+    let served = Served::new();
+    let listen = Listen::Unix("/metrics.sock".into());
+    let place = served.root.join("/metrics.sock");
+    drop(std::os::unix::net::UnixListener::bind(&place).unwrap());
+    UnixStream::connect(&place).await.unwrap_err();
+    served.board.show(Some(&listen), "a 1\n", "");
+    let begin = Instant::now();
+    let stream = loop {
+        match UnixStream::connect(&place).await {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begin.elapsed() < SOON, "{error}"),
+        }
+        tokio::task::yield_now().await;
+    };
+    let mode = std::fs::metadata(&place).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o660);
+    assert!(ask(stream, REQUEST).await.ends_with("\r\n\r\na 1\n"));
+    served.board.show(None, "", "");
+    while place.exists() {
+        assert!(begin.elapsed() < SOON);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
+    let served = Served::new();
+    let place = served.root.join("/metrics.sock");
+    std::fs::write(&place, "mine").unwrap();
+    let listen = Listen::Unix("/metrics.sock".into());
+    served.board.show(Some(&listen), "", "");
+    timeout(SOON, served.health.changed()).await.unwrap();
+    let complaints = served.complaints();
+    assert!(
+        complaints.contains("`/metrics.sock` is there and is no socket"),
+        "{complaints}"
+    );
+    assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_complained_about_until_another_is_configured() {
+    let served = Served::new();
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    served.board.show(Some(&Listen::Tcp(address)), "", "");
+    timeout(SOON, served.health.changed()).await.unwrap();
+    let complaints = served.complaints();
+    assert!(
+        complaints.contains(&format!(
+            "failed to listen on `{address}`: Address already in use"
+        )),
+        "{complaints}"
+    );
+    let free = free_port().await;
+    served.board.show(Some(&Listen::Tcp(free)), "a 1\n", "");
+    assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
+    assert_eq!(served.health.remarks(), []);
+}
+
+#[tokio::test]
+async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
+    let served = Served::new();
+    let address = free_port().await;
+    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    let mut slow = Vec::new();
+    for _ in 0..1000 {
+        let mut stream = connect(address).await;
+        stream.write_all(b"GET /met").await.unwrap();
+        slow.push(stream);
+    }
+    let begin = Instant::now();
+    let text = ask(connect(address).await, REQUEST).await;
+    assert!(text.ends_with("\r\n\r\na 1\n"), "{text}");
+    assert!(begin.elapsed() < DEADLINE, "{:?}", begin.elapsed());
+    // The last of them still had their time, and no more.
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        let read = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
+        // Ended with what was sent unread, or before it came.
+        assert!(read.is_err() || rest.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_served() {
+    let served = Served::new();
+    let address = free_port().await;
+    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    let text = ask(connect(address).await, b"\x16\x03\x01\r\n\r\n").await;
+    assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
+    let text = ask(connect(address).await, &[b'a'; http::HEAD_MAX]).await;
+    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+    let mut half = connect(address).await;
+    half.write_all(b"GET /").await.unwrap();
+    half.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    timeout(SOON, half.read_to_end(&mut rest))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(rest, b"");
+    // Byte by byte is slow, and still in time.
+    let mut patient = connect(address).await;
+    for byte in REQUEST {
+        patient.write_all(&[*byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(ask(patient, b"").await.ends_with("a 1\n"));
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How often the two APIs were asked.
+
+use super::who::Api;
+
+/// The requests to one API that ended in one way, since the start of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requests {
+    /// Which API.
+    pub api: Api,
+    /// What became of them: `ok`, or the kind of failure.
+    pub result: &'static str,
+    /// How many.
+    pub count: u64,
+}

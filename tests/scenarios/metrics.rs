@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Metrics of a real run: the file and both kinds of sockets, what they count, and that the shipped alerts and the shipped
+//! dashboard speak of nothing else.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use harvester_lab::process::{Agent, Signal};
+use harvester_lab::world::{World, WorldOptions, eventually};
+use harvester_node_agent::findings::Code;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::process::Command;
+
+use crate::{SOON, TOPOLOGY, ZONE, condition_becomes, findings_become, lab, label_becomes, serve};
+
+const TEXTFILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
+const SOCKET: &str = "/run/harvester-node-agent/metrics.sock";
+const PREFIX: &str = "harvester_node_agent_";
+
+/// What each look changes.
+const VOLATILE: [&str; 2] = ["api_requests_total", "last_look_timestamp_seconds"];
+
+async fn world() -> World {
+    let world = World::lab(WorldOptions::default()).await;
+    listen(&world, &format!("unix:{SOCKET}"));
+    world
+}
+
+fn listen(world: &World, address: &str) {
+    let toml = format!("[metrics]\nlisten = \"{address}\"\n");
+    world.guest.agent_config("metrics.toml", &toml);
+}
+
+async fn synced(world: &World) -> Agent {
+    let agent = serve(world).await;
+    condition_becomes(world, TOPOLOGY, "True", "Synced").await;
+    agent
+}
+
+async fn scrape<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io::Result<String> {
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: guest\r\n\r\n")
+        .await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    Ok(page.to_owned())
+}
+
+async fn scrape_socket(world: &World) -> std::io::Result<String> {
+    scrape(UnixStream::connect(world.guest.path(SOCKET)).await?).await
+}
+
+async fn scrape_port(address: SocketAddr) -> std::io::Result<String> {
+    scrape(TcpStream::connect(address).await?).await
+}
+
+/// Waits until the page has a sample.
+async fn becomes(world: &World, sample: &str) -> String {
+    let page = || async { scrape_socket(world).await.unwrap_or_default() };
+    let has = || async { page().await.lines().any(|line| line == sample) };
+    eventually(SOON, sample, has).await;
+    page().await
+}
+
+/// The page without what each look changes.
+fn state(page: &str) -> Vec<String> {
+    let is_state = |line: &&str| !VOLATILE.iter().any(|name| line.contains(name));
+    page.lines().filter(is_state).map(str::to_owned).collect()
+}
+
+/// `promtool`, where `tests/metrics/promtool` put it or where the system has it.
+fn promtool() -> PathBuf {
+    std::env::var_os("PROMTOOL").map_or_else(|| "promtool".into(), PathBuf::from)
+}
+
+/// The families that a page declares.
+fn families(page: &str) -> BTreeSet<String> {
+    let declared = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    declared
+        .map(|rest| rest.split(' ').next().unwrap().to_owned())
+        .collect()
+}
+
+/// The families that a file speaks of.
+fn named(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (start, _) in text.match_indices(PREFIX) {
+        let is_of_name = |byte: char| byte.is_ascii_lowercase() || byte == '_';
+        let rest = text[start..].split(|byte| !is_of_name(byte)).next();
+        let name = rest.unwrap();
+        names.insert(name.strip_suffix("_bucket").unwrap_or(name).to_owned());
+    }
+    names
+}
+
+fn shipped(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_file_and_both_kinds_of_sockets_tell_the_same() {
+    let world = world().await;
+    std::fs::create_dir_all(world.guest.path(TEXTFILE).parent().unwrap()).unwrap();
+    let agent = synced(&world).await;
+    let page = becomes(
+        &world,
+        "harvester_node_agent_topology_synced{state=\"synced\"} 1",
+    )
+    .await;
+    let vm = format!(
+        "harvester_node_agent_vm_info{{vm=\"{}\",namespace=\"{}\",node=\"{}\"}} 1",
+        world.node_name(),
+        world.guest.status().unwrap()["identity"]["vm"]["namespace"]
+            .as_str()
+            .unwrap(),
+        world.node_name()
+    );
+    for sample in [
+        vm.as_str(),
+        "harvester_node_agent_identity_verified{verdict=\"match\"} 1",
+        "harvester_node_agent_placement_info{host=\"hv-a\",region=\"eu-1\",zone=\"rack-a\"} 1",
+        "harvester_node_agent_migrations_total{trigger=\"vmi\",outcome=\"confirmed\"} 0",
+        "harvester_node_agent_label_latency_seconds_bucket{le=\"+Inf\"} 0",
+        "harvester_node_agent_look_interval_seconds 600",
+    ] {
+        assert!(page.lines().any(|line| line == sample), "{sample}\n{page}");
+    }
+    let file = world.guest.read(TEXTFILE).unwrap();
+    assert_eq!(state(&file), state(&page));
+
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    listen(&world, &address.to_string());
+    agent.signal(Signal::SIGHUP);
+    let answers = || async { scrape_port(address).await.is_ok() };
+    eventually(SOON, "the port answers", answers).await;
+    assert_eq!(state(&scrape_port(address).await.unwrap()), state(&page));
+    assert!(!world.guest.path(SOCKET).exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promtool_finds_nothing_wrong_with_a_page() {
+    let world = world().await;
+    let _agent = synced(&world).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    lab(&world.harvester_api).refuse_connections().await;
+    lab(&world.harvester_api).drop_connections();
+    let page = becomes(
+        &world,
+        "harvester_node_agent_findings{code=\"harvester-unreachable\",severity=\"warning\"} 1",
+    )
+    .await;
+    let started = Command::new(promtool())
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut check) = started else {
+        println!(
+            "SKIP promtool_finds_nothing_wrong_with_a_page: there is no promtool; `tests/metrics/promtool` fetches it"
+        );
+        return;
+    };
+    let mut input = check.stdin.take().unwrap();
+    input.write_all(page.as_bytes()).await.unwrap();
+    drop(input);
+    let output = check.wait_with_output().await.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert_eq!(
+        (output.status.code(), String::from_utf8(said).unwrap()),
+        (Some(0), String::new()),
+        "{page}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_is_counted_once_with_how_long_the_labels_took() {
+    let world = world().await;
+    let _agent = synced(&world).await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    let page = becomes(
+        &world,
+        "harvester_node_agent_migrations_total{trigger=\"vmi\",outcome=\"confirmed\"} 1",
+    )
+    .await;
+    let page = match page.contains("latency_seconds_count 1\n") {
+        true => page,
+        false => becomes(&world, "harvester_node_agent_label_latency_seconds_count 1").await,
+    };
+    let sum = page
+        .lines()
+        .find_map(|line| line.strip_prefix("harvester_node_agent_label_latency_seconds_sum "))
+        .unwrap();
+    let sum: f64 = sum.parse().unwrap();
+    assert!(sum > 0.0 && sum < SOON.as_secs_f64(), "{sum}");
+    assert!(
+        page.contains("latency_seconds_bucket{le=\"+Inf\"} 1\n"),
+        "{page}"
+    );
+    let migrations = page.lines().filter(|line| {
+        line.starts_with("harvester_node_agent_migrations_total{") && !line.ends_with(" 0")
+    });
+    assert_eq!(migrations.count(), 1, "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_counted_by_what_became_of_them() {
+    let world = world().await;
+    let _agent = synced(&world).await;
+    let of = |page: &str, result: &str| {
+        let start = format!(
+            "harvester_node_agent_api_requests_total{{api=\"harvester\",result=\"{result}\"}} "
+        );
+        let count = page.lines().find_map(|line| line.strip_prefix(&start));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let page = scrape_socket(&world).await.unwrap();
+    assert!(of(&page, "ok") > 0, "{page}");
+    assert_eq!(of(&page, "unreachable"), 0, "{page}");
+    lab(&world.harvester_api).refuse_connections().await;
+    lab(&world.harvester_api).drop_connections();
+    findings_become(&world, &["harvester-unreachable"]).await;
+    let grows = || async { of(&scrape_socket(&world).await.unwrap(), "unreachable") > 0 };
+    eventually(SOON, "unreachable requests are counted", grows).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_port_in_use_is_a_finding_that_goes_when_another_is_configured() {
+    let world = world().await;
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listen(&world, &taken.local_addr().unwrap().to_string());
+    let agent = synced(&world).await;
+    findings_become(&world, &["metrics-unavailable"]).await;
+    listen(&world, &format!("unix:{SOCKET}"));
+    agent.signal(Signal::SIGHUP);
+    findings_become(&world, &[]).await;
+    scrape_socket(&world).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_and_dashboard_speak_of_what_the_agent_tells_and_of_nothing_else() {
+    let world = world().await;
+    let _agent = synced(&world).await;
+    let page = becomes(
+        &world,
+        "harvester_node_agent_topology_synced{state=\"synced\"} 1",
+    )
+    .await;
+    let told = families(&page);
+    let rules = shipped("packaging/prometheus/harvester-node-agent.rules.yaml");
+    let dashboard = shipped("packaging/grafana/harvester-node-agent.json");
+    let tested = shipped("tests/metrics/alerts.yaml");
+    for (file, text) in [
+        ("rules", &rules),
+        ("dashboard", &dashboard),
+        ("tests", &tested),
+    ] {
+        let named = named(text);
+        assert!(!named.is_empty(), "{file}");
+        let unknown: Vec<_> = named.difference(&told).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}, of {told:?}");
+    }
+    let seen = named(&[rules.clone(), dashboard.clone()].concat());
+    let unused: Vec<_> = told.difference(&seen).collect();
+    assert!(unused.is_empty(), "nobody looks at {unused:?}");
+
+    let parsed: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    assert_eq!(parsed["uid"], "harvester-node-agent");
+    // Each alert says which code to have explained, one that exists or the one of its finding, and each is tested.
+    for alert in rules.split("- alert: ").skip(1) {
+        let name = alert.lines().next().unwrap();
+        let words: Vec<&str> = alert.split_whitespace().collect();
+        let explained = words.windows(2).filter(|pair| pair[0] == "explain");
+        let codes: Vec<&str> = explained
+            .map(|pair| pair[1].trim_end_matches(['`', ',', '.', ';']))
+            .collect();
+        assert!(!codes.is_empty(), "{name}");
+        for code in codes {
+            let exists = code == "{{" || Code::parse(code).is_some();
+            assert!(exists, "{name}: explain {code}");
+        }
+        assert!(tested.contains(&format!("alertname: {name}\n")), "{name}");
+    }
+    for rest in rules.split("code=\"").skip(1) {
+        let code = rest.split('"').next().unwrap();
+        assert!(Code::parse(code).is_some(), "{code}");
+    }
+}
+
+#[test]
+fn the_probe_for_kubevirt_asks_doctor_and_waits_for_its_answer() {
+    let patch = shipped("packaging/kubevirt/readiness-probe.yaml");
+    let patch: serde_json::Value = yaml_serde::from_str(&patch).unwrap();
+    let probe = &patch["spec"]["template"]["spec"]["readinessProbe"];
+    let command: Vec<&str> = probe["exec"]["command"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap())
+        .collect();
+    let [shell, "-c", script] = command[..] else {
+        panic!("{command:?}");
+    };
+    // With each exit code of doctor: an error alone makes the machine unready.
+    let doctor = "/usr/bin/harvester-node-agent doctor --short --quiet";
+    assert_eq!(script.matches(doctor).count(), 1, "{script}");
+    for code in [0, 1, 3, 4, 75, 78] {
+        let script = script.replace(doctor, &format!("(exit {code})"));
+        let status = std::process::Command::new(shell)
+            .args(["-c", script.as_str()])
+            .status()
+            .unwrap();
+        assert_eq!(status.success(), code != 1, "{code}: {script}");
+    }
+    let seconds = |name: &str| probe[name].as_u64().unwrap();
+    assert!(seconds("timeoutSeconds") < seconds("periodSeconds"));
+}

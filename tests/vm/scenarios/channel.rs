@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The agent's own channel: a host asks a guest that has no network.
+
+use harvester_lab::qga::Client;
+use serde_json::json;
+
+use super::names::codes_of;
+use crate::LIMIT;
+use crate::figures::Figures;
+use crate::machine::Port;
+use crate::stage::Stage;
+
+/// The client that asks QEMU's guest agent in all other scenarios asks the agent.
+pub async fn a_host_asks_a_guest_without_a_network(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let name = stage.world.node_name().to_owned();
+    stage.plug_cable(false).await;
+    let is_out = "[ $(cat /sys/class/net/e*/carrier) = 0 ]";
+    stage.inside.until(is_out).await;
+
+    let mut client = Client::new(stage.machine.attach(Port::Own).await).patient(LIMIT);
+    client.sync().await;
+    let hostname = client.execute("guest-get-host-name", json!({})).await;
+    assert_eq!(hostname.unwrap()["host-name"], name);
+    let status = client
+        .execute("node-agent-status", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(status["identity"]["verdict"], "match", "{status:#}");
+    assert_eq!(status["placement"]["host"], "hv-a", "{status:#}");
+    let unknown = client.execute("guest-exec", json!({"path": "id"})).await;
+    assert_eq!(unknown.unwrap_err().class, "CommandNotFound");
+
+    stage.plug_cable(true).await;
+    stage
+        .inside
+        .status_becomes("no findings", |status| codes_of(status).is_empty())
+        .await;
+    stage.synced().await;
+}
