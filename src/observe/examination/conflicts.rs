@@ -8,7 +8,7 @@ use crate::facts::examination::instance::{Instance, Interface};
 use crate::facts::topology::ZONE;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Seen, WhyKind};
-use crate::kubeapi::Selectors;
+use crate::kubeapi::{ResourceAttributes, Selectors};
 use crate::netlink::addresses::{AddressError, list_addresses};
 use crate::observe::harvester::collection;
 use crate::observe::why;
@@ -59,6 +59,17 @@ async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
         Err(why) => return Seen::Failed(why.clone()),
     };
     briefly(async {
+        // No label needs them: what is likely to be refused is not tried.
+        let right = ResourceAttributes {
+            verb: "list".to_owned(),
+            resource: "nodes".to_owned(),
+            ..ResourceAttributes::default()
+        };
+        match client.may(&right).await {
+            Ok(review) if review.allowed => {}
+            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential may not list nodes"),
+            Err(error) => return Seen::Failed(why(&error)),
+        }
         match client.list_metadata("/api/v1/nodes").await {
             Ok(list) => {
                 let hosts = list.items.into_iter().map(|host| Host {
