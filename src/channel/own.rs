@@ -61,9 +61,11 @@ pub struct Conversation {
     output: Vec<u8>,
     /// Whether the host side was there when we last looked.
     attached: bool,
-    /// Whether the last change of the port was that the host went away: what it asked before is still done, and nobody is
-    /// there to be told.
-    hung_up: bool,
+    /// Whether the last change of the port was one with nobody at the other end. What a host sends while it comes may be here
+    /// before the news of it is: the kernel takes data at once, and that news in its own time.
+    away: bool,
+    /// Whether the host that was there went away: what it asked before is still done, and nobody is there to be told.
+    left: bool,
     /// When a request was answered last.
     answered: Option<Instant>,
     wake_ups: u64,
@@ -78,7 +80,8 @@ impl Conversation {
             input: Input::default(),
             output: Vec::new(),
             attached: false,
-            hung_up: false,
+            away: false,
+            left: false,
             answered: None,
             wake_ups: 0,
         }
@@ -111,7 +114,8 @@ impl Conversation {
                 // A host that asks without end must not keep the thread from the rest of the agent.
                 Step::Worked => tokio::task::yield_now().await,
                 Step::Stuck => {
-                    self.hung_up = self.port.changed().await? == Change::HostAway;
+                    self.away = self.port.changed().await? == Change::HostAway;
+                    self.left = self.away && self.attached;
                     self.wake_ups += 1;
                 }
             }
@@ -120,7 +124,7 @@ impl Conversation {
 
     /// Writes a part of a reply, or answers one request, or reads once; never waits.
     fn step(&mut self) -> Result<Step, PortError> {
-        if self.hung_up {
+        if self.left {
             self.output = Vec::new();
         }
         if !self.output.is_empty() {
@@ -151,15 +155,18 @@ impl Conversation {
             Read::Data(count) => {
                 self.input.push(buffer.get(..count).unwrap_or_default());
                 // What an absent host left behind is no sign that it is there.
-                self.stands(self.attached || !self.hung_up)
+                self.stands(self.attached || !self.away)
                     .map_or(Step::Worked, Step::Event)
             }
             Read::Nothing => {
-                self.hung_up = false;
+                self.away = false;
+                self.left = false;
                 self.stands(true).map_or(Step::Stuck, Step::Event)
             }
             Read::HostAway => {
-                self.input.clear();
+                if self.attached {
+                    self.input.clear();
+                }
                 self.stands(false).map_or(Step::Stuck, Step::Event)
             }
         })

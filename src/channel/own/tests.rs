@@ -133,22 +133,32 @@ async fn a_look_is_asked_for_once_and_confirmed() {
 }
 
 #[tokio::test]
-async fn what_an_absent_host_left_behind_is_done_and_not_answered() {
+async fn what_a_host_that_went_away_left_behind_is_done_and_not_answered() {
     let mut talk = Talk::new();
+    talk.ask_one("guest-ping");
     talk.host
         .write_all(b"{\"execute\":\"node-agent-resync\"}")
         .unwrap();
-    talk.guest.hung_up = true;
+    (talk.guest.away, talk.guest.left) = (true, true);
     // It reads, it does what was asked, and it drops the reply at the next step.
     assert!(matches!(talk.guest.step().unwrap(), Step::Worked));
     assert!(matches!(
         talk.guest.step().unwrap(),
         Step::Event(Event::Resync)
     ));
-    assert!(!talk.guest.output.is_empty() && !talk.guest.is_attached());
+    assert!(!talk.guest.output.is_empty());
     let _ = talk.guest.step().unwrap();
     assert!(talk.guest.output.is_empty());
     assert_eq!(talk.replies(), b"");
+}
+
+/// The kernel takes what it says at once, and the news that it is there later, in a work queue (`control_work_handler`).
+#[tokio::test]
+async fn what_a_host_says_while_it_comes_is_answered() {
+    let mut talk = Talk::new();
+    talk.guest.away = true;
+    let reply = talk.ask(b"{\"execute\":\"guest-ping\"}\n");
+    assert_eq!(reply, b"{\"return\":{}}\n");
 }
 
 #[tokio::test]
