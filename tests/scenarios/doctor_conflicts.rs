@@ -123,7 +123,10 @@ async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: 
     // What the credential may not is named with the right that is missing.
     assert_says(
         &output.stdout,
-        &["the zones of the other hosts", "the credential may not list nodes"],
+        &[
+            "the zones of the other hosts",
+            "the credential may not list nodes",
+        ],
     );
 }
 
