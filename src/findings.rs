@@ -267,6 +267,7 @@ impl Code {
                 | Self::ConfigurationKept
                 | Self::StateDiscarded
                 | Self::WatchUnavailable
+                | Self::MetricsUnavailable
                 | Self::SignalUnavailable
                 | Self::WrongObject
                 | Self::GuestAgentRestarting

@@ -67,6 +67,7 @@
 //! | when to look again | [`decide::schedule`], after a sign of a move [`decide::window`] |
 //! | what people read when something is wrong | [`findings`] |
 //! | what only `doctor` looks at and finds | `facts/examination`, `observe/examination`, [`decide::examination`] |
+//! | which versions go together | `decide/examination/versions/table.rs`; what RKE2 brings along: `facts/examination/bundle.rs` |
 //! | what wakes the agent | [`triggers`], [`reason`] |
 //! | which numbers Prometheus gets | `report/metrics.rs`; who may ask for them, [`endpoint`] |
 //! | what is sent to the Node | [`apply`] |

@@ -3,10 +3,12 @@
 //!
 //! What the running agent finds too is found in `decide/complaints.rs` and not here.
 
+pub mod addresses;
 pub mod clock;
 pub mod conflicts;
 pub mod credentials;
 pub mod image;
+pub mod node;
 pub mod permissions;
 pub mod versions;
 
@@ -14,6 +16,7 @@ use super::Now;
 use super::identity::Identity;
 use super::placement::Placement;
 use crate::config::Settings;
+use crate::facts::distribution::Distribution;
 use crate::facts::examination::Examination;
 use crate::facts::who::Who;
 use crate::findings::Finding;
@@ -35,11 +38,32 @@ pub struct Case<'a> {
     pub now: Now,
 }
 
+impl<'a> Case<'a> {
+    /// The name of our Node and that of our VM, where both are known.
+    pub fn node_and_vm(&self) -> Option<(&'a str, &'a str)> {
+        let node = &self.who.kubelet.known()?.node_name;
+        Some((node.as_str(), self.identity.vm_name()?.as_str()))
+    }
+
+    /// Whether our Node does not have the name of our VM.
+    pub fn names_differ(&self) -> bool {
+        self.node_and_vm().is_some_and(|(node, vm)| node != vm)
+    }
+
+    /// Whether a distribution here is told to use Harvester's cloud provider.
+    pub fn asks_for_cloud_provider(&self) -> bool {
+        let mut distributions = self.who.distributions.iter();
+        distributions.any(Distribution::asks_for_harvester)
+    }
+}
+
 /// All findings of the examination, in the order of its parts. What explains what is for the caller to sort out.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
         versions::findings(case),
+        node::findings(case),
         conflicts::findings(case),
+        addresses::findings(case),
         credentials::findings(case),
         clock::findings(case),
         image::findings(case),
@@ -51,51 +75,6 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::decide::fixtures::{World, now};
-    use crate::facts::examination::{
-        clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image, pods::Pods,
-        versions::Versions,
-    };
-    use crate::facts::{Why, WhyKind};
-    use crate::findings::Code;
-
-    /// One that saw nothing.
-    pub(crate) fn examination() -> Examination {
-        let why = Why::new(WhyKind::NotAsked, "not asked");
-        Examination {
-            versions: Versions::unseen(&why),
-            pods: Pods::unseen(&why),
-            conflicts: Conflicts::unseen(&why),
-            credentials: Credentials::unseen(&why),
-            clock: Clock::unseen(&why),
-            image: Image::unseen(&why),
-            permissions: Vec::new(),
-        }
-    }
-
-    /// What a question finds in a world.
-    pub(crate) fn codes(
-        world: &World,
-        examination: &Examination,
-        ask: impl Fn(&Case<'_>) -> Vec<Finding>,
-    ) -> Vec<Code> {
-        let (identity, placement) = (world.identity(), world.placement());
-        let found = ask(&Case {
-            settings: &world.settings,
-            who: &world.who,
-            identity: &identity,
-            placement: placement.as_ref(),
-            examination,
-            now: now(world.uptime),
-        });
-        found.iter().map(|finding| finding.code).collect()
-    }
-
-    #[test]
-    fn an_examination_that_saw_nothing_finds_nothing() {
-        assert_eq!(codes(&World::new(), &examination(), findings), []);
-        assert!(!examination().gaps().is_empty());
-    }
-}
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;

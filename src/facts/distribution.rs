@@ -51,6 +51,11 @@ impl Distribution {
         }
     }
 
+    /// Whether its configuration asks for Harvester's cloud provider.
+    pub fn asks_for_harvester(&self) -> bool {
+        self.cloud_provider_name.as_deref() == Some("harvester")
+    }
+
     /// The node name that the configuration asks for.
     pub fn configured_node_name(&self) -> Option<&str> {
         self.node_name

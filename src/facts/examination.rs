@@ -4,10 +4,13 @@
 //! To add a fact: a field as [`Seen`] in the file of its question, a line in its `gaps`, a read in the file of the same
 //! name in `observe/examination`, and what follows from it in that of `decide/examination`.
 
+pub mod bundle;
 pub mod clock;
 pub mod conflicts;
 pub mod credentials;
 pub mod image;
+pub mod instance;
+pub mod node;
 pub mod pods;
 pub mod versions;
 
@@ -20,6 +23,8 @@ use crate::findings::Group;
 pub struct Examination {
     /// Which versions meet here.
     pub versions: versions::Versions,
+    /// What our Node says of itself.
+    pub node: node::NodeDetails,
     /// What runs on our Node that acts on it.
     pub pods: pods::Pods,
     /// Who else has a hand in our names, labels and addresses.
@@ -39,6 +44,7 @@ impl Examination {
     pub fn gaps(&self) -> Vec<Gap> {
         [
             self.versions.gaps(),
+            self.node.gaps(),
             self.pods.gaps(),
             self.conflicts.gaps(),
             self.credentials.gaps(),

@@ -18,6 +18,7 @@ pub mod node;
 pub mod permissions;
 pub mod placement;
 pub mod registration;
+pub mod release;
 pub mod requests;
 pub mod topology;
 pub mod vmi;

@@ -15,11 +15,11 @@ use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::HOSTNAME;
 
 /// Label that names what created a VM.
-const CREATOR: &str = "harvesterhci.io/creator";
+pub const CREATOR: &str = "harvesterhci.io/creator";
 
 /// The creator whose VMs Harvester annotates with their host's topology
 /// (`pkg/controller/master/virtualmachine/vmi_controller.go`, `ReconcileFromHostLabels`).
-const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
+pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -70,7 +70,7 @@ catalogue! {
         why: "no label is written while it is not certain which of them this machine is",
         fix: "give each VM its own firmware UUID and MAC addresses (a VM made from a template may have copied them), or name this one in /etc/harvester-node-agent/config.toml: [harvester] vm = \"NAME\"",
         run: ["kubectl -n NAMESPACE get vmi -o custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac  # on Harvester"],
-        silences: [TopologyUnknown];
+        silences: [TopologyUnknown, HardwareShared];
     IdentityNotFound, "identity-not-found", Identity, Error, "no VM in the namespace fits this machine",
         why: "no label is written without knowing the VM",
         fix: "check that the Harvester credential is for the namespace of this VM (harvester-node-agent whoami shows both), or set [harvester] namespace and vm in /etc/harvester-node-agent/config.toml",
@@ -80,6 +80,11 @@ catalogue! {
         why: "the Node object was made for another VM; Harvester's cloud provider and CSI driver may act on that one",
         fix: "drain and delete the Node and let it join again: kubectl delete node NAME",
         run: ["kubectl get node NODE -o custom-columns=ID:.spec.providerID", "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data", "kubectl delete node NODE"],
+        silences: [];
+    HardwareShared, "hardware-shared", Identity, Warning, "another VM of the namespace has a MAC address or firmware UUID of this one",
+        why: "Harvester's CSI driver since 0.1.6 knows its VM by MAC address: volumes may be attached to the other one; on one network both lose packets",
+        fix: "in Harvester, stop the VM that was made from a template or a copy, take the MAC address out of its network (Virtual Machines, Edit Config, Networks; the firmware UUID: Edit YAML, spec.template.spec.domain.firmware), and start it",
+        run: ["kubectl -n NAMESPACE get vmi -o custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac  # on Harvester"],
         silences: [];
 
     TopologyUnknown, "topology-unknown", Placement, Error, "no source tells region and zone of the host",
@@ -108,10 +113,26 @@ catalogue! {
         run: ["kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone  # on Harvester"],
         silences: [TopologyUnknown];
 
+    HostsInOneZone, "hosts-in-one-zone", Placement, Notice, "all hosts are in one zone",
+        why: "nothing can be spread over zones; and Harvester makes no host a management node while the label says that all are in one zone",
+        fix: "where the hosts are in several racks or rooms, label them so (Hosts, Edit Config, Labels): topology.kubernetes.io/zone; where they are not, take the label away",
+        run: ["kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone  # on Harvester"],
+        silences: [];
+    VmLabelsMissing, "vm-labels-missing", Placement, Notice, "the VM lacks labels by which Harvester knows a node of a guest cluster",
+        why: "Harvester writes region and zone of the host only on VMs with that creator, and its cloud provider has nothing else to set on the Node; by the cluster's name VMs of several clusters in one namespace are told apart",
+        fix: "in Harvester (Virtual Machines, Edit Config, Instance Labels) set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER, and restart the VM; with nodes that the credential may read (harvester-node-agent rbac) this agent needs neither",
+        run: ["kubectl -n NAMESPACE patch vm VM --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\"}}}}}'  # on Harvester; then restart the VM"],
+        silences: [];
+    NotLiveMigratable, "not-live-migratable", Placement, Notice, "the VM cannot be live-migrated",
+        why: "when its host is drained or Harvester is upgraded, the VM is shut down, and the Node with it",
+        fix: "in Harvester, take away what the reason names: a host device, a volume that only one host can reach (accessMode ReadWriteOnce), a CD-ROM, a node selector for one host",
+        run: ["kubectl -n NAMESPACE get vmi VM -o yaml | grep -B3 -A6 LiveMigratable  # on Harvester"],
+        silences: [];
+
     LabelHeld, "label-held", Node, Warning, "the labels of the Node are not those of its host, by configuration",
         why: "pods that are spread by zone are spread by the labels, not by where the VM runs",
         fix: "nothing, if this is wanted; otherwise set [topology] on_change = \"follow\"",
-        silences: [];
+        silences: [TopologyRival];
     LabelForeign, "label-foreign", Node, Warning, "a label of the allow-list belongs to somebody else",
         why: "it is left as it is, although the host's value differs",
         fix: "remove the label from the Node (kubectl label node NAME KEY-) to let the agent set it, or take it out of [labels.extra]",
@@ -121,11 +142,47 @@ catalogue! {
         why: "the agent has stopped writing them, so that the Node does not flap; it tries again each hour",
         fix: "stop the named writer, or set [topology] on_change = \"report\"; a static `node-label` of the distribution must be taken out of its configuration",
         run: ["kubectl get node NODE --show-managed-fields -o yaml"],
-        silences: [];
+        silences: [TopologyRival];
     StaticNodeLabel, "static-node-label", Node, Warning, "the distribution's configuration sets a topology label",
         why: "the kubelet writes that value again at each of its starts, whatever the host",
         fix: "take the topology keys out of `node-label` in the named file",
         run: ["grep -rn -A5 node-label /etc/rancher"],
+        silences: [];
+
+    TopologyRival, "topology-rival", Node, Warning, "a topology label was last written by somebody else, and is not the host's",
+        why: "pods are spread by a zone in which this Node is not; where the writer comes back, the label changes to and fro",
+        fix: "systemctl status harvester-node-agent: while it runs it sets the label right within seconds, and where it does not, see its journal; then stop the named writer: kubectl-label, kubectl-edit and rancher are people, kubelet, rke2 and k3s a `node-label` in /etc/rancher/*/config.yaml, harvester-cloud-provider follows the VM's annotations",
+        run: ["kubectl get node NODE --show-managed-fields -o yaml", "grep -rn -A5 node-label /etc/rancher", "systemctl status harvester-node-agent"],
+        silences: [];
+    LabelTwinsDiffer, "label-twins-differ", Node, Warning, "a topology label and its failure-domain.beta twin disagree",
+        why: "to the node controller of each cloud provider (reconcileNodeLabels) the beta label is the true one: at the next change of the Node it overwrites the other with it",
+        fix: "systemctl start harvester-node-agent sets both; by hand both at once: kubectl label --overwrite node NAME topology.kubernetes.io/zone=ZONE failure-domain.beta.kubernetes.io/zone=ZONE",
+        run: ["kubectl get node NODE --show-labels", "systemctl restart harvester-node-agent"],
+        silences: [];
+    NodeUninitialized, "node-uninitialized", Node, Error, "no cloud provider has taken the Node on",
+        why: "the taint node.cloudprovider.kubernetes.io/uninitialized keeps pods away, charts of RKE2 wait for it (helm-install jobs hang), and providerID, region and zone and addresses are missing until the cloud provider's node controller has taken it away",
+        fix: "kubectl -n kube-system get pods -o wide | grep cloud-provider; kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50; do not take the taint away by hand, the rest would stay missing",
+        run: ["kubectl -n kube-system get pods -o wide | grep cloud-provider", "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50", "kubectl get vm -A | grep VM  # on Harvester"],
+        silences: [InternalIpMissing];
+    ProviderIdForeign, "provider-id-foreign", Node, Warning, "the Node's providerID was set by another cloud provider than the one that is asked for",
+        why: "it is never changed: Harvester's cloud provider cannot set its own, and what goes by it (load balancers, Rancher's machines) does not find the VM",
+        fix: "drain and delete the Node and let it join again: kubectl delete node NAME; `rke2://` and `k3s://` come from a start without cloud-provider-name: harvester in /etc/rancher/*/config.yaml",
+        run: ["grep -rn cloud-provider /etc/rancher", "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data", "kubectl delete node NODE"],
+        silences: [];
+    KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt's own cloud provider looks after the Node",
+        why: "it sets region and zone when the Node is new, and not after a migration; beside Harvester's cloud provider each writes its own",
+        fix: "run one cloud provider: take cloud-provider-kubevirt away (kubectl get pods -A | grep kubevirt-cloud-controller-manager), or switch its zones off (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone right",
+        run: ["kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
+        silences: [ProviderIdForeign];
+    AddressDiffers, "address-differs", Node, Warning, "the Node, Harvester and this machine do not agree on its addresses",
+        why: "the API server reaches the kubelet (logs, exec) and load balancers reach the Node at an address that is not this machine's; Harvester's cloud provider copies what Harvester has",
+        fix: "ip -brief address; kubectl get node NAME -o wide; a new DHCP lease or a restored disk: systemctl restart qemu-guest-agent, then rke2-server, rke2-agent or k3s; a `node-ip` in /etc/rancher/*/config.yaml must be an address of this machine",
+        run: ["ip -brief address", "kubectl get node NODE -o wide", "kubectl -n NAMESPACE get vmi VM -o wide  # on Harvester", "grep -rn node-ip /etc/rancher", "systemctl restart qemu-guest-agent"],
+        silences: [];
+    InternalIpMissing, "internal-ip-missing", Node, Warning, "the Node has no InternalIP",
+        why: "the API server cannot reach the kubelet (kubectl logs, exec, metrics); Harvester's cloud provider sets only the host name while Harvester has no address of the VM (InstanceMetadata, NodeAddresses)",
+        fix: "systemctl status qemu-guest-agent: Harvester has the addresses from it; with several networks set --management-network or node-ip (Harvester's cloud provider 0.2.6 or later)",
+        run: ["kubectl get node NODE -o wide", "systemctl status qemu-guest-agent", "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50"],
         silences: [];
 
     HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error, "no Harvester credential was found",
@@ -232,11 +289,11 @@ catalogue! {
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "QEMU's guest agent is not installed",
         why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
         fix: "install qemu-guest-agent in the image, or name it in the VM's cloud-init user-data: packages: [qemu-guest-agent]",
-        silences: [];
+        silences: [GuestAgentUnseen];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "QEMU's guest agent does not run",
         why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
         fix: "systemctl status qemu-guest-agent; journalctl -b -u qemu-guest-agent",
-        silences: [GuestAgentNotEnabled];
+        silences: [GuestAgentNotEnabled, GuestAgentUnseen];
     GuestAgentNotEnabled, "guest-agent-not-enabled", GuestAgent, Warning, "QEMU's guest agent runs, but nothing starts it at the next boot",
         why: "after a reboot Harvester's cloud provider gets no host name, and the IP addresses are missing in Harvester",
         fix: "systemctl enable qemu-guest-agent",
@@ -244,21 +301,58 @@ catalogue! {
     GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning, "QEMU's guest agent ends and is started again",
         why: "what Harvester asks it meanwhile is lost: a backup may leave file systems frozen until it answers, IP addresses come and go",
         fix: "journalctl -b -u qemu-guest-agent",
-        silences: [];
+        silences: [GuestAgentUnseen];
     GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "QEMU's guest agent is told not to run commands that the host needs",
         why: "KubeVirt takes it for an unsupported version (condition AgentVersionNotSupported) and Harvester gets no host name and no IP addresses from it",
         fix: "take the named commands out of the named list, then systemctl restart qemu-guest-agent",
-        silences: [];
+        silences: [GuestAgentUnseen];
     GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "nobody on the host listens to QEMU's guest agent",
         why: "it runs in vain: to Harvester it looks as if it did not run",
         fix: "on Harvester, look at the virt-launcher pod of the VM: kubectl -n NAMESPACE logs -l vm.kubevirt.io/name=NAME -c compute; a live migration or a restart of the VM makes a new one",
         run: ["kubectl -n NAMESPACE logs -l vm.kubevirt.io/name=VM -c compute  # on Harvester"],
-        silences: [];
+        silences: [GuestAgentUnseen];
     GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "the host offers no channel for QEMU's guest agent",
         why: "the agent cannot run, and nothing in this machine can change that; Harvester shows neither host name nor IP addresses from inside",
         fix: "modprobe virtio_console, if the kernel has it as a module; otherwise the VM's domain lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt gives to every VM: stop the VM and start it again in Harvester",
         run: ["modprobe virtio_console"],
-        silences: [GuestAgentNotInstalled, GuestAgentNotRunning];
+        silences: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentUnseen];
+
+    GuestAgentUnseen, "guest-agent-unseen", GuestAgent, Warning, "Harvester does not hear QEMU's guest agent",
+        why: "Harvester has no address and no host name of the VM: load balancers find no backend, Harvester's cloud provider finds no Node of another name, and backups are taken without freezing the file systems",
+        fix: "systemctl restart qemu-guest-agent; where that does not help, restart the VM in Harvester (not only its system): the channel is made when the VM starts",
+        run: ["systemctl restart qemu-guest-agent", "kubectl -n NAMESPACE get vmi VM -o yaml | grep -B3 AgentConnected  # on Harvester"],
+        silences: [];
+
+    HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester is too old for what this cluster needs of it",
+        why: "the named function of Harvester's cloud provider or CSI driver does not work, whatever is done in the guest",
+        fix: "upgrade Harvester to the named release or a later one: https://docs.harvesterhci.io/latest/upgrade/index",
+        run: ["kubectl get settings.harvesterhci.io server-version  # on Harvester"],
+        silences: [];
+    CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester's cloud provider is too old",
+        why: "the named function does not work; this agent keeps region and zone right without it",
+        fix: "upgrade RKE2, which brings a newer one, or in Rancher the app harvester-cloud-provider (Apps, Installed Apps, namespace kube-system)",
+        run: ["kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", "kubectl get nodes -o wide"],
+        silences: [];
+    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "Harvester's CSI driver is too old",
+        why: "volumes are not attached (ControllerPublishVolume fails or does not end), and pods wait in ContainerCreating",
+        fix: "upgrade RKE2, which brings a newer one, or in Rancher the app harvester-csi-driver (Apps, Installed Apps, namespace kube-system); or give the Node the name of its VM",
+        run: ["kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", "kubectl get csinodes -o yaml | grep -B1 nodeID"],
+        silences: [];
+    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "this release of Harvester's CSI driver attaches volumes to the wrong VM",
+        why: "a volume appears in another VM, perhaps of another cluster, and the pod that asked for it waits; two writers of one volume destroy it",
+        fix: "upgrade Harvester's CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bring it, in Rancher the app harvester-csi-driver; which VM each Node has become: kubectl get csinodes -o yaml | grep nodeID",
+        run: ["kubectl get csinodes -o yaml | grep -B1 nodeID", "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"],
+        silences: [];
+    KubeletTooOld, "kubelet-too-old", Versions, Warning, "this RKE2 is too old for Harvester's topology",
+        why: "the cloud provider that it brings sets no region and zone on a Node (InstanceMetadata); this agent does",
+        fix: "upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later",
+        run: ["kubectl get nodes -o wide"],
+        silences: [];
+    KubeletSkew, "kubelet-skew", Versions, Warning, "the versions of kubelet and API server do not go together",
+        why: "Kubernetes supports no kubelet that is newer than its API server, or older by more than three minor versions (two before 1.28); which fields and labels either drops is not told",
+        fix: "upgrade the servers of the cluster first, then this Node: kubectl get nodes -o wide shows the version of each",
+        run: ["kubectl version", "kubectl get nodes -o wide"],
+        silences: [];
 
     LabelFileForeign, "label-file-foreign", Node, Notice, "a file that tells the kubelet its first labels is somebody else's",
         why: "it is left as it is, and the labels that it sets may be those of another host",

@@ -9,6 +9,9 @@ const NODE_DRIVER: &str = "https://docs.harvesterhci.io/latest/rancher/node/node
 const NODE_AUTHORIZATION: &str = "https://kubernetes.io/docs/reference/access-authn-authz/node/";
 const NODE_LABELS: &str = "https://kubernetes.io/docs/reference/labels-annotations-taints/";
 const GUEST_AGENT: &str = "https://kubevirt.io/user-guide/user_workloads/guest_agent_information/";
+const LIVE_MIGRATION: &str = "https://docs.harvesterhci.io/latest/vm/live-migration/";
+const SKEW: &str = "https://kubernetes.io/releases/version-skew-policy/";
+const KUBEVIRT_225: &str = "https://github.com/kubevirt/cloud-provider-kubevirt/issues/225";
 
 /// An issue of Harvester.
 macro_rules! issue {
@@ -51,9 +54,7 @@ impl Code {
             Self::TopologyUnknown => &[issue!(10399), issue!(1417)],
             Self::AnnotationsStale => &[issue!(3142)],
             Self::HostWithoutTopology => &[issue!(6546)],
-            Self::LabelFight | Self::LabelHeld => {
-                &["https://github.com/kubevirt/cloud-provider-kubevirt/issues/225"]
-            }
+            Self::LabelFight | Self::LabelHeld | Self::TopologyRival => &[KUBEVIRT_225],
             Self::HarvesterCredentialMissing => &[issue!(6286), issue!(9503)],
             Self::HarvesterForbidden => &[issue!(10298)],
             Self::HarvesterUnauthorized | Self::CredentialExpires => &[
@@ -63,7 +64,24 @@ impl Code {
             Self::HarvesterTls => &[issue!(4700), issue!(4446)],
             Self::HarvesterUnreachable => &[issue!(11374)],
             Self::CredentialExposed => &[issue!(1440)],
-            Self::GuestAgentNotInstalled | Self::GuestAgentNotRunning => &[issue!(1235)],
+            Self::GuestAgentNotInstalled | Self::GuestAgentNotRunning | Self::GuestAgentUnseen => {
+                &[issue!(1235), issue!(9198)]
+            }
+            Self::HardwareShared => &[CSI_DRIVER, issue!(9798), issue!(6981)],
+            Self::HostsInOneZone => &[issue!(6546)],
+            Self::VmLabelsMissing => &[issue!(10399), issue!(10906)],
+            Self::NotLiveMigratable => &[LIVE_MIGRATION, issue!(5756)],
+            Self::NodeUninitialized => &[CLOUD_PROVIDER, issue!(10188), issue!(4947)],
+            Self::KubevirtCloudProvider => &[KUBEVIRT_225],
+            Self::AddressDiffers => &[issue!(10381)],
+            Self::InternalIpMissing => &[CLOUD_PROVIDER, issue!(10079)],
+            Self::HarvesterTooOld | Self::CloudProviderTooOld => {
+                &[CLOUD_PROVIDER, issue!(3142), issue!(4947)]
+            }
+            Self::CsiDriverTooOld => &[issue!(4396), issue!(6849)],
+            Self::CsiAttachesToWrongVm => &[issue!(6981)],
+            Self::KubeletTooOld => &[NODE_DRIVER],
+            Self::KubeletSkew => &[SKEW],
             _ => &[],
         }
     }

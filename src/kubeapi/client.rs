@@ -92,6 +92,21 @@ impl Client {
         path: &str,
         selectors: &Selectors,
     ) -> Result<List<T>, Error> {
+        self.pages(path, selectors, Accept::Object).await
+    }
+
+    /// Reads the metadata of all objects.
+    pub async fn list_metadata(&self, path: &str) -> Result<List<PartialObjectMetadata>, Error> {
+        let all = Selectors::default();
+        self.pages(path, &all, Accept::MetadataOnlyList).await
+    }
+
+    async fn pages<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+        accept: Accept,
+    ) -> Result<List<T>, Error> {
         let mut list = List {
             resource_version: None,
             items: Vec::new(),
@@ -99,7 +114,7 @@ impl Client {
         let mut left = MAXIMUM_LIST;
         let mut token = None;
         for _ in 0..MAXIMUM_PAGES {
-            let call = list_call(path, selectors, token);
+            let call = list_call(path, selectors, token, accept);
             let target = self.transport.target(&call);
             let _turn = self.transport.request_turn().await;
             let response = self.transport.send(&call, &target).await?;
@@ -130,7 +145,9 @@ impl Client {
                 return Ok(list);
             }
         }
-        let target = self.transport.target(&list_call(path, selectors, None));
+        let target = self
+            .transport
+            .target(&list_call(path, selectors, None, accept));
         Err(too_large(&target, "the list in pages", MAXIMUM_PAGES))
     }
 
@@ -270,7 +287,12 @@ pub struct Selectors {
     pub label: Option<String>,
 }
 
-fn list_call<'a>(path: &'a str, selectors: &Selectors, token: Option<String>) -> Call<'a> {
+fn list_call<'a>(
+    path: &'a str,
+    selectors: &Selectors,
+    token: Option<String>,
+    accept: Accept,
+) -> Call<'a> {
     let mut query = vec![("limit", PAGE.to_string())];
     query.extend(
         selectors
@@ -290,7 +312,7 @@ fn list_call<'a>(path: &'a str, selectors: &Selectors, token: Option<String>) ->
         method: Method::GET,
         path,
         query,
-        accept: Accept::Object,
+        accept,
         body: None,
     }
 }

@@ -66,6 +66,7 @@ impl Default for Timeouts {
 pub(super) enum Accept {
     Object,
     MetadataOnly,
+    MetadataOnlyList,
 }
 
 /// One request.
@@ -240,6 +241,9 @@ impl Transport {
                 Accept::Object => "application/json",
                 Accept::MetadataOnly => {
                     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+                }
+                Accept::MetadataOnlyList => {
+                    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
                 }
             }),
         );

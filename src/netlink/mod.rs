@@ -7,6 +7,7 @@
 //!
 //! To read another attribute: a constant and a field in [`message`].
 
+pub mod addresses;
 pub mod filter;
 pub mod inventory;
 pub mod message;

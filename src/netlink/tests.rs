@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of netlink: messages of a real kernel, and a real kernel.
 
+use super::addresses::list_addresses;
 use super::inventory::read_nics;
 use super::message::{Link, Message, NOTIFY_PEERS, RTM_NEWLINK, messages};
 use super::socket::list_links;
@@ -177,4 +178,23 @@ fn a_tree_tells_of_its_nics_what_sysfs_does() {
             nic("eth1", "e1000", Announce::NotVirtio),
         ]
     );
+}
+
+#[test]
+fn addresses_are_listed_by_interface_without_those_that_only_this_machine_knows() {
+    let test = "netlink::tests::addresses_are_listed_by_interface_without_those_that_only_this_machine_knows";
+    if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
+        run(&["ip", "link", "set", "lo", "up"]);
+        run(&[
+            "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1",
+        ]);
+        run(&["ip", "address", "add", "172.19.106.159/24", "dev", "v0"]);
+        run(&["ip", "address", "add", "169.254.7.7/16", "dev", "v0"]);
+        run(&["ip", "address", "add", "fd00::7/64", "dev", "v0", "nodad"]);
+        run(&["ip", "link", "set", "v0", "up"]);
+        run(&["ip", "link", "set", "v1", "up"]);
+        let expected = ["172.19.106.159", "fd00::7"].map(|text| text.parse().unwrap());
+        let found = list_addresses().unwrap();
+        assert_eq!(found, [("v0".to_owned(), expected.to_vec())].into());
+    }
 }

@@ -8,23 +8,25 @@ mod clock;
 mod conflicts;
 mod credentials;
 mod image;
-mod pods;
+mod node;
 mod versions;
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::timeout;
 
-use super::World;
+use super::{World, why};
 use crate::agent::Round;
 use crate::bus::Bus;
 use crate::config::Settings;
 use crate::connections::Link;
 use crate::facts::examination::{
     Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
-    pods::Pods, versions::Versions,
+    node::NodeDetails, pods::Pods, versions::Versions,
 };
 use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::Class;
 use crate::root::Root;
 
 /// No single read takes longer.
@@ -71,19 +73,24 @@ impl World {
                 Err(_) => Vec::new(),
             }
         };
-        let (versions, pods, conflicts, credentials, clock, image, permissions) = tokio::join!(
+        let (versions, node, conflicts, credentials, clock, image, permissions) = tokio::join!(
             timeout(ALL_LIMIT, versions::read(&given)),
-            timeout(ALL_LIMIT, pods::read(&given)),
+            timeout(ALL_LIMIT, node::read(&given)),
             timeout(ALL_LIMIT, conflicts::read(&given)),
             timeout(ALL_LIMIT, credentials::read(&given)),
             timeout(ALL_LIMIT, clock::read(&given)),
             timeout(ALL_LIMIT, image::read(&given)),
             timeout(ALL_LIMIT, may),
         );
+        let (node, pods) =
+            node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
+        let conflicts = conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow));
+        let versions = versions.unwrap_or_else(|_| Versions::unseen(&slow));
         Examination {
-            versions: versions.unwrap_or_else(|_| Versions::unseen(&slow)),
-            pods: pods.unwrap_or_else(|_| Pods::unseen(&slow)),
-            conflicts: conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow)),
+            versions: versions.or_of(&conflicts.instance),
+            node,
+            pods,
+            conflicts,
             credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
             clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
             image: image.unwrap_or_else(|_| Image::unseen(&slow)),
@@ -107,6 +114,22 @@ fn answering<'a>(link: Result<&'a Link, Why>, failure: Option<&Why>) -> Result<&
         }
         _ => Ok(link),
     }
+}
+
+/// One object with its deadline; absent where the server says that there is none.
+async fn read_object(link: &Result<&Link, Why>, path: &str) -> Seen<Value> {
+    let client = match link {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    briefly(async {
+        match client.get::<Value>(path).await {
+            Ok(object) => Seen::Known(object),
+            Err(error) if error.class() == Class::NotFound => Seen::Absent,
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
 }
 
 /// One read with its deadline.

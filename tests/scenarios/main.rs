@@ -13,6 +13,7 @@ mod bake_check;
 mod channel;
 mod credentials;
 mod doctor;
+mod doctor_conflicts;
 mod downward_metrics;
 mod faults;
 mod guest_agent;

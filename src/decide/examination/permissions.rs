@@ -39,7 +39,7 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::examination::tests::{codes, examination};
+    use crate::decide::examination::fixtures::{codes, unseen};
     use crate::decide::fixtures::World;
     use crate::facts::permissions::USEFUL;
     use crate::facts::{Why, WhyKind};
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_right_that_nothing_makes_up_for_is_missed() {
         let mut world = World::new();
-        let mut examination = examination();
+        let mut examination = unseen();
         for (verb, expected) in [
             ("get", vec![Code::HarvesterForbidden]),
             ("watch", vec![Code::WatchUnavailable]),
@@ -76,7 +76,7 @@ mod tests {
     fn what_the_round_was_refused_is_not_said_twice() {
         let mut world = World::new();
         world.who.candidates = Seen::Failed(Why::new(WhyKind::Forbidden, "403"));
-        let mut examination = examination();
+        let mut examination = unseen();
         examination.permissions = without("get");
         assert_eq!(codes(&world, &examination, findings), []);
     }

@@ -1,78 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who else has a hand in our names, labels and addresses?
 
-use core::net::IpAddr;
-
 use super::Gap;
-use crate::facts::machine::Mac;
+use super::instance::{Instance, Interface};
+use crate::facts::vmi::Vmi;
 use crate::facts::{Seen, Why};
 use crate::findings::Group;
 
 /// What may contradict us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts {
-    /// The taint of a Node that no cloud provider has taken on. Absent where it has none.
-    pub uninitialized: Seen<Uninitialized>,
-    /// `status.addresses` of the Node with type `InternalIP`.
-    pub node_addresses: Seen<Vec<IpAddr>>,
-    /// `status.interfaces` of the VM's instance: what Harvester believes.
-    pub vm_interfaces: Seen<Vec<Interface>>,
-    /// What the kernel has, of the NICs with a device behind them.
-    pub guest_interfaces: Seen<Vec<Interface>>,
-    /// The zone of each host that may be read. Absent where no host has one.
-    pub host_zones: Seen<Vec<String>>,
+    /// What Harvester says of our VM. Absent where it is gone.
+    pub instance: Seen<Instance>,
+    /// All instances of our namespace, our own among them.
+    pub namespace: Seen<Vec<Vmi>>,
+    /// The hosts that may be listed.
+    pub hosts: Seen<Vec<Host>>,
+    /// The addresses of this machine, link-local ones left out.
+    pub addresses: Seen<Vec<Interface>>,
 }
 
-/// `node.cloudprovider.kubernetes.io/uninitialized`.
+/// A host of Harvester.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Uninitialized {
-    /// When the Node was created, in seconds since 1970: a kubelet sets the taint as it registers.
-    pub since: Option<i64>,
-}
-
-/// A NIC and its addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Interface {
-    /// Its name in this machine, where known.
-    pub name: Option<String>,
-    /// Its hardware address.
-    pub mac: Option<Mac>,
-    /// Its addresses.
-    pub addresses: Vec<IpAddr>,
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its label `topology.kubernetes.io/zone`.
+    pub zone: Option<String>,
 }
 
 impl Conflicts {
     /// None of it, for one reason.
     pub fn unseen(why: &Why) -> Self {
         Self {
-            uninitialized: Seen::Failed(why.clone()),
-            node_addresses: Seen::Failed(why.clone()),
-            vm_interfaces: Seen::Failed(why.clone()),
-            guest_interfaces: Seen::Failed(why.clone()),
-            host_zones: Seen::Failed(why.clone()),
+            instance: Seen::Failed(why.clone()),
+            namespace: Seen::Failed(why.clone()),
+            hosts: Seen::Failed(why.clone()),
+            addresses: Seen::Failed(why.clone()),
         }
     }
 
     /// What could not be looked at.
     pub fn gaps(&self) -> Vec<Gap> {
-        let node = Group::Node;
+        let harvester = Group::HarvesterApi;
         let gaps = [
-            Gap::of(node, "the taints of the Node", &self.uninitialized),
-            Gap::of(node, "the addresses of the Node", &self.node_addresses),
             Gap::of(
-                node,
-                "the addresses that Harvester knows",
-                &self.vm_interfaces,
+                harvester,
+                "labels, conditions and addresses of the VM",
+                &self.instance,
+            ),
+            Gap::of(
+                Group::Identity,
+                "the other VMs of the namespace",
+                &self.namespace,
+            ),
+            Gap::of(
+                Group::Placement,
+                "the zones of the other hosts, which no label needs",
+                &self.hosts,
             ),
             Gap::of(
                 Group::Machine,
                 "the addresses of this machine",
-                &self.guest_interfaces,
-            ),
-            Gap::of(
-                Group::Placement,
-                "the zones of the other hosts",
-                &self.host_zones,
+                &self.addresses,
             ),
         ];
         gaps.into_iter().flatten().collect()

@@ -1,15 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What runs on our Node that acts on it? The pods that the kubelet's credential may list: those of this Node.
 
-use super::Gap;
-use crate::facts::{Seen, Why};
+use serde_json::Value;
+
+use super::node::{list, text};
+use super::{Gap, bundle};
+use crate::facts::release::Release;
+use crate::facts::{Seen, Why, WhyKind};
 use crate::findings::Group;
 
-/// The pods of our Node.
+/// The image of Harvester's cloud provider, which runs on one Node of the cluster.
+const CLOUD_PROVIDER: &str = "harvester-cloud-provider";
+
+/// The image of Harvester's CSI driver, which runs on every Node.
+const CSI_DRIVER: &str = "harvester-csi-driver";
+
+/// The image of KubeVirt's own cloud provider.
+const KUBEVIRT_CLOUD_PROVIDER: &str = "kubevirt-cloud-controller-manager";
+
+/// What the images of Calico and Canal have in their names.
+const CALICO: &str = "calico";
+
+/// What is said of a version that is not to be seen here.
+const ELSEWHERE: &str = "no pod of it runs on this Node, and the kubelet's credential may list the pods of no other; from \
+                         elsewhere: kubectl -n kube-system get pods -o wide | grep harvester";
+
+/// The pods of our Node, and what they tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pods {
     /// Each with its images.
     pub here: Seen<Vec<Pod>>,
+    /// Harvester's cloud provider. Absent where nothing says that there is one.
+    pub cloud_provider: Seen<Component>,
+    /// Harvester's CSI driver. Absent where it is not installed.
+    pub csi_driver: Seen<Component>,
 }
 
 /// One pod.
@@ -21,17 +45,260 @@ pub struct Pod {
     pub images: Vec<String>,
 }
 
+/// A program of Harvester in the guest cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// Its release.
+    pub release: Release,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// Who tells the version of a [`Component`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The image of a pod that runs here, `namespace/name`.
+    Pod(String),
+    /// The release of RKE2 that brings it along: derived, and wrong where its chart was upgraded by itself.
+    BundledWith(Release),
+}
+
+/// What is known of the cloud provider beside the pods.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Provision<'a> {
+    /// The release of our RKE2, where its configuration asks for Harvester's cloud provider.
+    pub rke2: Option<&'a Release>,
+    /// Whether Harvester's cloud provider has taken on our Node, or is asked to.
+    pub has_cloud_provider: bool,
+}
+
+impl Pod {
+    /// From a pod, as the API delivers it.
+    pub fn of(pod: &Value) -> Self {
+        let metadata = |field: &str| {
+            let metadata = pod.get("metadata");
+            metadata
+                .map(|metadata| text(metadata, field))
+                .unwrap_or_default()
+        };
+        let containers = list(pod, "/spec/containers");
+        Self {
+            reference: format!("{}/{}", metadata("namespace"), metadata("name")),
+            images: containers
+                .map(|container| text(container, "image").to_owned())
+                .collect(),
+        }
+    }
+
+    /// The tag of its image of this name, the last part of the image's path.
+    fn tag(&self, name: &str) -> Option<&str> {
+        let images = self.images.iter();
+        let mut tags = images.filter_map(|image| {
+            let image = image.split('@').next()?;
+            let (found, tag) = image.rsplit('/').next()?.split_once(':')?;
+            (found == name).then_some(tag)
+        });
+        tags.next()
+    }
+}
+
 impl Pods {
+    /// From the pods of our Node, and where these do not tell from what RKE2 brings along.
+    pub fn new(here: Seen<Vec<Pod>>, provision: Provision<'_>) -> Self {
+        let bundled = |table| {
+            let rke2 = provision.rke2?;
+            let version = bundle::of(table, rke2.rank())?;
+            Some(Component {
+                release: Release::parse(version).ok()?,
+                origin: Origin::BundledWith(rke2.clone()),
+            })
+        };
+        let unseen = || match here.why() {
+            Some(why) => Seen::Failed(why.clone()),
+            None => Seen::failed(WhyKind::NotAsked, ELSEWHERE),
+        };
+        let cloud_provider = match component(&here, CLOUD_PROVIDER) {
+            Some(seen) => seen,
+            None => match bundled(bundle::CLOUD_PROVIDER) {
+                Some(bundled) => Seen::Known(bundled),
+                None if provision.has_cloud_provider => unseen(),
+                None => Seen::Absent,
+            },
+        };
+        // It runs on every Node: where it is not seen among the pods, it is not installed or starts later.
+        let csi_driver = match component(&here, CSI_DRIVER) {
+            Some(seen) => seen,
+            None => match (bundled(bundle::CSI_DRIVER), &here) {
+                (Some(bundled), _) => Seen::Known(bundled),
+                (None, Seen::Failed(why)) => Seen::Failed(why.clone()),
+                (None, Seen::Known(_) | Seen::Absent) => Seen::Absent,
+            },
+        };
+        Self {
+            here,
+            cloud_provider,
+            csi_driver,
+        }
+    }
+
+    /// The pod of KubeVirt's own cloud provider, where it runs here.
+    pub fn kubevirt_cloud_provider(&self) -> Option<&Pod> {
+        let mut pods = self.here.known()?.iter();
+        pods.find(|pod| pod.tag(KUBEVIRT_CLOUD_PROVIDER).is_some())
+    }
+
+    /// Whether Calico makes the network of pods here, as far as is known.
+    pub fn may_use_calico(&self) -> bool {
+        self.here.known().is_none_or(|pods| {
+            let mut images = pods.iter().flat_map(|pod| &pod.images);
+            images.any(|image| image.contains(CALICO))
+        })
+    }
+
     /// None of it, for one reason.
     pub fn unseen(why: &Why) -> Self {
+        let failed = || Seen::Failed(why.clone());
         Self {
             here: Seen::Failed(why.clone()),
+            cloud_provider: failed(),
+            csi_driver: failed(),
         }
     }
 
     /// What could not be looked at.
     pub fn gaps(&self) -> Vec<Gap> {
-        let gap = Gap::of(Group::Versions, "the pods of this Node", &self.here);
-        gap.into_iter().collect()
+        let group = Group::Versions;
+        let components = [
+            (
+                "the version of Harvester's cloud provider",
+                &self.cloud_provider,
+            ),
+            ("the version of Harvester's CSI driver", &self.csi_driver),
+        ];
+        let components = components
+            .into_iter()
+            .filter(|(_, seen)| seen.why() != self.here.why())
+            .filter_map(|(what, seen)| Gap::of(group, what, seen));
+        let pods = Gap::of(group, "the pods of this Node", &self.here);
+        pods.into_iter().chain(components).collect()
+    }
+}
+
+/// The program of an image that one of the pods runs.
+fn component(here: &Seen<Vec<Pod>>, name: &str) -> Option<Seen<Component>> {
+    let mut pods = here.known()?.iter();
+    let (pod, tag) = pods.find_map(|pod| Some((pod, pod.tag(name)?)))?;
+    Some(match Release::parse(tag) {
+        Ok(release) => Seen::Known(Component {
+            release,
+            origin: Origin::Pod(pod.reference.clone()),
+        }),
+        Err(error) => {
+            let text = format!("image tag of pod {}: {error}", pod.reference);
+            Seen::failed(WhyKind::Malformed, text)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods(images: &[&str]) -> Seen<Vec<Pod>> {
+        let pod = |image: &&str| Pod {
+            reference: "kube-system/p".to_owned(),
+            images: vec!["rancher/mirrored-pause:3.6".to_owned(), (*image).to_owned()],
+        };
+        Seen::Known(images.iter().map(pod).collect())
+    }
+
+    #[test]
+    fn a_version_is_read_from_the_tag_of_an_image_whatever_its_registry() {
+        for image in [
+            "rancher/harvester-csi-driver:v0.2.1",
+            "docker.io/rancher/harvester-csi-driver:v0.2.1",
+            "registry.lan:5000/rancher/harvester-csi-driver:v0.2.1@sha256:0123",
+        ] {
+            let pods = Pods::new(pods(&[image]), Provision::default());
+            let found = pods.csi_driver.known().unwrap();
+            assert_eq!(found.release.to_string(), "v0.2.1");
+            assert_eq!(found.origin, Origin::Pod("kube-system/p".to_owned()));
+        }
+        for image in [
+            "rancher/harvester-csi-driver-something:v0.2.1",
+            "rancher/harvester-csi-driver@sha256:0123",
+            "harvester-csi-driver",
+        ] {
+            let pods = Pods::new(pods(&[image]), Provision::default());
+            assert_eq!(pods.csi_driver, Seen::Absent, "{image}");
+        }
+        let head = Pods::new(
+            pods(&["rancher/harvester-csi-driver:master-head"]),
+            Provision::default(),
+        );
+        assert_eq!(head.gaps().len(), 1);
+    }
+
+    #[test]
+    fn a_pod_of_the_wrong_shape_has_no_images_and_breaks_nothing() {
+        for pod in [
+            serde_json::json!(null),
+            serde_json::json!({"metadata": [], "spec": {"containers": {"image": "x"}}}),
+            serde_json::json!({"spec": {"containers": "x"}}),
+        ] {
+            assert_eq!(Pod::of(&pod).images, [""; 0]);
+        }
+        let pod = Pod::of(&serde_json::json!({
+            "metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"image": "a:v1"}, {}]},
+        }));
+        assert_eq!(
+            (pod.reference.as_str(), pod.images),
+            ("n/p", vec!["a:v1".to_owned(), String::new()])
+        );
+    }
+
+    #[test]
+    fn what_no_pod_here_tells_is_derived_from_rke2_and_says_so() {
+        let rke2 = Release::parse("v1.31.1+rke2r2").unwrap();
+        let provision = Provision {
+            rke2: Some(&rke2),
+            has_cloud_provider: true,
+        };
+        let derived = Pods::new(pods(&[]), provision);
+        let origin = Origin::BundledWith(rke2.clone());
+        for (seen, version) in [
+            (&derived.cloud_provider, "v0.2.2"),
+            (&derived.csi_driver, "v0.2.1"),
+        ] {
+            let component = seen.known().unwrap();
+            assert_eq!(component.release.to_string(), version);
+            assert_eq!(component.origin, origin);
+        }
+        assert_eq!(derived.gaps(), []);
+    }
+
+    #[test]
+    fn a_cloud_provider_on_another_node_is_a_gap_and_one_that_nobody_asks_for_is_not() {
+        let elsewhere = Provision {
+            rke2: None,
+            has_cloud_provider: true,
+        };
+        let seen = Pods::new(pods(&[]), elsewhere);
+        let gaps = seen.gaps();
+        assert_eq!(gaps.len(), 1);
+        assert!(gaps[0].why.text.contains("kubectl"), "{}", gaps[0].why.text);
+        let none = Pods::new(pods(&[]), Provision::default());
+        assert_eq!(
+            (none.cloud_provider.clone(), none.gaps()),
+            (Seen::Absent, vec![])
+        );
+    }
+
+    #[test]
+    fn pods_that_cannot_be_listed_are_one_gap_and_no_proof_that_calico_is_away() {
+        let why = Why::new(WhyKind::Forbidden, "pods is forbidden");
+        let pods = Pods::new(Seen::Failed(why), Provision::default());
+        assert_eq!(pods.gaps().len(), 1);
+        assert!(pods.may_use_calico());
     }
 }

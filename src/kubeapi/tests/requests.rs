@@ -56,6 +56,19 @@ async fn cached_reads_and_metadata_reads_say_so() {
 }
 
 #[tokio::test]
+async fn a_list_of_metadata_asks_for_nothing_more() {
+    let list = r#"{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"k":"v"}}},{"metadata":{"name":"b"}}]}"#;
+    let server = Server::saying(answer_json(200, list)).await;
+    let client = client(&server.url());
+    let list = client.list_metadata("/api/v1/nodes").await.unwrap();
+    let names = list.items.iter().map(|item| item.metadata.name.as_deref());
+    assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);
+    assert_eq!(list.items[0].metadata.labels["k"], "v");
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    assert_eq!(server.requests()[0].header("accept"), Some(accept));
+}
+
+#[tokio::test]
 async fn requests_share_one_connection_and_wait_for_their_turn() {
     let server = Server::saying(answer_json(200, "{}")).await;
     let client = client(&server.url());

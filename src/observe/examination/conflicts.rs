@@ -1,15 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what may contradict us: taint and addresses of the Node, interfaces of the VM's instance and of this machine, zones of
-//! the hosts.
+//! Reads what may contradict us: our VM and the others of its namespace, the hosts, the addresses of this machine.
 
-use super::Given;
-use crate::facts::examination::conflicts::Conflicts;
-use crate::facts::{Why, WhyKind};
+use super::{Given, briefly, read_object};
+use crate::escape::chain;
+use crate::facts::examination::conflicts::{Conflicts, Host};
+use crate::facts::examination::instance::{Instance, Interface};
+use crate::facts::topology::ZONE;
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, WhyKind};
+use crate::kubeapi::{ResourceAttributes, Selectors};
+use crate::netlink::addresses::{AddressError, list_addresses};
+use crate::observe::harvester::collection;
+use crate::observe::why;
 
 /// Reads them.
-pub(super) async fn read(_: &Given<'_>) -> Conflicts {
-    Conflicts::unseen(&Why::new(
-        WhyKind::NotAsked,
-        "this version does not look at it",
-    ))
+pub(super) async fn read(given: &Given<'_>) -> Conflicts {
+    let instance = instance(given).await;
+    let namespace = namespace(given).await;
+    Conflicts {
+        instance,
+        namespace,
+        hosts: hosts(given).await,
+        addresses: addresses(given),
+    }
+}
+
+async fn instance(given: &Given<'_>) -> Seen<Instance> {
+    let Some(vmi) = given.round.identity.vmi() else {
+        return Seen::failed(WhyKind::NotAsked, "the VM is not known");
+    };
+    let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
+    let object = read_object(&given.harvester, &path).await;
+    object.map(|object| Instance::of(&object))
+}
+
+async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
+    let link = match (&given.harvester, given.round.who.harvester.known()) {
+        (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
+        (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is not known"),
+        (Err(why), _) => Err(why.clone()),
+    };
+    let (client, path) = match link {
+        Ok(link) => link,
+        Err(why) => return Seen::Failed(why),
+    };
+    briefly(async {
+        match client.list::<Vmi>(&path, &Selectors::default()).await {
+            Ok(list) => Seen::Known(list.items),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
+    let client = match &given.harvester {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    briefly(async {
+        // No label needs them: what is likely to be refused is not tried.
+        let right = ResourceAttributes {
+            verb: "list".to_owned(),
+            resource: "nodes".to_owned(),
+            ..ResourceAttributes::default()
+        };
+        match client.may(&right).await {
+            Ok(review) if review.allowed => {}
+            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential may not list nodes"),
+            Err(error) => return Seen::Failed(why(&error)),
+        }
+        match client.list_metadata("/api/v1/nodes").await {
+            Ok(list) => {
+                let hosts = list.items.into_iter().map(|host| Host {
+                    zone: host.metadata.labels.get(ZONE).cloned(),
+                    name: host.metadata.name.unwrap_or_default(),
+                });
+                Seen::Known(hosts.collect())
+            }
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+/// The addresses of the running kernel: a file tree has none.
+fn addresses(given: &Given<'_>) -> Seen<Vec<Interface>> {
+    if !given.root.is_live() {
+        return Seen::failed(WhyKind::NotAsked, "a file tree has no addresses");
+    }
+    match list_addresses() {
+        Ok(interfaces) => Seen::Known(
+            interfaces
+                .into_iter()
+                .map(|(name, addresses)| Interface { name, addresses })
+                .collect(),
+        ),
+        Err(error @ AddressError::Kernel(_)) => Seen::failed(WhyKind::Forbidden, chain(&error)),
+    }
 }

@@ -1,43 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the kubelet and the guest cluster from
-//! the guest's.
+//! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the guest cluster from the guest's.
 
 use serde_json::Value;
 
-use super::{Given, briefly};
-use crate::connections::Link;
+use super::{Given, read_object};
+use crate::facts::Seen;
+use crate::facts::examination::node::release;
 use crate::facts::examination::versions::Versions;
-use crate::facts::{Seen, Why, WhyKind};
-use crate::observe::why;
+use crate::facts::release::Release;
+
+/// What every server tells of itself.
+const VERSION: &str = "/version";
+
+/// What KubeVirt tells of itself (role `kubevirt.io:default`, which everybody has).
+const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1/version";
+
+/// Harvester's release, one of the settings that everybody may read (`pkg/settings/settings.go`, `WhiteListedSettings`).
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1/settings/server-version";
 
 /// Reads them.
 pub(super) async fn read(given: &Given<'_>) -> Versions {
-    let unread = Why::new(WhyKind::NotAsked, "this version does not look at it");
-    let (host_kubernetes, guest_kubernetes) = tokio::join!(
-        git_version(&given.harvester, "/version"),
-        git_version(&given.guest, "/version"),
-    );
+    let of_hosts = async {
+        let harvester = &given.harvester;
+        (
+            read_object(harvester, HARVESTER).await,
+            read_object(harvester, KUBEVIRT).await,
+            read_object(harvester, VERSION).await,
+        )
+    };
+    let ((harvester, kubevirt, hosts), guest) =
+        tokio::join!(of_hosts, read_object(&given.guest, VERSION));
     Versions {
-        host_kubernetes,
-        guest_kubernetes,
-        ..Versions::unseen(&unread)
+        harvester: field(harvester, "value"),
+        kubevirt: field(kubevirt, "gitVersion"),
+        host_kubernetes: field(hosts, "gitVersion"),
+        guest_kubernetes: field(guest, "gitVersion"),
     }
 }
 
-/// `gitVersion` of what stands at a path that everybody may read.
-async fn git_version(link: &Result<&Link, Why>, path: &str) -> Seen<String> {
-    let client = match link {
-        Ok(link) => &link.client,
-        Err(why) => return Seen::Failed(why.clone()),
-    };
-    briefly(async {
-        match client.get::<Value>(path).await {
-            Ok(answer) => match answer.get("gitVersion").and_then(Value::as_str) {
-                Some(version) => Seen::Known(version.to_owned()),
-                None => Seen::Absent,
-            },
-            Err(error) => Seen::Failed(why(&error)),
-        }
-    })
-    .await
+fn field(object: Seen<Value>, name: &str) -> Seen<Release> {
+    match object {
+        Seen::Known(object) => release(object.get(name)),
+        Seen::Absent => Seen::Absent,
+        Seen::Failed(why) => Seen::Failed(why),
+    }
 }

@@ -2,7 +2,9 @@
 //! One line for each group: what was seen there, whether or not something is wrong with it.
 
 use super::View;
-use crate::facts::examination::versions::Versions;
+use crate::facts::Seen;
+use crate::facts::examination::Examination;
+use crate::facts::examination::pods::Component;
 use crate::findings::Group;
 use crate::report::status::{CredentialStatus, Status};
 
@@ -31,7 +33,7 @@ impl View<'_> {
                 Some(node) => format!("{node}, labels: {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
-            Group::Versions => versions(&examination.versions),
+            Group::Versions => versions(examination),
             Group::Image => "nothing of another machine was found".to_owned(),
         }
     }
@@ -103,13 +105,17 @@ fn placement(status: &Status) -> String {
     )
 }
 
-fn versions(versions: &Versions) -> String {
+fn versions(examination: &Examination) -> String {
+    let (versions, pods) = (&examination.versions, &examination.pods);
+    let component = |seen: &Seen<Component>| seen.clone().map(|component| component.release);
     let known = [
-        ("Harvester", &versions.harvester),
-        ("KubeVirt", &versions.kubevirt),
-        ("host", &versions.host_kubernetes),
-        ("kubelet", &versions.kubelet),
-        ("cluster", &versions.guest_kubernetes),
+        ("Harvester", versions.harvester.clone()),
+        ("KubeVirt", versions.kubevirt.clone()),
+        ("host", versions.host_kubernetes.clone()),
+        ("kubelet", examination.node.kubelet.clone()),
+        ("cluster", versions.guest_kubernetes.clone()),
+        ("cloud provider", component(&pods.cloud_provider)),
+        ("CSI driver", component(&pods.csi_driver)),
     ];
     let known = known.into_iter().filter_map(|(name, seen)| {
         let version = seen.known()?;

@@ -55,6 +55,9 @@ pub const HOSTS: [(&str, &str, &str); 3] = [
 /// Until an authoriser knows of a new binding; it takes milliseconds on an idle machine.
 const ACCESS_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The namespace of what RKE2 brings along.
+const SYSTEM: &str = "kube-system";
+
 /// Between two looks of [`eventually`].
 const POLL: Duration = Duration::from_millis(10);
 
@@ -401,6 +404,29 @@ impl World {
             .expect("the Node exists");
     }
 
+    /// Runs a pod with this image on the guest's Node, in `kube-system`.
+    pub async fn run_pod(&self, name: &str, image: &str) {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": SYSTEM},
+            "spec": {
+                "nodeName": self.node_name(),
+                "automountServiceAccountToken": false,
+                "containers": [{"name": "main", "image": image}],
+            },
+        });
+        let admin = &self.guest_admin;
+        let made = async {
+            admin
+                .create_if_absent("/api/v1/namespaces", &namespace)
+                .await?;
+            admin.create(&paths::core(SYSTEM, "pods"), &pod).await
+        };
+        made.await.expect("the guest side is there");
+    }
+
     /// Deletes the guest's Node and registers it again, bare, as a kubelet does.
     pub async fn recreate_node(&self) {
         let path = paths::node(self.node_name());
@@ -410,7 +436,7 @@ impl World {
             .expect("the Node exists");
         let endpoint = self.guest_api.endpoint();
         let as_kubelet = Admin::with_identity(&endpoint, "kubelet", &self.kubelet);
-        register_node(&as_kubelet, self.node_name())
+        register_node(&as_kubelet, self.node_name(), &self.vm.spec.address())
             .await
             .expect("a kubelet may register its Node");
     }

@@ -12,6 +12,9 @@ pub const HOST_NODES: &str = "lab-host-nodes";
 /// What everybody may do in [`PUBLIC_NAMESPACE`].
 const PUBLIC_VIEW: &str = "lab-public-view";
 
+/// What KubeVirt lets everybody read who has any credential.
+const KUBEVIRT_DEFAULT: &str = "kubevirt.io:default";
+
 impl Harvester {
     /// Installs what a Harvester comes with: the roles of a guest cluster's credential, what everybody may read, and the
     /// setting `server-version`. The resources have to be there.
@@ -22,23 +25,18 @@ impl Harvester {
         for role in [
             cloud_provider_role(),
             authenticated_role(),
+            kubevirt_role(),
             public_view_role(),
         ] {
             let collection = format!("{rbac}/clusterroles");
             admin.create_if_absent(&collection, &role).await?;
         }
         let everybody = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}]);
-        admin
-            .create_if_absent(
-                &format!("{rbac}/clusterrolebindings"),
-                &binding(
-                    "ClusterRoleBinding",
-                    "harvester-authenticated",
-                    "harvester-authenticated",
-                    &everybody,
-                ),
-            )
-            .await?;
+        for role in ["harvester-authenticated", KUBEVIRT_DEFAULT] {
+            let binding = binding("ClusterRoleBinding", role, role, &everybody);
+            let collection = format!("{rbac}/clusterrolebindings");
+            admin.create_if_absent(&collection, &binding).await?;
+        }
         admin
             .create_if_absent(
                 &format!("{rbac}/namespaces/{PUBLIC_NAMESPACE}/rolebindings"),
@@ -164,6 +162,19 @@ fn authenticated_role() -> Value {
                 "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "watch"],
                 "resourceNames": ["harvester-public"],
             },
+        ],
+    })
+}
+
+/// The part of KubeVirt's own role for everybody that is about versions.
+fn kubevirt_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": KUBEVIRT_DEFAULT},
+        "rules": [
+            {"apiGroups": ["kubevirt.io"], "resources": ["kubevirts"], "verbs": ["get", "list"]},
+            {"apiGroups": ["subresources.kubevirt.io"], "resources": ["version", "guestfs"], "verbs": ["get", "list"]},
         ],
     })
 }

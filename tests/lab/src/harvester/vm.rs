@@ -87,6 +87,17 @@ impl VmSpec {
         self.hostname.as_deref().unwrap_or(&self.name)
     }
 
+    /// The address of its first NIC in the VM network, made of the last octets of its MAC.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let mac = self.macs.first().map_or("", String::as_str);
+        let octet = |index: usize| {
+            let octet = mac.split(':').nth(index).unwrap_or_default();
+            u8::from_str_radix(octet, 16).unwrap_or_default()
+        };
+        format!("172.19.{}.{}", octet(4), octet(5))
+    }
+
     pub(super) fn firmware_uuid(&self) -> String {
         match &self.firmware {
             Firmware::FromName => firmware_uuid(&self.name).to_string(),
@@ -171,10 +182,16 @@ pub(super) fn networks(spec: &VmSpec) -> Value {
 /// What KubeVirt observes: the VM's own NICs by name, and nameless ones that only the guest agent told of.
 pub(super) fn observed_interfaces(spec: &VmSpec) -> Value {
     let own = spec.macs.iter().enumerate().map(|(index, mac)| {
-        json!({
+        let mut interface = json!({
             "name": format!("nic-{index}"), "interfaceName": format!("eth{index}"), "mac": mac,
             "infoSource": "domain, guest-agent, multus-status", "linkState": "up",
-        })
+        });
+        if index == 0 {
+            let address = spec.address();
+            interface["ipAddress"] = json!(address);
+            interface["ipAddresses"] = json!([address, "fe80::6c22:41ff:fe9c:a71"]);
+        }
+        interface
     });
     let of_the_guest = [
         json!({"interfaceName": "cni0", "mac": "8a:11:fd:30:aa:02", "infoSource": "guest-agent"}),

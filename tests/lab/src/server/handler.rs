@@ -27,6 +27,9 @@ use super::watch;
 use super::wire::{Flow, Valve};
 use crate::faults::{Fault, Seen};
 
+/// The group that virt-api serves behind kube-apiserver.
+const KUBEVIRT_SUBRESOURCES: &str = "subresources.kubevirt.io";
+
 /// kube-apiserver's own limit.
 const REQUEST_LIMIT: usize = 3 * 1024 * 1024;
 
@@ -203,6 +206,12 @@ impl Exchange<'_> {
         if path.group == "authorization.k8s.io" {
             return self.review(&user, &path);
         }
+        let kubevirt = &self.shared.options.kubevirt_version;
+        if let (KUBEVIRT_SUBRESOURCES, "version", Some(version)) =
+            (path.group.as_str(), path.plural.as_str(), kubevirt)
+        {
+            return Ok(Reply::of_json(200, &Shared::version(version)));
+        }
         self.dispatch(user, path, form)
     }
 
@@ -260,7 +269,10 @@ impl Exchange<'_> {
             "/healthz" | "/livez" | "/readyz" => {
                 Ok(Reply::of_bytes(200, "text/plain; charset=utf-8", "ok"))
             }
-            "/version" | "/version/" => Ok(Reply::of_json(200, &self.shared.version())),
+            "/version" | "/version/" => {
+                let version = Shared::version(&self.shared.options.version);
+                Ok(Reply::of_json(200, &version))
+            }
             "/api" => {
                 let versions =
                     json!({"kind": "APIVersions", "apiVersion": "v1", "versions": ["v1"]});

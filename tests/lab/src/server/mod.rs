@@ -67,6 +67,8 @@ pub struct ServerOptions {
     pub kinds: Vec<Kind>,
     /// `gitVersion` of `/version`.
     pub version: String,
+    /// `gitVersion` of KubeVirt's subresource API, where it is served.
+    pub kubevirt_version: Option<String>,
     /// Time between the bookmarks of a watch.
     pub bookmark_interval: Duration,
     /// Whether kubelets may read only their own Node, with a field selector on list and watch (Kubernetes 1.32 and later).
@@ -83,6 +85,8 @@ impl ServerOptions {
     pub fn harvester() -> Self {
         let mut options = Self::guest();
         options.name = "rke2-server-ca".to_owned();
+        options.version = "v1.33.5+rke2r1".to_owned();
+        options.kubevirt_version = Some("v1.5.2".to_owned());
         options.kinds.extend(harvester_kinds());
         options
     }
@@ -94,6 +98,7 @@ impl ServerOptions {
             name: "guest-server-ca".to_owned(),
             kinds: built_in_kinds(),
             version: "v1.34.2+rke2r1".to_owned(),
+            kubevirt_version: None,
             bookmark_interval: Duration::from_secs(60),
             node_reads_restricted: true,
             node_restriction: true,
@@ -323,8 +328,8 @@ impl Shared {
         self.lock_access().authorize(&self.store, user, attributes)
     }
 
-    pub(crate) fn version(&self) -> Value {
-        let version = &self.options.version;
+    /// What `/version` tells of a server of this `gitVersion`.
+    pub(crate) fn version(version: &str) -> Value {
         let mut numbers = version.trim_start_matches('v').split('.');
         let mut next = || numbers.next().unwrap_or_default();
         json!({

@@ -34,7 +34,8 @@ impl Machine {
         let kubelet = guest.client_identity(&format!("system:node:{name}"), &["system:nodes"]);
         let guest = guest.endpoint();
         if story.registration == Registration::World {
-            register_node(&Admin::with_identity(&guest, "kubelet", &kubelet), &name).await?;
+            let as_kubelet = Admin::with_identity(&guest, "kubelet", &kubelet);
+            register_node(&as_kubelet, &name, &vm.spec.address()).await?;
         }
 
         let dir = tempfile::tempdir().expect("a directory for the guest's files");
@@ -97,7 +98,11 @@ pub fn service_account_token(namespace: &str, name: &str) -> String {
 }
 
 /// What a kubelet does at its start.
-pub(super) async fn register_node(as_kubelet: &Admin, name: &str) -> Result<(), ApiError> {
+pub(super) async fn register_node(
+    as_kubelet: &Admin,
+    name: &str,
+    address: &str,
+) -> Result<(), ApiError> {
     let node = json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -112,9 +117,21 @@ pub(super) async fn register_node(as_kubelet: &Admin, name: &str) -> Result<(), 
         "spec": {},
     });
     as_kubelet.create(paths::NODES, &node).await?;
-    let status = json!({"status": {"conditions": [
-        {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
-    ]}});
+    // As old as its server, which is what Kubernetes supports in any case.
+    let server = as_kubelet.get("/version").await?;
+    let status = json!({"status": {
+        "addresses": [
+            {"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name},
+        ],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
+        ],
+        "nodeInfo": {
+            "osImage": "SUSE Linux Enterprise Server 15 SP6", "kubeletVersion": server["gitVersion"], "architecture": "amd64",
+            "operatingSystem": "linux", "kernelVersion": "", "machineID": "", "systemUUID": "", "bootID": "",
+            "containerRuntimeVersion": "", "kubeProxyVersion": "",
+        },
+    }});
     as_kubelet
         .strategic_patch_status(&paths::node(name), &status)
         .await

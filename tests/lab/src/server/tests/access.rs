@@ -294,3 +294,31 @@ async fn node_restriction_lets_a_kubelet_change_what_it_may_and_nothing_else() {
         200
     );
 }
+
+#[tokio::test]
+async fn kubevirts_version_is_told_to_those_who_may_list_it() {
+    let server = Server::start(ServerOptions::harvester()).await;
+    let user = User::service_account("default", "gc8");
+    server.add_token("t", user.clone());
+    let client = Client::anonymous(&server.endpoint()).with_token("t");
+    let path = "/apis/subresources.kubevirt.io/v1/version";
+    let refused = client.get(path).await;
+    assert_eq!(
+        (refused.status, refused.message()),
+        (
+            403,
+            "version.subresources.kubevirt.io is forbidden: User \"system:serviceaccount:default:gc8\" cannot list resource \"version\" in API group \"subresources.kubevirt.io\" at the cluster scope"
+                .to_owned()
+        )
+    );
+    server.grant(Grant {
+        namespace: None,
+        subjects: vec![Subject::User(user.name)],
+        rules: vec![Rule::new(
+            "subresources.kubevirt.io",
+            &["version"],
+            &["get", "list"],
+        )],
+    });
+    assert_eq!(client.get(path).await.json()["gitVersion"], "v1.5.2");
+}

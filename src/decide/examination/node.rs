@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the right cloud provider taken our Node on, and if not, why not?
+
+use super::Case;
+use crate::decide::rfc3339;
+use crate::facts::examination::node::Uninitialized;
+use crate::facts::examination::pods::Origin;
+use crate::facts::release::Rank;
+use crate::findings::{Code, Finding};
+
+/// For how long the taint is nothing to complain about: a cloud provider takes a Node on within seconds once it runs, and its
+/// image may have to be pulled first.
+const PATIENCE_SECONDS: i64 = 120;
+
+/// The first cloud provider that finds a VM by the name that its guest agent tells (harvester/harvester#4947).
+const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
+
+/// What Harvester's cloud provider sets; the UID of the VM follows.
+const HARVESTER: &str = "harvester://";
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    [uninitialized(case), foreign(case), kubevirt(case)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn uninitialized(case: &Case<'_>) -> Option<Finding> {
+    let taint = case.examination.node.uninitialized.known()?;
+    let age = taint
+        .since
+        .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
+    if age.is_some_and(|age| age < PATIENCE_SECONDS) {
+        return None;
+    }
+    let since = match (age, since(taint)) {
+        (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
+        _ => "nothing tells since when".to_owned(),
+    };
+    let node = case.who.node.known();
+    let id = match node.and_then(|node| node.provider_id.as_ref()) {
+        Some(_) => "",
+        None => ", no providerID",
+    };
+    let text = format!(
+        "effect {}, {since}{id}; likely cause: {}",
+        taint.effect.escape_debug(),
+        cause(case, taint)
+    );
+    Some(Finding::new(Code::NodeUninitialized, text))
+}
+
+fn since(taint: &Uninitialized) -> Option<String> {
+    let time = time::UtcDateTime::from_unix_timestamp(taint.since?).ok()?;
+    Some(rfc3339(time))
+}
+
+/// The first thing on the way from the kubelet to the cloud provider that explains it.
+fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
+    if let Some(cause) = other_name(case) {
+        return cause;
+    }
+    if taint.effect == "PreferNoSchedule" {
+        return "Harvester's cloud provider was to read region and zone again and did not come to an end".to_owned();
+    }
+    let mut names = case.who.distributions.iter();
+    let asked_for = names.find_map(|distribution| distribution.cloud_provider_name.as_deref());
+    let running = case.examination.pods.cloud_provider.known();
+    match (asked_for, running.map(|component| &component.origin)) {
+        (Some(other), _) if !case.asks_for_cloud_provider() => format!(
+            "the distribution asks for cloud provider `{}`, and it does not run",
+            other.escape_debug()
+        ),
+        (_, Some(Origin::Pod(pod))) => {
+            format!(
+                "Harvester's cloud provider, pod {pod}, has no credential or may not read the VM: see its log"
+            )
+        }
+        _ => "Harvester's cloud provider does not run, has no credential, or may not read the VM"
+            .to_owned(),
+    }
+}
+
+/// The cloud provider looks for a VM of the Node's name, and since 0.2.1 also for one whose guest agent tells that name.
+fn other_name(case: &Case<'_>) -> Option<String> {
+    let (node, vm) = case.node_and_vm().filter(|(node, vm)| node != vm)?;
+    let release = case.examination.pods.cloud_provider.known();
+    let release = release.map(|component| &component.release);
+    let by_agent = release.map(|release| release.rank() >= BY_GUEST_AGENT);
+    let heard = case.examination.conflicts.instance.known();
+    let heard = heard.map(|instance| instance.agent_connected);
+    let why = match (by_agent, heard) {
+        (Some(true), Some(true)) => return None,
+        (Some(true), _) => {
+            "finds a VM of another name by its guest agent only, which Harvester does not hear"
+        }
+        (Some(false), _) => "is too old to find a VM of another name",
+        (None, _) => "finds a VM of another name since v0.2.1 only, by its guest agent",
+    };
+    Some(format!(
+        "the Node is called `{node}` and its VM `{vm}`, and Harvester's cloud provider {why}"
+    ))
+}
+
+/// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.
+fn foreign(case: &Case<'_>) -> Option<Finding> {
+    let id = case.who.node.known()?.provider_id.as_deref()?;
+    if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
+        return None;
+    }
+    let text = format!("`{}`, where {HARVESTER}UID was to be", id.escape_debug());
+    Some(Finding::new(Code::ProviderIdForeign, text))
+}
+
+fn kubevirt(case: &Case<'_>) -> Option<Finding> {
+    let id = case
+        .who
+        .node
+        .known()
+        .and_then(|node| node.provider_id.as_deref());
+    let id = id.filter(|id| id.starts_with("kubevirt://"));
+    let pod = case.examination.pods.kubevirt_cloud_provider();
+    let text = match (pod, id) {
+        (Some(pod), _) => format!("pod {}", pod.reference),
+        (None, Some(id)) => format!("providerID `{}`", id.escape_debug()),
+        (None, None) => return None,
+    };
+    Some(Finding::new(Code::KubevirtCloudProvider, text))
+}

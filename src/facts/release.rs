@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Release numbers, as Kubernetes, RKE2, K3s, KubeVirt and Harvester write theirs.
+
+use std::fmt;
+
+/// A longer text is no release number.
+const TEXT_MAX: usize = 64;
+
+/// What a build of RKE2 or K3s says of itself: the number behind it counts the builds of one Kubernetes release.
+const REBUILT: [&str; 2] = ["rke2r", "k3s"];
+
+/// A release number that can be compared, with its text: `v1.9.0-rc6`, `v1.33.5+rke2r1`, `1.5.2-150600.5.1`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    text: String,
+    rank: Rank,
+}
+
+/// What releases are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    numbers: [u32; 3],
+    stage: Stage,
+    rebuild: u32,
+}
+
+/// How near to its release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Alpha(u32),
+    Beta(u32),
+    Candidate(u32),
+    Final,
+}
+
+/// A text that is no release number. Foreign text: escape it before it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no release: what it holds is not known")]
+pub struct NotARelease(String);
+
+impl Rank {
+    /// A release, without counting its builds.
+    pub const fn of(major: u32, minor: u32, patch: u32) -> Self {
+        Self::rebuilt(major, minor, patch, 0)
+    }
+
+    /// A build of RKE2 or K3s of a Kubernetes release: `+rke2r2` is the second.
+    pub const fn rebuilt(major: u32, minor: u32, patch: u32, rebuild: u32) -> Self {
+        Self {
+            numbers: [major, minor, patch],
+            stage: Stage::Final,
+            rebuild,
+        }
+    }
+
+    /// Major and minor number.
+    pub fn minor(self) -> (u32, u32) {
+        let [major, minor, _] = self.numbers;
+        (major, minor)
+    }
+}
+
+impl fmt::Display for Rank {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.numbers;
+        write!(formatter, "v{major}.{minor}.{patch}")
+    }
+}
+
+impl Release {
+    /// Accepts three numbers, with or without `v`; then `-alphaN`, `-betaN`, `-rcN` (a release that is not out yet) or the
+    /// number of a package; then `+` and a build. Anything else is no release: `master-head`, `v1.7-27934bc3-head`.
+    ///
+    /// # Errors
+    ///
+    /// When it is another text, with the beginning of that text.
+    pub fn parse(text: &str) -> Result<Self, NotARelease> {
+        let refused = || NotARelease(text.chars().take(TEXT_MAX).collect());
+        let rank = Some(text)
+            .filter(|text| text.len() <= TEXT_MAX)
+            .and_then(rank)
+            .ok_or_else(refused)?;
+        Ok(Self {
+            text: text.to_owned(),
+            rank,
+        })
+    }
+
+    /// What it is compared by.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Whether RKE2 made it.
+    pub fn is_rke2(&self) -> bool {
+        self.text.contains("+rke2r")
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+fn rank(text: &str) -> Option<Rank> {
+    let (text, build) = match text.split_once('+') {
+        Some((text, build)) => (text, Some(build)),
+        None => (text, None),
+    };
+    let (text, suffix) = match text.split_once('-') {
+        Some((text, suffix)) => (text, Some(suffix)),
+        None => (text, None),
+    };
+    let mut numbers = [0; 3];
+    let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
+    for place in &mut numbers {
+        *place = number(parts.next()?)?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(Rank {
+        numbers,
+        stage: suffix.map_or(Some(Stage::Final), stage)?,
+        rebuild: build.map_or(Some(0), rebuild)?,
+    })
+}
+
+fn stage(suffix: &str) -> Option<Stage> {
+    let count = |name: &str| {
+        let count = suffix.strip_prefix(name)?;
+        number(count.strip_prefix('.').unwrap_or(count))
+    };
+    let is_package = || suffix.split('.').all(|part| number(part).is_some());
+    count("alpha")
+        .map(Stage::Alpha)
+        .or_else(|| count("beta").map(Stage::Beta))
+        .or_else(|| count("rc").map(Stage::Candidate))
+        .or_else(|| is_package().then_some(Stage::Final))
+}
+
+fn rebuild(build: &str) -> Option<u32> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let counted = REBUILT.iter().find_map(|name| build.strip_prefix(name));
+    match counted {
+        Some(count) => number(count),
+        None => (!build.is_empty() && build.bytes().all(is_plain)).then_some(0),
+    }
+}
+
+/// Digits and nothing else: `parse` alone would take a sign.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank_of(text: &str) -> Rank {
+        Release::parse(text).unwrap().rank()
+    }
+
+    #[test]
+    fn releases_are_ordered_as_they_came_out() {
+        let ordered = [
+            "v0.9.9",
+            "v1.8.2",
+            "v1.9.0-alpha1",
+            "v1.9.0-beta.2",
+            "v1.9.0-rc6",
+            "v1.9.0-rc10",
+            "v1.9.0",
+            "v1.9.0+rke2r1",
+            "v1.9.0+rke2r2",
+            "v1.9.0+k3s10",
+            "v1.10.0",
+        ];
+        assert!(ordered.map(rank_of).is_sorted_by(|a, b| a < b));
+        for same in ["1.5.2", "v1.5.2-150600.5.1", "v1.5.2+vendor.1"] {
+            assert_eq!(rank_of(same), Rank::of(1, 5, 2), "{same}");
+        }
+        assert_eq!(rank_of("v1.31.1+rke2r2"), Rank::rebuilt(1, 31, 1, 2));
+    }
+
+    #[test]
+    fn a_development_version_or_any_other_text_is_no_release() {
+        for text in [
+            "",
+            "v",
+            "master-head",
+            "master-3d63c2a-head",
+            "v1.7-27934bc3-head",
+            "v1.6.1-dirty",
+            "v1.6",
+            "v1.6.1.2",
+            "v1.+6.1",
+            "v-1.6.1",
+            "v1.6.1-",
+            "v1.6.1-rc",
+            "v1.6.1-rc-1",
+            "v1.6.1+",
+            "v1.6.1+rke2r",
+            "v1.6.1+rke2r1-alpha",
+            "v1.6.1 ",
+            "vv1.6.1",
+            "v1.6.99999999999",
+            "v1.6.1\u{1b}[31m",
+            "latest",
+            &"1".repeat(1000),
+        ] {
+            Release::parse(text).unwrap_err();
+        }
+    }
+}

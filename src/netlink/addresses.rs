@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The addresses of this machine, for one look at them: `getifaddrs(3)`, which asks rtnetlink.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+
+/// Why the addresses are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// The kernel does not list them; a sandbox without `AF_NETLINK` forbids to ask.
+    #[error("the kernel does not list the addresses of this machine")]
+    Kernel(#[source] Errno),
+}
+
+/// Each interface that has any, with its addresses; loopback and link-local ones are left out. A name may be any text:
+/// escape it before it is shown.
+///
+/// # Errors
+///
+/// When the kernel does not list them.
+pub fn list_addresses() -> Result<BTreeMap<String, Vec<IpAddr>>, AddressError> {
+    let mut interfaces: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+    for entry in getifaddrs().map_err(AddressError::Kernel)? {
+        let address = entry.address.as_ref().and_then(ip);
+        if let Some(address) = address.filter(is_reachable) {
+            let addresses = interfaces.entry(entry.interface_name).or_default();
+            addresses.push(address);
+        }
+    }
+    Ok(interfaces)
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    let v6 = || address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
+    v4.or_else(v6)
+}
+
+/// Whether another machine can know it.
+fn is_reachable(address: &IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !is_local && !address.is_loopback()
+}

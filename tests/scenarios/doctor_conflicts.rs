@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor` finds in versions, in the Node, in addresses and in everybody else who has a hand in them: each trouble is
+//! made, named, and nothing else is an error.
+
+use harvester_lab::admin::paths;
+use harvester_lab::harvester::{Firmware, VmSpec};
+use harvester_lab::world::{
+    ACCOUNT, CloudState, HOSTS, HostAccess, NAMESPACE, VM_NAME, World, WorldOptions,
+};
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use crate::{On, ZONE, ZONE_BETA, agent, on_both};
+
+on_both!(
+    a_world_in_order_has_none_of_these_findings_and_every_gap_says_why,
+    versions_that_do_not_go_together_are_named_with_their_pods,
+    a_version_that_is_no_release_is_a_gap_and_not_fine,
+    a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause,
+    a_node_of_another_name_is_judged_by_what_each_release_does_with_it,
+    a_node_of_another_cloud_provider_is_named,
+    a_rival_and_a_twin_that_disagrees_are_named,
+    a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named,
+    what_harvester_says_of_the_vm_is_named,
+    addresses_that_disagree_are_named,
+);
+
+/// The findings that this file is about.
+const OURS: [&str; 18] = [
+    "hardware-shared",
+    "hosts-in-one-zone",
+    "vm-labels-missing",
+    "not-live-migratable",
+    "topology-rival",
+    "label-twins-differ",
+    "node-uninitialized",
+    "provider-id-foreign",
+    "kubevirt-cloud-provider",
+    "address-differs",
+    "internal-ip-missing",
+    "guest-agent-unseen",
+    "harvester-too-old",
+    "cloud-provider-too-old",
+    "csi-driver-too-old",
+    "csi-attaches-to-wrong-vm",
+    "kubelet-too-old",
+    "kubelet-skew",
+];
+
+/// The findings of one look: code and what was seen. Fails on an error that is none of ours.
+async fn found(world: &World) -> Vec<(String, String)> {
+    let output = agent(world, &["doctor", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
+    assert!(document.is_object(), "{}{}", output.stdout, output.stderr);
+    let mut findings = Vec::new();
+    collect(&document, &mut findings);
+    for finding in &findings {
+        let is_ours = OURS.contains(&finding["code"].as_str().unwrap());
+        assert!(is_ours || finding["severity"] != "error", "{finding}");
+    }
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    findings
+        .iter()
+        .map(|finding| (text(finding, "code"), text(finding, "seen")))
+        .filter(|(code, _)| OURS.contains(&code.as_str()))
+        .collect()
+}
+
+fn collect(value: &Value, findings: &mut Vec<Value>) {
+    match value {
+        Value::Object(fields) if fields.contains_key("code") => findings.push(value.clone()),
+        Value::Object(fields) => fields.values().for_each(|value| collect(value, findings)),
+        Value::Array(items) => items.iter().for_each(|value| collect(value, findings)),
+        _ => {}
+    }
+}
+
+/// Asserts that exactly these are found, in any order, and answers what was seen of the first.
+async fn finds(world: &World, codes: &[&str]) -> String {
+    let found = found(world).await;
+    let mut seen: Vec<&str> = found.iter().map(|(code, _)| code.as_str()).collect();
+    let mut expected = codes.to_vec();
+    seen.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(seen, expected, "{found:#?}");
+    let first = codes.first().copied().unwrap_or_default();
+    let text = found.into_iter().find(|(code, _)| code == first);
+    text.map(|(_, text)| text).unwrap_or_default()
+}
+
+fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is missing in: {text}");
+    }
+}
+
+/// A change of our Node by an administrator.
+async fn change_node(world: &World, patch: Value) {
+    let path = paths::node(world.node_name());
+    let admin = &world.guest_admin;
+    admin.merge_patch(&path, &patch).await.unwrap();
+}
+
+/// The conditions of our instance, as virt-handler writes them.
+async fn conditions(world: &World, conditions: Value) {
+    let path = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
+    let patch = json!({"status": {"conditions": conditions}});
+    let admin = world.harvester.admin();
+    admin.merge_patch(&path, &patch).await.unwrap();
+}
+
+async fn addresses(world: &World, addresses: Value) {
+    let path = paths::node(world.node_name());
+    let patch = json!({"status": {"addresses": addresses}});
+    let admin = &world.guest_admin;
+    admin.merge_patch_status(&path, &patch).await.unwrap();
+}
+
+async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    finds(&world, &[]).await;
+    let output = agent(&world, &["doctor"]).await;
+    // What the credential may not is named with the right that is missing.
+    assert_says(
+        &output.stdout,
+        &[
+            "the zones of the other hosts",
+            "the credential may not list nodes",
+        ],
+    );
+}
+
+async fn versions_that_do_not_go_together_are_named_with_their_pods(on: On) {
+    let options = WorldOptions {
+        server_version: "v1.2.2".to_owned(),
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    for (name, image) in [
+        ("ccm", "rancher/harvester-cloud-provider:v0.2.1"),
+        ("csi", "docker.io/rancher/harvester-csi-driver:v0.2.1"),
+        ("cni", "rancher/hardened-calico:v3.30.2-build20250711"),
+    ] {
+        world.run_pod(name, image).await;
+    }
+    let codes = [
+        "csi-attaches-to-wrong-vm",
+        "csi-driver-too-old",
+        "cloud-provider-too-old",
+        "harvester-too-old",
+    ];
+    let text = finds(&world, &codes).await;
+    assert_says(
+        &text,
+        &["v0.2.1 (pod kube-system/csi)", "v0.2.2", "issues/6981"],
+    );
+}
+
+async fn a_version_that_is_no_release_is_a_gap_and_not_fine(on: On) {
+    let options = WorldOptions {
+        server_version: "v1.7-27934bc3-head".to_owned(),
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    world
+        .run_pod("csi", "rancher/harvester-csi-driver:main-head")
+        .await;
+    finds(&world, &[]).await;
+    let output = agent(&world, &["doctor"]).await;
+    assert_says(
+        &output.stdout,
+        &[
+            "`v1.7-27934bc3-head` is no release",
+            "`main-head` is no release",
+        ],
+    );
+}
+
+async fn a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause(on: On) {
+    let options = WorldOptions {
+        access: HostAccess::Nodes,
+        cloud: CloudState::Absent,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    let hour_ago = time::OffsetDateTime::now_utc() - time::Duration::hours(1);
+    let hour_ago = hour_ago
+        .replace_nanosecond(0)
+        .unwrap()
+        .format(&Rfc3339)
+        .unwrap();
+    let mut taint = json!({
+        "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule",
+    });
+    // A Node that is as new as this one is nobody's fault.
+    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    finds(&world, &[]).await;
+    taint["timeAdded"] = json!(hour_ago);
+    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    // Without an address, which is its consequence.
+    addresses(&world, json!([])).await;
+    let text = finds(&world, &["node-uninitialized"]).await;
+    assert_says(
+        &text,
+        &["NoSchedule", &hour_ago, "(60 min)", "does not run"],
+    );
+}
+
+async fn a_node_of_another_name_is_judged_by_what_each_release_does_with_it(on: On) {
+    let mut vm = VmSpec::named(VM_NAME);
+    vm.hostname = Some("renamed".to_owned());
+    let options = WorldOptions {
+        vm,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    let ccm = "rancher/harvester-cloud-provider";
+    world.run_pod("ccm", &format!("{ccm}:v0.2.2")).await;
+    world
+        .run_pod("csi", "rancher/harvester-csi-driver:v0.2.3")
+        .await;
+    finds(&world, &[]).await;
+    for pod in ["ccm", "csi"] {
+        let path = paths::core("kube-system", &format!("pods/{pod}"));
+        world.guest_admin.delete(&path).await.unwrap();
+    }
+    world.run_pod("ccm", &format!("{ccm}:v0.1.5")).await;
+    world
+        .run_pod("csi", "rancher/harvester-csi-driver:v0.1.5")
+        .await;
+    let taint = json!({
+        "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "PreferNoSchedule", "value": "true",
+    });
+    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    let codes = [
+        "node-uninitialized",
+        "cloud-provider-too-old",
+        "cloud-provider-too-old",
+        "csi-driver-too-old",
+    ];
+    let text = finds(&world, &codes).await;
+    let cause = format!("called `renamed` and its VM `{VM_NAME}`");
+    assert_says(&text, &[&cause, "too old to find a VM of another name"]);
+}
+
+async fn a_node_of_another_cloud_provider_is_named(on: On) {
+    let options = WorldOptions {
+        access: HostAccess::Nodes,
+        cloud: CloudState::Absent,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    change_node(&world, json!({"spec": {"providerID": "rke2://other"}})).await;
+    let text = finds(&world, &["provider-id-foreign"]).await;
+    assert_says(&text, &["`rke2://other`"]);
+    let image = "quay.io/kubevirt/kubevirt-cloud-controller-manager:v0.5.1";
+    world.run_pod("kccm", image).await;
+    let text = finds(&world, &["kubevirt-cloud-provider"]).await;
+    assert_says(&text, &["pod kube-system/kccm"]);
+}
+
+async fn a_rival_and_a_twin_that_disagrees_are_named(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let both = [(ZONE, Some("rack-z")), (ZONE_BETA, Some("rack-z"))];
+    world.relabel_node("kubectl-label", &both).await;
+    let text = finds(&world, &["topology-rival"]).await;
+    assert_says(
+        &text,
+        &[&format!(
+            "`kubectl-label` wrote {ZONE}=rack-z, the host has rack-a"
+        )],
+    );
+    world
+        .relabel_node("terraform", &[(ZONE, Some("rack-a"))])
+        .await;
+    let text = finds(&world, &["label-twins-differ", "topology-rival"]).await;
+    assert_says(
+        &text,
+        &[&format!("{ZONE} is rack-a, {ZONE_BETA} is rack-z")],
+    );
+    // The agent puts both right, and neither is found any more.
+    assert_eq!(agent(&world, &["once"]).await.code, Some(0));
+    finds(&world, &[]).await;
+}
+
+async fn a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let mut copy = VmSpec::named("gc8-pool1-copy").firmware(Firmware::Random);
+    copy.macs.clone_from(&world.vm.spec.macs);
+    let mac = world.vm.spec.macs[0].clone();
+    world.harvester.create_vm(copy, "hv-b").await.unwrap();
+    let text = finds(&world, &["hardware-shared"]).await;
+    assert_says(&text, &["default/gc8-pool1-copy", &mac]);
+
+    for (host, _, _) in HOSTS {
+        let zone = [(ZONE, Some("rack-a"))];
+        world.harvester.relabel_host(host, &zone).await.unwrap();
+    }
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let name = "lab-list-hosts";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    });
+    let admin = world.harvester.admin();
+    let bindings = format!("{rbac}/clusterrolebindings");
+    admin
+        .create_if_absent(&format!("{rbac}/clusterroles"), &role)
+        .await
+        .unwrap();
+    admin.create_if_absent(&bindings, &binding).await.unwrap();
+    world.wait_for_access(paths::NODES, true).await;
+    let text = finds(&world, &["hosts-in-one-zone", "hardware-shared"]).await;
+    assert_says(&text, &["3 hosts, all in zone rack-a"]);
+    // The server may serve another world.
+    admin.delete(&format!("{bindings}/{name}")).await.unwrap();
+}
+
+async fn what_harvester_says_of_the_vm_is_named(on: On) {
+    let mut vm = VmSpec::named(VM_NAME).created_by(Some("harvester"));
+    vm.cluster = None;
+    let options = WorldOptions {
+        vm,
+        access: HostAccess::Nodes,
+        ..WorldOptions::default()
+    };
+    let world = on.world(options).await;
+    let text = finds(&world, &["vm-labels-missing"]).await;
+    assert_says(
+        &text,
+        &[
+            "creator is harvester",
+            "guestcluster.harvesterhci.io/name is missing",
+        ],
+    );
+    let migratable = json!({
+        "type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable",
+        "message": "VMI uses a PCI host devices",
+    });
+    let heard = json!({"type": "AgentConnected", "status": "True"});
+    conditions(&world, json!([migratable, heard])).await;
+    let text = finds(&world, &["not-live-migratable", "vm-labels-missing"]).await;
+    assert_says(
+        &text,
+        &["HostDeviceNotLiveMigratable: VMI uses a PCI host devices"],
+    );
+    conditions(&world, json!([])).await;
+    finds(&world, &["guest-agent-unseen", "vm-labels-missing"]).await;
+}
+
+async fn addresses_that_disagree_are_named(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let name = json!({"type": "Hostname", "address": VM_NAME});
+    let stale = json!({"type": "InternalIP", "address": "192.0.2.77"});
+    addresses(&world, json!([stale, name])).await;
+    let text = finds(&world, &["address-differs"]).await;
+    let believed = format!("Harvester has {}", world.vm.spec.address());
+    assert_says(&text, &["InternalIP 192.0.2.77", &believed]);
+    addresses(&world, json!([name])).await;
+    let text = finds(&world, &["internal-ip-missing"]).await;
+    assert_says(&text, &[&believed]);
+}
