@@ -10,11 +10,13 @@ pub mod credentials;
 pub mod image;
 pub mod node;
 pub mod permissions;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod versions;
 
-use super::Now;
 use super::identity::Identity;
 use super::placement::Placement;
+use super::{Now, rfc3339};
 use crate::config::Settings;
 use crate::facts::distribution::Distribution;
 use crate::facts::examination::Examination;
@@ -72,6 +74,12 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Seconds since 1970 as a date.
+fn date(seconds: i64) -> String {
+    time::UtcDateTime::from_unix_timestamp(seconds)
+        .map_or_else(|_| format!("{seconds} s after 1970"), rfc3339)
 }
 
 #[cfg(test)]

@@ -55,7 +55,16 @@ impl Code {
             Self::AnnotationsStale => &[issue!(3142)],
             Self::HostWithoutTopology => &[issue!(6546)],
             Self::LabelFight | Self::LabelHeld | Self::TopologyRival => &[KUBEVIRT_225],
-            Self::HarvesterCredentialMissing => &[issue!(6286), issue!(9503)],
+            Self::HarvesterCredentialMissing
+            | Self::CredentialIsDirectory
+            | Self::CredentialIsEmpty
+            | Self::CredentialNotAtNamedPath => &[issue!(6286), issue!(9503)],
+            Self::CredentialOfRancher | Self::RancherTokenRefused => &[
+                issue!(5827),
+                "https://github.com/rancher/rancher/issues/44912",
+            ],
+            Self::ServerIsWebAddress | Self::ServerIsRancher => &[issue!(4446)],
+            Self::ServerNotInCertificate => &[issue!(4700), issue!(1475)],
             Self::HarvesterForbidden => &[issue!(10298)],
             Self::HarvesterUnauthorized | Self::CredentialExpires => &[
                 issue!(5827),

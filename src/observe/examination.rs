@@ -9,21 +9,23 @@ mod conflicts;
 mod credentials;
 mod image;
 mod node;
+mod servers;
 mod versions;
 
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{World, why};
 use crate::agent::Round;
 use crate::bus::Bus;
 use crate::config::Settings;
-use crate::connections::Link;
+use crate::connections::{Connections, Link};
+use crate::decide::Now;
 use crate::facts::examination::{
     Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
-    node::NodeDetails, pods::Pods, versions::Versions,
+    node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
 };
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::Class;
@@ -48,13 +50,19 @@ pub struct Given<'a> {
     pub harvester: Result<&'a Link, Why>,
     /// The guest cluster's API and the kubelet's credential, or why there is none.
     pub guest: Result<&'a Link, Why>,
+    /// Both credentials, whatever the servers say of them.
+    pub connections: &'a Connections,
     /// What the round saw and found.
     pub round: &'a Round,
+    /// The time when the examination began.
+    pub now: Now,
+    /// The same on a clock that never jumps.
+    pub began: Instant,
 }
 
 impl World {
     /// Examines, after a round that has read the credentials and the two APIs.
-    pub async fn examine(&self, settings: &Settings, round: &Round) -> Examination {
+    pub async fn examine(&self, settings: &Settings, round: &Round, now: Now) -> Examination {
         let given = Given {
             root: &self.root,
             bus: &self.bus,
@@ -64,6 +72,9 @@ impl World {
                 round.who.candidates.why(),
             ),
             guest: answering(self.connections.guest.link(), round.who.node.why()),
+            connections: &self.connections,
+            now,
+            began: Instant::now(),
             round,
         };
         let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
@@ -73,11 +84,12 @@ impl World {
                 Err(_) => Vec::new(),
             }
         };
-        let (versions, node, conflicts, credentials, clock, image, permissions) = tokio::join!(
+        let (versions, node, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
             timeout(ALL_LIMIT, versions::read(&given)),
             timeout(ALL_LIMIT, node::read(&given)),
             timeout(ALL_LIMIT, conflicts::read(&given)),
             timeout(ALL_LIMIT, credentials::read(&given)),
+            timeout(ALL_LIMIT, servers::read(&given)),
             timeout(ALL_LIMIT, clock::read(&given)),
             timeout(ALL_LIMIT, image::read(&given)),
             timeout(ALL_LIMIT, may),
@@ -92,6 +104,7 @@ impl World {
             pods,
             conflicts,
             credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
+            servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
             clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
             image: image.unwrap_or_else(|_| Image::unseen(&slow)),
             permissions: permissions.unwrap_or_default(),

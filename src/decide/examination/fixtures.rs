@@ -14,6 +14,7 @@ use crate::facts::examination::image::Image;
 use crate::facts::examination::instance::{Instance, Interface};
 use crate::facts::examination::node::NodeDetails;
 use crate::facts::examination::pods::{Component, Origin, Pods};
+use crate::facts::examination::servers::Servers;
 use crate::facts::examination::versions::Versions;
 use crate::facts::release::Release;
 use crate::facts::{Seen, Why, WhyKind};
@@ -77,6 +78,7 @@ impl Bench {
                 addresses: addresses(&[("eth0", ADDRESS), ("cni0", "10.42.0.1")]),
             },
             credentials: Credentials::unseen(&why),
+            servers: Servers::unseen(&why),
             clock: Clock::unseen(&why),
             image: Image::unseen(&why),
             permissions: Vec::new(),
@@ -150,6 +152,7 @@ pub(crate) fn unseen() -> Examination {
         pods: Pods::unseen(&why),
         conflicts: Conflicts::unseen(&why),
         credentials: Credentials::unseen(&why),
+        servers: Servers::unseen(&why),
         clock: Clock::unseen(&why),
         image: Image::unseen(&why),
         permissions: Vec::new(),
