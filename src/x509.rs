@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few fields of a certificate that people are told of or that something is judged by (RFC 5280, section 4.1): whose it
-//! is, who signed it, from when until when. It verifies nothing: that is the TLS library's work.
+//! is, who signed it, from when until when, for which names. It verifies nothing: that is the TLS library's work.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use der::asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UtcTime};
 use der::{Decode, Reader, SliceReader, Tag, TagNumber, Tagged};
@@ -12,6 +13,9 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// `id-at-organizationName` (RFC 4519, 2.19).
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
+/// `id-ce-subjectAltName` (RFC 5280, 4.2.1.6).
+const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
 /// The bytes are no certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +33,8 @@ pub struct Certificate {
     pub not_before: i64,
     /// The last second of its life, since 1970.
     pub not_after: i64,
+    /// The DNS names and IP addresses that it is for (`subjectAltName`), as text.
+    pub alternative_names: Vec<String>,
 }
 
 impl Certificate {
@@ -87,13 +93,9 @@ impl fmt::Display for Name {
     }
 }
 
-/// `TBSCertificate`; what stands behind the subject is not looked at.
+/// `TBSCertificate`; of what stands behind the subject only the alternative names are looked at.
 fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
-    let version = Tag::ContextSpecific {
-        constructed: true,
-        number: TagNumber(0),
-    };
-    if Tag::peek(reader)? == version {
+    if Tag::peek(reader)? == context(true, 0) {
         reader.tlv_bytes()?;
     }
     let _serial_number = reader.tlv_bytes()?;
@@ -102,13 +104,74 @@ fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
     let (not_before, not_after) =
         reader.sequence(|validity| Ok::<_, der::Error>((time(validity)?, time(validity)?)))?;
     let subject = name(reader)?;
-    skip_rest(reader)?;
+    let mut alternative_names = Vec::new();
+    while !reader.is_finished() {
+        if Tag::peek(reader)? == context(true, 3) {
+            let extensions = AnyRef::decode(reader)?;
+            // They only explain: a certificate with odd ones is one all the same.
+            alternative_names = names_in(extensions.value()).unwrap_or_default();
+        } else {
+            reader.tlv_bytes()?;
+        }
+    }
     Ok(Certificate {
         issuer,
         subject,
         not_before,
         not_after,
+        alternative_names,
     })
+}
+
+/// `Extensions`: a sequence of sequences of a kind, whether it is critical, and a value in DER of its own.
+fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
+    let mut names = Vec::new();
+    SliceReader::new(extensions)?.sequence(|extensions| {
+        while !extensions.is_finished() {
+            extensions.sequence(|extension| {
+                let kind = ObjectIdentifier::decode(extension)?;
+                while !extension.is_finished() {
+                    let part = AnyRef::decode(extension)?;
+                    if kind == ALTERNATIVE_NAMES && part.tag() == Tag::OctetString {
+                        names = SliceReader::new(part.value())?.sequence(general_names)?;
+                    }
+                }
+                Ok::<_, der::Error>(())
+            })?;
+        }
+        Ok::<_, der::Error>(())
+    })?;
+    Ok(names)
+}
+
+/// `GeneralNames`: those that a server can be reached by.
+fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
+    let mut names = Vec::new();
+    while !reader.is_finished() {
+        let name = AnyRef::decode(reader)?;
+        let value = name.value();
+        if name.tag() == context(false, 2) {
+            names.push(String::from_utf8_lossy(value).into_owned());
+        } else if name.tag() == context(false, 7) {
+            names.extend(address(value));
+        }
+    }
+    Ok(names)
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::from(bytes).to_string());
+    }
+    let bytes = <[u8; 16]>::try_from(bytes).ok()?;
+    Some(IpAddr::from(bytes).to_string())
+}
+
+fn context(constructed: bool, number: u32) -> Tag {
+    Tag::ContextSpecific {
+        constructed,
+        number: TagNumber(number),
+    }
 }
 
 /// `RDNSequence`: a sequence of sets of kind and value.
@@ -181,6 +244,23 @@ mod tests {
         parts.sort();
         assert_eq!(parts, ["CN=system:node:a", "O=system:nodes"]);
         assert_eq!((read.not_before, read.not_after), (NOT_BEFORE, NOT_AFTER));
+    }
+
+    #[test]
+    fn the_names_that_a_server_can_be_reached_by_are_read() {
+        let names = [
+            "harvester.example",
+            "*.apps.example",
+            "192.0.2.10",
+            "fd00::10",
+        ];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(names.map(str::to_owned)).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let read = Certificate::parse(certificate.der()).unwrap();
+        assert_eq!(read.alternative_names, names);
+        let authority = Certificate::parse(&Authority::new("a").der()).unwrap();
+        assert_eq!(authority.alternative_names, [""; 0]);
     }
 
     #[test]

@@ -144,7 +144,7 @@ async fn look(process: &Process) -> Look {
     let Some(round) = rounds.last() else {
         return Look::new(&findings, None, service, &clock);
     };
-    let examination = Box::pin(world.examine(&settings, round)).await;
+    let examination = Box::pin(world.examine(&settings, round, clock.now())).await;
     let case = Case {
         settings: &settings,
         who: &round.who,

@@ -38,6 +38,8 @@ pub struct Claims {
     pub service_account: Option<ServiceAccount>,
     /// `iss`.
     pub issuer: Option<String>,
+    /// `iat`, in seconds since 1970; the tokens that Harvester makes have none.
+    pub issued: Option<i64>,
     /// `exp`, in seconds since 1970; the tokens that Harvester makes have none.
     pub expires: Option<i64>,
 }
@@ -46,6 +48,7 @@ pub struct Claims {
 struct RawClaims {
     sub: Option<serde_json::Value>,
     iss: Option<serde_json::Value>,
+    iat: Option<serde_json::Value>,
     exp: Option<serde_json::Value>,
 }
 
@@ -143,6 +146,7 @@ fn claims(raw: &RawClaims) -> Claims {
         subject,
         service_account,
         issuer: text(raw.iss.as_ref()),
+        issued: raw.iat.as_ref().and_then(seconds),
         expires: raw.exp.as_ref().and_then(seconds),
     }
 }

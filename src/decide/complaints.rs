@@ -22,10 +22,10 @@ use crate::facts::topology::TWINS;
 use crate::facts::who::Who;
 use crate::facts::{self, Why, WhyKind};
 use crate::few;
-use crate::findings::{Code, Finding, without_consequences};
+use crate::findings::{Code, Finding, Group, without_consequences};
 
 /// Days before its end at which a credential is complained about; the text names the nearest, so that it changes rarely.
-const EXPIRY_STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
+pub(super) const EXPIRY_STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
 
 /// All findings, worst first.
 pub fn raise(
@@ -97,14 +97,16 @@ fn credentials(seen: Seen<'_>, now: Now, findings: &mut Vec<Finding>) {
     let ends = [
         (
             "Harvester token",
+            Group::HarvesterCredential,
             who.harvester.known().map(|h| (&h.kubeconfig, h.expires)),
         ),
         (
             "kubelet certificate",
+            Group::KubeletCredential,
             who.kubelet.known().map(|k| (&k.kubeconfig, k.expires)),
         ),
     ];
-    for (what, credential) in ends {
+    for (what, group, credential) in ends {
         let Some((kubeconfig, Some(end))) = credential else {
             continue;
         };
@@ -114,16 +116,14 @@ fn credentials(seen: Seen<'_>, now: Now, findings: &mut Vec<Finding>) {
             .unwrap_or_default();
         let file = kubeconfig.display();
         if left <= 0 {
-            findings.push(Finding::new(
-                Code::CredentialExpires,
-                format!("the {what} of {file} ended at {date}"),
-            ));
+            let text = format!("the {what} of {file} ended at {date}");
+            findings.push(Finding::new(Code::CredentialExpires, text).about(group));
         } else if let Some(days) = EXPIRY_STEPS_DAYS
             .into_iter()
             .find(|days| left < days * 86_400)
         {
             let text = format!("the {what} of {file} ends at {date}, in less than {days} days");
-            findings.push(Finding::new(Code::CredentialExpires, text));
+            findings.push(Finding::new(Code::CredentialExpires, text).about(group));
         }
     }
 }

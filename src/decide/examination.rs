@@ -8,11 +8,13 @@ pub mod conflicts;
 pub mod credentials;
 pub mod image;
 pub mod permissions;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod versions;
 
-use super::Now;
 use super::identity::Identity;
 use super::placement::Placement;
+use super::{Now, rfc3339};
 use crate::config::Settings;
 use crate::facts::examination::Examination;
 use crate::facts::who::Who;
@@ -50,13 +52,19 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     .collect()
 }
 
+/// Seconds since 1970 as a date.
+fn date(seconds: i64) -> String {
+    time::UtcDateTime::from_unix_timestamp(seconds)
+        .map_or_else(|_| format!("{seconds} s after 1970"), rfc3339)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::decide::fixtures::{World, now};
     use crate::facts::examination::{
         clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image, pods::Pods,
-        versions::Versions,
+        servers::Servers, versions::Versions,
     };
     use crate::facts::{Why, WhyKind};
     use crate::findings::Code;
@@ -69,6 +77,7 @@ pub(crate) mod tests {
             pods: Pods::unseen(&why),
             conflicts: Conflicts::unseen(&why),
             credentials: Credentials::unseen(&why),
+            servers: Servers::unseen(&why),
             clock: Clock::unseen(&why),
             image: Image::unseen(&why),
             permissions: Vec::new(),

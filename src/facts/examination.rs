@@ -9,6 +9,7 @@ pub mod conflicts;
 pub mod credentials;
 pub mod image;
 pub mod pods;
+pub mod servers;
 pub mod versions;
 
 use super::permissions::Permission;
@@ -26,6 +27,8 @@ pub struct Examination {
     pub conflicts: conflicts::Conflicts,
     /// What the credential files are, and how long they last.
     pub credentials: credentials::Credentials,
+    /// What the two servers show to anybody.
+    pub servers: servers::Servers,
     /// Whether the clock can be believed.
     pub clock: clock::Clock,
     /// What the image brought.
@@ -42,6 +45,7 @@ impl Examination {
             self.pods.gaps(),
             self.conflicts.gaps(),
             self.credentials.gaps(),
+            self.servers.gaps(),
             self.clock.gaps(),
             self.image.gaps(),
             self.permissions.iter().filter_map(unknown).collect(),

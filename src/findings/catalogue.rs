@@ -165,8 +165,48 @@ catalogue! {
         why: "its token acts on Harvester, and it usually never expires",
         fix: "chmod 0600 the named file",
         silences: [];
-    CredentialExpires, "credential-expires", HarvesterCredential, Warning, "a credential ends soon or has ended",
-        why: "the API will refuse it from then on",
+    CredentialOfRancher, "credential-of-rancher", HarvesterCredential, Warning, "the Harvester credential has a token of Rancher",
+        why: "Rancher ends such a token after 30 or 90 days (its settings kubeconfig-default-token-ttl-minutes and auth-token-max-ttl-minutes), and at once when its user is removed; from then on the CSI driver attaches no volume and the cloud provider sees no VM. It is not the cloud credential that Rancher itself keeps to make machines, which ends in the same way and breaks other things",
+        fix: "make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",
+        run: ["kubectl -n NAMESPACE create serviceaccount harvester-node-agent  # on Harvester", "harvester-node-agent rbac --help"],
+        silences: [];
+    RancherTokenRefused, "rancher-token-refused", HarvesterCredential, Error, "the token of Rancher in the Harvester credential is not accepted",
+        why: "it has ended, its user is gone, or the server is not the Rancher that made it; the CSI driver and the cloud provider are refused with the same file",
+        fix: "make a kubeconfig with the token of a service account, which does not end and which Harvester's own API takes at https://VIP:6443",
+        run: ["kubectl -n NAMESPACE create serviceaccount harvester-node-agent  # on Harvester", "harvester-node-agent rbac --help"],
+        silences: [HarvesterUnauthorized, CredentialOfRancher];
+    ServerIsWebAddress, "server-is-web-address", HarvesterCredential, Error, "the Harvester credential names Harvester's web address and not its API",
+        why: "the web address has a certificate of another authority than the one in the kubeconfig, so nothing that uses this file trusts it: neither the agent nor the CSI driver nor the cloud provider",
+        fix: "set `server:` in the named kubeconfig to https://VIP:6443; generate_addon.sh copies the address of the administrator's kubeconfig, and that one is for the web address",
+        silences: [HarvesterTls, HarvesterRefused, ServerNotInCertificate];
+    ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "the token of a service account is sent to a Rancher outside of Harvester",
+        why: "that Rancher takes only tokens that it made itself, and answers 401 to this one, to the CSI driver and the cloud provider too",
+        fix: "set `server:` in the named kubeconfig to Harvester's own API, https://VIP:6443, and `certificate-authority-data` to its authority",
+        run: ["kubectl -n NAMESPACE get secret -o wide  # on Harvester: ca.crt of the service account's token"],
+        silences: [HarvesterUnauthorized];
+    CredentialOfAnotherNamespace, "credential-of-another-namespace", HarvesterCredential, Error, "the Harvester credential is of another namespace than the one it is used for",
+        why: "the agent and the cloud provider look for the VM in the namespace of the kubeconfig, where this token may read nothing or the VM is not",
+        fix: "set `namespace:` of the context in the named kubeconfig to the namespace of the VM, and make the credential there",
+        run: ["harvester-node-agent whoami", "kubectl get vmi -A  # on Harvester"],
+        silences: [IdentityNotFound, HarvesterForbidden];
+    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "a directory stands where the Harvester credential belongs",
+        why: "a container that mounts the missing file makes a directory in its place (a hostPath without `type: File`, as of old CSI and cloud provider charts); whoever writes the file after that fails, and both charts find no credential",
+        fix: "remove the directory, put the kubeconfig in its place, and restart the pods of the CSI driver and the cloud provider",
+        silences: [HarvesterCredentialInvalid];
+    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the file of the Harvester credential is empty",
+        why: "somebody made the file and wrote nothing: in Rancher the secret of the cluster's cloud-provider-config is empty or was removed",
+        fix: "put a kubeconfig for Harvester there; in Rancher, choose the cloud credential of the cluster again, which writes it anew",
+        silences: [HarvesterCredentialInvalid];
+    CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "the distribution's configuration names a Harvester credential that is not there",
+        why: "the agent found another one, but the CSI driver and the cloud provider mount the named path: their pods wait with `hostPath type check failed`",
+        fix: "put the kubeconfig at the named path, or correct `cloud-provider-config` in the named file and restart the distribution's service",
+        silences: [];
+    CredentialChangeable, "credential-changeable", HarvesterCredential, Warning, "somebody besides root can change a file of a credential",
+        why: "who can change it can send the agent, the kubelet or the CSI driver, with their secrets, to a server of his own",
+        fix: "give the named file to root, and let nobody else write it",
+        silences: [];
+    CredentialExpires, "credential-expires", HarvesterCredential, Warning, "a credential or certificate ends soon or has ended",
+        why: "from then on one side refuses the other: the API our credential, or the kubelet, the CSI driver and the cloud provider the server's certificate",
         fix: "kubelet certificates: restart rke2-server, rke2-agent or k3s; a Harvester token: make a new kubeconfig, one with a service account token does not end",
         silences: [];
 
@@ -190,6 +230,11 @@ catalogue! {
         fix: "compare `certificate-authority-data` of the kubeconfig with the server's: openssl s_client -connect VIP:6443 -showcerts; if it is expired or not yet valid, check the clock first: timedatectl",
         run: ["timedatectl", "curl -vk SERVER/livez"],
         silences: [TopologyUnknown, IdentityNotFound];
+    ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "the server's certificate is not for the name that the kubeconfig has",
+        why: "nobody who uses this kubeconfig trusts the server: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider",
+        fix: "set `server:` in the kubeconfig to one of the named addresses, for Harvester best https://VIP:6443; or add the name to the server's certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d on its hosts",
+        run: ["curl -vk SERVER/version"],
+        silences: [HarvesterTls, GuestApiTls];
     HarvesterRefused, "harvester-refused", HarvesterApi, Error, "Harvester's API gave an answer that cannot be used",
         why: "it is not believed; the labels stay as they are",
         fix: "check what answers at the named address: a proxy or a login page instead of the API?",
@@ -294,6 +339,21 @@ catalogue! {
         fix: "start it, and see in its journal why it ended",
         run: ["systemctl enable --now harvester-node-agent", "journalctl -b -u harvester-node-agent"],
         silences: [];
+    ClockWrong, "clock-wrong", Machine, Error, "the clock is wrong, and certificates or tokens are refused for it",
+        why: "what is valid seems to have ended or not to have begun, here or at the server: the kubelet, the CSI driver and the cloud provider fail with x509 errors or 401, and new certificates do not help",
+        fix: "compare the clock with that of another machine; set it right and keep it in step, then restart the distribution's service: certificates that were made meanwhile have the wrong dates",
+        run: ["timedatectl", "timedatectl set-ntp true", "chronyc makestep"],
+        silences: [CredentialExpires, HarvesterTls, GuestApiTls, HarvesterUnauthorized, GuestApiUnauthorized, ClockDiffers, ClockNotSynchronized];
+    ClockDiffers, "clock-differs", Machine, Warning, "the clock of this machine and that of a server differ",
+        why: "new certificates and tokens are refused until both agree, leases of the cluster end early or late, and logs cannot be put in order",
+        fix: "compare both clocks with a third, set the wrong one right and keep it in step",
+        run: ["timedatectl", "timedatectl set-ntp true"],
+        silences: [ClockNotSynchronized];
+    ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "nothing keeps the clock of this machine in step",
+        why: "it goes wrong slowly, and after a restore or a long pause of the VM at once; certificates are judged by it",
+        fix: "install chrony or systemd-timesyncd and let it run",
+        run: ["timedatectl set-ntp true"],
+        silences: [];
     StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was not used",
         why: "it belongs to another machine (a cloned image) or cannot be read; everything is found out again",
         fix: "nothing; for images, remove /var/lib/harvester-node-agent before taking the image",
@@ -315,6 +375,16 @@ catalogue! {
     MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be told where the configuration says",
         why: "a Prometheus that asks there gets no answer, and no alert of this machine comes",
         fix: "for a port in use: ss -ltnp names who has it; choose another in [metrics] listen; for a socket that may not be made: put it into /run/harvester-node-agent, or allow its directory to the unit with systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY; then systemctl reload harvester-node-agent",
+        silences: [];
+    AgentNotEnabled, "agent-not-enabled", Image, Warning, "nothing starts harvester-node-agent at the next boot",
+        why: "after a reboot the labels stay what they are, wherever the VM runs then",
+        fix: "enable the unit here, and in the image: the package does, unless a preset of the distribution forbids it",
+        run: ["systemctl unmask harvester-node-agent", "systemctl enable harvester-node-agent"],
+        silences: [];
+    IdentityOfImage, "identity-of-image", Image, Warning, "this machine has an identity that came with its image",
+        why: "all machines of one image share it: with one machine-id DHCP gives them one address and their journals cannot be told apart, with one node password RKE2 and K3s refuse the second Node",
+        fix: "empty the file in the image (harvester-node-agent bake-check finds all such files) and make the machines anew; of a machine-id alone: rm /etc/machine-id, then systemd-machine-id-setup, then reboot",
+        run: ["harvester-node-agent bake-check --root IMAGE"],
         silences: [];
     WrongObject, "wrong-object", HarvesterApi, Error, "an API delivered an object that was not asked for",
         why: "it was dropped; something between here and the API mixes up answers",

@@ -54,7 +54,16 @@ impl Code {
             Self::LabelFight | Self::LabelHeld => {
                 &["https://github.com/kubevirt/cloud-provider-kubevirt/issues/225"]
             }
-            Self::HarvesterCredentialMissing => &[issue!(6286), issue!(9503)],
+            Self::HarvesterCredentialMissing
+            | Self::CredentialIsDirectory
+            | Self::CredentialIsEmpty
+            | Self::CredentialNotAtNamedPath => &[issue!(6286), issue!(9503)],
+            Self::CredentialOfRancher | Self::RancherTokenRefused => &[
+                issue!(5827),
+                "https://github.com/rancher/rancher/issues/44912",
+            ],
+            Self::ServerIsWebAddress | Self::ServerIsRancher => &[issue!(4446)],
+            Self::ServerNotInCertificate => &[issue!(4700), issue!(1475)],
             Self::HarvesterForbidden => &[issue!(10298)],
             Self::HarvesterUnauthorized | Self::CredentialExpires => &[
                 issue!(5827),

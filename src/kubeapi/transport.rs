@@ -20,7 +20,7 @@ use super::resolve::ServerHost;
 use super::tally::Tally;
 use super::text::describe;
 use super::tls;
-use crate::credentials::Credential;
+use crate::credentials::{Credential, ServerVerification};
 
 /// So long a connection may be quiet before the kernel asks whether the peer lives.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -142,6 +142,8 @@ impl Transport {
             .http1_only()
             .connect_timeout(timeouts.connect)
             .connector_layer(connecting.clone())
+            // Of a server that is not verified, its certificate is all that is known of it.
+            .tls_info(credential.verify_server == ServerVerification::Skipped)
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .tcp_keepalive(KEEPALIVE_IDLE)
@@ -226,6 +228,16 @@ impl Transport {
     }
 
     async fn exchange(&self, call: &Call<'_>, target: &Arc<Target>) -> Result<Response, Error> {
+        let response = self.answer(call, target).await?;
+        self.check(response, target).await
+    }
+
+    /// Sends the request and reads the head of the answer, whatever it says.
+    pub(super) async fn answer(
+        &self,
+        call: &Call<'_>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
             let problem = "the path is not a plain one".to_owned();
             return Err(Error::Protocol {
@@ -255,8 +267,7 @@ impl Transport {
                 .header(CONTENT_TYPE, content_type)
                 .body(body.to_string());
         }
-        let response = self.head(request.send(), target).await?;
-        self.check(response, target).await
+        self.head(request.send(), target).await
     }
 
     /// Waits for the head of the answer: so long for connecting, so long from there.

@@ -9,20 +9,22 @@ mod conflicts;
 mod credentials;
 mod image;
 mod pods;
+mod servers;
 mod versions;
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::World;
 use crate::agent::Round;
 use crate::bus::Bus;
 use crate::config::Settings;
-use crate::connections::Link;
+use crate::connections::{Connections, Link};
+use crate::decide::Now;
 use crate::facts::examination::{
     Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
-    pods::Pods, versions::Versions,
+    pods::Pods, servers::Servers, versions::Versions,
 };
 use crate::facts::{Seen, Why, WhyKind};
 use crate::root::Root;
@@ -46,13 +48,19 @@ pub struct Given<'a> {
     pub harvester: Result<&'a Link, Why>,
     /// The guest cluster's API and the kubelet's credential, or why there is none.
     pub guest: Result<&'a Link, Why>,
+    /// Both credentials, whatever the servers say of them.
+    pub connections: &'a Connections,
     /// What the round saw and found.
     pub round: &'a Round,
+    /// The time when the examination began.
+    pub now: Now,
+    /// The same on a clock that never jumps.
+    pub began: Instant,
 }
 
 impl World {
     /// Examines, after a round that has read the credentials and the two APIs.
-    pub async fn examine(&self, settings: &Settings, round: &Round) -> Examination {
+    pub async fn examine(&self, settings: &Settings, round: &Round, now: Now) -> Examination {
         let given = Given {
             root: &self.root,
             bus: &self.bus,
@@ -62,6 +70,9 @@ impl World {
                 round.who.candidates.why(),
             ),
             guest: answering(self.connections.guest.link(), round.who.node.why()),
+            connections: &self.connections,
+            now,
+            began: Instant::now(),
             round,
         };
         let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
@@ -71,11 +82,12 @@ impl World {
                 Err(_) => Vec::new(),
             }
         };
-        let (versions, pods, conflicts, credentials, clock, image, permissions) = tokio::join!(
+        let (versions, pods, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
             timeout(ALL_LIMIT, versions::read(&given)),
             timeout(ALL_LIMIT, pods::read(&given)),
             timeout(ALL_LIMIT, conflicts::read(&given)),
             timeout(ALL_LIMIT, credentials::read(&given)),
+            timeout(ALL_LIMIT, servers::read(&given)),
             timeout(ALL_LIMIT, clock::read(&given)),
             timeout(ALL_LIMIT, image::read(&given)),
             timeout(ALL_LIMIT, may),
@@ -85,6 +97,7 @@ impl World {
             pods: pods.unwrap_or_else(|_| Pods::unseen(&slow)),
             conflicts: conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow)),
             credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
+            servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
             clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
             image: image.unwrap_or_else(|_| Image::unseen(&slow)),
             permissions: permissions.unwrap_or_default(),

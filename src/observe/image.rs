@@ -18,7 +18,7 @@ use crate::credentials::search::{harvester_candidates, kubelet_candidates};
 use crate::escape::chain;
 use crate::facts::distribution::{Distribution, DistributionKind, Matter, Unshareable};
 use crate::facts::guest_agent::{Family, UNITS};
-use crate::facts::image::{Image, Pinned, Place, Service, TextFile, Trace, Unreadable};
+use crate::facts::image::{Image, Pinned, Place, Service, TextFile, Trace, UnitFile, Unreadable};
 use crate::root::{ReadError, Root};
 
 /// A file of one short line; of a longer one nothing more needs to be known.
@@ -80,7 +80,7 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
     };
     let agent = Service {
         has_program: root.exists(PROGRAM),
-        unit: unit::find(root, &[UNIT]),
+        unit: own_unit(root),
     };
     Image {
         machine_ids: MACHINE_IDS
@@ -98,6 +98,11 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
         traces: reader.traces,
         unreadable: reader.unreadable,
     }
+}
+
+/// Our own unit, as the files below the root describe it.
+pub(super) fn own_unit(root: &Root) -> Option<UnitFile> {
+    unit::find(root, &[UNIT])
 }
 
 struct Reader<'a> {

@@ -1,10 +1,298 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Are the credentials of the right kind, kept well, and do they last?
+//! Are the credentials of the right kind, do they lead to the right server, are they kept well, and do they last?
 
-use super::Case;
-use crate::findings::Finding;
+use super::{Case, date};
+use crate::decide::complaints::EXPIRY_STEPS_DAYS;
+use crate::decide::identity::OwnVm;
+use crate::facts::WhyKind;
+use crate::facts::examination::credentials::{
+    Certificate, Content, CredentialFile, Place, Role, TokenKind,
+};
+use crate::facts::who::{Api, Harvester};
+use crate::findings::{Code, Finding, Group};
+
+/// The group and others may write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// How a path through Rancher begins; the name of a cluster follows.
+const RANCHER_PROXY: &str = "/k8s/clusters/";
 
 /// What is wrong.
-pub fn findings(_: &Case<'_>) -> Vec<Finding> {
-    Vec::new()
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    let credentials = &case.examination.credentials;
+    let mut findings = Vec::new();
+    if let Some(harvester) = case.who.harvester.known() {
+        findings.extend(token(case, harvester));
+        findings.extend(address(case, harvester));
+        findings.extend(namespace(case, harvester));
+    }
+    if let Some(places) = credentials.places.known() {
+        findings.extend(in_the_way(case, places));
+        findings.extend(named_in_vain(case, places));
+    }
+    let files = credentials.files.known();
+    findings.extend(files.into_iter().flatten().filter_map(changeable));
+    let certificates = credentials.certificates.known();
+    let shown = case.examination.servers.seen();
+    let shown = shown.filter_map(|(_, shown)| shown.certificate.as_ref());
+    for certificate in certificates.into_iter().flatten().chain(shown) {
+        findings.extend(ends(case, certificate));
+        findings.extend(misnamed(case, certificate));
+    }
+    findings
 }
+
+/// Tokens of the wrong kind for the server that they are sent to.
+fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let token = case.examination.credentials.token.known()?;
+    let file = harvester.kubeconfig.display();
+    let failure = case.who.candidates.why().map(|why| why.kind);
+    let address = Address::of(&harvester.server);
+    match (&token.kind, failure) {
+        (TokenKind::Rancher { name }, Some(WhyKind::Credential)) => {
+            let text = format!(
+                "{} does not take the token `{name}` of {file}",
+                harvester.server
+            );
+            Some(Finding::new(Code::RancherTokenRefused, text))
+        }
+        (TokenKind::Rancher { name }, _) => {
+            let text = format!("the token of {file} is `{name}`, which Rancher made");
+            Some(Finding::new(Code::CredentialOfRancher, text))
+        }
+        (TokenKind::ServiceAccount(account), Some(WhyKind::Credential))
+            if address.is_external_rancher() =>
+        {
+            let text = format!(
+                "{file} sends the token of service account {account} to Rancher, {}",
+                harvester.server
+            );
+            Some(Finding::new(Code::ServerIsRancher, text))
+        }
+        _ => None,
+    }
+}
+
+/// The address of Harvester's web page, whose certificate has another authority and which may answer with a page.
+fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let kind = case.who.candidates.why()?.kind;
+    let is_odd = matches!(kind, WhyKind::Tls | WhyKind::Refused);
+    if !is_odd || !Address::of(&harvester.server).is_web() {
+        return None;
+    }
+    let file = harvester.kubeconfig.display();
+    let text = format!("{file} names {}", harvester.server);
+    Some(Finding::new(Code::ServerIsWebAddress, text))
+}
+
+/// The parts of a server's address that tell what answers there.
+struct Address<'a> {
+    host: &'a str,
+    has_port: bool,
+    path: &'a str,
+}
+
+impl<'a> Address<'a> {
+    /// Of the public form of a URL: no user, no query.
+    fn of(server: &'a str) -> Self {
+        let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
+        let (authority, path) = match rest.find('/') {
+            Some(end) => rest.split_at(end),
+            None => (rest, ""),
+        };
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once(']').unwrap_or((bracketed, "")),
+            None => match authority.find(':') {
+                Some(colon) => authority.split_at(colon),
+                None => (authority, ""),
+            },
+        };
+        Self {
+            host,
+            // A port that is the usual one of https is not in the public form.
+            has_port: !port.is_empty(),
+            path: path.trim_end_matches('/'),
+        }
+    }
+
+    /// The ingress of Harvester, where its web page is, or the Rancher within it.
+    fn is_web(&self) -> bool {
+        !self.has_port && (self.path.is_empty() || self.path == "/k8s/clusters/local")
+    }
+
+    /// A Rancher that manages this Harvester: Harvester itself is `local` only to the one within it.
+    fn is_external_rancher(&self) -> bool {
+        let cluster = self.path.strip_prefix(RANCHER_PROXY);
+        cluster.is_some_and(|cluster| cluster != "local")
+    }
+}
+
+/// A token for one namespace, and a kubeconfig for another, in which nothing is found.
+fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let token = case.examination.credentials.token.known()?;
+    let TokenKind::ServiceAccount(account) = &token.kind else {
+        return None;
+    };
+    let forbidden = case.who.candidates.why().map(|why| why.kind) == Some(WhyKind::Forbidden);
+    let not_found = matches!(case.identity.vm, OwnVm::NotFound(_));
+    if account.namespace == harvester.namespace || !(forbidden || not_found) {
+        return None;
+    }
+    let origin = match &case.settings.harvester.namespace {
+        Some(_) => "`[harvester] namespace` of our own configuration".to_owned(),
+        None => harvester.kubeconfig.display().to_string(),
+    };
+    let text = format!(
+        "the token is of namespace {}, {origin} says {}, and no VM there fits this machine or may be read",
+        account.namespace, harvester.namespace
+    );
+    Some(Finding::new(Code::CredentialOfAnotherNamespace, text))
+}
+
+/// What stands in the way of the search: it ends at the first thing that is there.
+fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let why = case.who.harvester.why()?;
+    if why.kind != WhyKind::Credential {
+        return None;
+    }
+    let is_there = |place: &&Place| place.content != Content::Nothing;
+    let place = places.iter().find(is_there)?;
+    let path = place.path.display();
+    match place.content {
+        Content::Directory => {
+            let finding = Finding::new(
+                Code::CredentialIsDirectory,
+                format!("{path} is a directory"),
+            );
+            Some(finding.with_commands(vec![format!("rmdir {path}")]))
+        }
+        Content::EmptyFile => {
+            let text = format!("{path} is empty");
+            Some(Finding::new(Code::CredentialIsEmpty, text))
+        }
+        Content::Nothing | Content::File | Content::Unknown => None,
+    }
+}
+
+/// A path in the distribution's configuration with nothing there, while the credential in use is elsewhere.
+fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let used = &case.who.harvester.known()?.kubeconfig;
+    let place = places
+        .iter()
+        .find(|place| place.named_in.is_some() && place.content == Content::Nothing)?;
+    let origin = place.named_in.as_ref()?.display();
+    let (path, used) = (place.path.display(), used.display());
+    let text = format!(
+        "`cloud-provider-config` in {origin} names {path}, which does not exist; the one in use is {used}"
+    );
+    let commands = vec![format!("install -D -m 0600 {used} {path}")];
+    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(commands))
+}
+
+/// A file that somebody besides root can change.
+fn changeable(file: &CredentialFile) -> Option<Finding> {
+    let is_foreign = file.owner != 0 && file.owner != file.owner_of_all;
+    let path = file.path.display();
+    let text = match (is_foreign, file.mode & OTHERS_WRITE != 0) {
+        (true, _) => format!("{path} belongs to the user with the number {}", file.owner),
+        (false, true) => format!("{path} has mode {:04o}", file.mode),
+        (false, false) => return None,
+    };
+    let commands = vec![
+        format!("chown root:root {path}"),
+        format!("chmod go-w {path}"),
+    ];
+    let finding = Finding::new(Code::CredentialChangeable, text).with_commands(commands);
+    Some(finding.about(group(file.api)))
+}
+
+fn group(api: Api) -> Group {
+    match api {
+        Api::Harvester => Group::HarvesterCredential,
+        Api::Guest => Group::KubeletCredential,
+    }
+}
+
+/// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
+fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let left = certificate
+        .ends
+        .saturating_sub(case.now.wall.unix_timestamp());
+    let days = EXPIRY_STEPS_DAYS
+        .into_iter()
+        .find(|days| left < days * 86_400)?;
+    let date = date(certificate.ends);
+    let when = match left {
+        ..=0 => format!("ended at {date}"),
+        _ => format!("ends at {date}, in less than {days} days"),
+    };
+    let Certificate {
+        origin, subject, ..
+    } = certificate;
+    let (text, group) = match (certificate.role, certificate.api) {
+        (Role::Client, _) => return None,
+        (Role::Authority, api) => (
+            format!("the certificate authority `{subject}` in {origin} {when}"),
+            group(api),
+        ),
+        (Role::Server, Api::Harvester) => (
+            format!("the certificate `{subject}` that {origin} shows {when}"),
+            Group::HarvesterApi,
+        ),
+        (Role::Server, Api::Guest) => (
+            format!("the certificate `{subject}` that {origin} shows {when}"),
+            Group::Node,
+        ),
+    };
+    let finding = Finding::new(Code::CredentialExpires, text).about(group);
+    Some(finding.with_remedy(remedy(certificate.role, certificate.api)))
+}
+
+fn remedy(role: Role, api: Api) -> &'static str {
+    match (role, api) {
+        (Role::Authority, Api::Harvester) => {
+            "make a new kubeconfig for Harvester: it brings the authority of today; where Harvester's own authority ends, rotate it there first (rke2 certificate rotate-ca)"
+        }
+        (_, Api::Harvester) => {
+            "on the host, as an administrator: systemctl restart rke2-server renews it; Harvester's setting auto-rotate-rke2-certs does so by itself"
+        }
+        (Role::Authority, Api::Guest) => {
+            "rotate the authority of this cluster on its servers (rke2 certificate rotate-ca, k3s certificate rotate-ca), then restart the service on each machine"
+        }
+        (_, Api::Guest) => {
+            "on the servers of this cluster: systemctl restart rke2-server or k3s renews it; with kubeadm: kubeadm certs renew all"
+        }
+    }
+}
+
+/// A server whose certificate is for other names than the one that is asked for, and that is not trusted.
+fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let (failure, group) = match certificate.api {
+        Api::Harvester => (case.who.candidates.why(), Group::HarvesterApi),
+        Api::Guest => (case.who.node.why(), Group::Node),
+    };
+    let is_distrusted = failure.is_some_and(|why| why.kind == WhyKind::Tls);
+    let host = Address::of(&certificate.origin).host;
+    if certificate.role != Role::Server || !is_distrusted || is_for(&certificate.names, host) {
+        return None;
+    }
+    let names = match certificate.names.as_slice() {
+        [] => "no name at all".to_owned(),
+        names => names.join(", "),
+    };
+    let text = format!("{}: the certificate is for {names}", certificate.origin);
+    Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
+}
+
+/// Whether one of the names is this host (RFC 9525, 6.3: a star stands for one label in front).
+fn is_for(names: &[String], host: &str) -> bool {
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| {
+        let starred = name.strip_prefix("*.").zip(parent);
+        name.eq_ignore_ascii_case(host)
+            || starred.is_some_and(|(named, parent)| named.eq_ignore_ascii_case(parent))
+    })
+}
+
+#[cfg(test)]
+mod tests;

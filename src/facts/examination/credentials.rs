@@ -1,23 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What are the credential files, who may read them, and how long do they last? Never a value of theirs.
+//! What are the credential files, who may change them, and how long do they last? Never a value of theirs.
 
 use std::path::PathBuf;
 
 use super::Gap;
+use crate::facts::names::ServiceAccount;
+use crate::facts::who::Api;
 use crate::facts::{Seen, Why};
 use crate::findings::Group;
 
 /// Both credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The token of the Harvester credential.
+    /// What stands at each place where the Harvester credential is looked for, in the order of the search.
+    pub places: Seen<Vec<Place>>,
+    /// The token of the Harvester credential. Absent where it has a client certificate in its place.
     pub token: Seen<Token>,
-    /// The files of the Harvester credential.
-    pub harvester_files: Seen<Vec<CredentialFile>>,
-    /// The files of the kubelet's credential.
-    pub kubelet_files: Seen<Vec<CredentialFile>>,
+    /// The files of both credentials that are in use.
+    pub files: Seen<Vec<CredentialFile>>,
     /// The certificates of both: of the kubelet, and the authorities that are trusted.
     pub certificates: Seen<Vec<Certificate>>,
+}
+
+/// A place where the Harvester credential is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub path: PathBuf,
+    /// The file of the distribution whose `cloud-provider-config` names it.
+    pub named_in: Option<PathBuf>,
+    /// What stands there.
+    pub content: Content,
+}
+
+/// What stands at a place for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    Nothing,
+    /// A file without a byte.
+    EmptyFile,
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// That could not be found out.
+    Unknown,
 }
 
 /// What a token says of itself.
@@ -32,59 +60,83 @@ pub struct Token {
 }
 
 /// Who made a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenKind {
     /// Kubernetes, for a service account.
-    ServiceAccount,
+    ServiceAccount(ServiceAccount),
     /// Rancher, for one of its users; it may end by a setting that the token does not tell.
-    Rancher,
+    Rancher {
+        /// The name of the token object, which is no secret.
+        name: String,
+    },
     /// Neither is to be seen.
     Opaque,
 }
 
-/// A file that holds a credential.
+/// A file that a credential in use consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialFile {
+    /// Whose.
+    pub api: Api,
     /// Where.
     pub path: PathBuf,
     /// Permission bits.
     pub mode: u32,
     /// User that owns it.
     pub owner: u32,
+    /// User that owns the whole tree: root, but for a tree that is not the running system.
+    pub owner_of_all: u32,
 }
 
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// The file, or the kubeconfig that holds it.
-    pub path: PathBuf,
-    /// The common name of its subject.
+    /// At which of the two APIs it is of use.
+    pub api: Api,
+    /// What it proves there.
+    pub role: Role,
+    /// The kubeconfig that it belongs to, or the address of the server that shows it.
+    pub origin: String,
+    /// Its subject, on one line.
     pub subject: String,
     /// Valid from, in seconds since 1970.
     pub begins: i64,
     /// Valid until, in seconds since 1970.
     pub ends: i64,
+    /// The names and addresses that it is for.
+    pub names: Vec<String>,
+}
+
+/// What a certificate proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Who we are.
+    Client,
+    /// That a server is the right one, for those whose certificate it signed.
+    Authority,
+    /// Who the server is.
+    Server,
 }
 
 impl Credentials {
     /// None of it, for one reason.
     pub fn unseen(why: &Why) -> Self {
         Self {
+            places: Seen::Failed(why.clone()),
             token: Seen::Failed(why.clone()),
-            harvester_files: Seen::Failed(why.clone()),
-            kubelet_files: Seen::Failed(why.clone()),
+            files: Seen::Failed(why.clone()),
             certificates: Seen::Failed(why.clone()),
         }
     }
 
     /// What could not be looked at.
     pub fn gaps(&self) -> Vec<Gap> {
-        let (harvester, kubelet) = (Group::HarvesterCredential, Group::KubeletCredential);
+        let group = Group::HarvesterCredential;
         let gaps = [
-            Gap::of(harvester, "the Harvester token", &self.token),
-            Gap::of(harvester, "who may read its files", &self.harvester_files),
-            Gap::of(kubelet, "who may read its files", &self.kubelet_files),
-            Gap::of(kubelet, "the certificates", &self.certificates),
+            Gap::of(group, "the places of the kubeconfig", &self.places),
+            Gap::of(group, "the kind of its token", &self.token),
+            Gap::of(group, "who may change the files", &self.files),
+            Gap::of(group, "the certificates", &self.certificates),
         ];
         gaps.into_iter().flatten().collect()
     }

@@ -1,34 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What did the image bring that belongs to one machine? Of what `bake-check` looks for, only what tells something on a
-//! machine that runs.
+//! What did the image bring that belongs to one machine, and does it start the agent? Of what `bake-check` looks for, only
+//! what tells something on a machine that runs.
+
+use std::path::PathBuf;
 
 use super::Gap;
+use crate::facts::guest_agent::Enablement;
+use crate::facts::image::UnitFile;
 use crate::facts::{Seen, Why};
 use crate::findings::Group;
 
 /// What the image brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The machine-id of the image, where this machine still has it: machines of one image are then one to DHCP and to the
-    /// journal. Absent where it was made on this machine.
-    pub machine_id: Seen<String>,
+    /// When cloud-init first ran on this machine, in seconds since 1970. Absent where it did not.
+    pub began: Seen<i64>,
+    /// What only one machine may have and that is here.
+    pub belongings: Seen<Vec<Belonging>>,
+    /// The unit of the agent itself. Absent where none is installed, as in a tree for tests.
+    pub unit: Seen<UnitFile>,
+}
+
+/// A thing that only one machine may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Belonging {
+    /// Where.
+    pub path: PathBuf,
+    /// When it was written, in seconds since 1970.
+    pub written: i64,
 }
 
 impl Image {
     /// None of it, for one reason.
     pub fn unseen(why: &Why) -> Self {
         Self {
-            machine_id: Seen::Failed(why.clone()),
+            began: Seen::Failed(why.clone()),
+            belongings: Seen::Failed(why.clone()),
+            unit: Seen::Failed(why.clone()),
         }
     }
 
     /// What could not be looked at.
     pub fn gaps(&self) -> Vec<Gap> {
-        let gap = Gap::of(
-            Group::Image,
-            "whether the machine-id is the image's",
-            &self.machine_id,
-        );
-        gap.into_iter().collect()
+        let group = Group::Image;
+        let gaps = [
+            Gap::of(group, "when this machine began", &self.began),
+            Gap::of(group, "what the image brought", &self.belongings),
+            Gap::of(group, "the unit of the agent", &self.unit),
+        ];
+        gaps.into_iter().flatten().collect()
+    }
+
+    /// Whether the next boot starts the agent, where that is known.
+    pub fn starts_agent(&self) -> Option<bool> {
+        let unit = self.unit.known()?;
+        Some(!unit.is_masked && unit.enablement != Enablement::Disabled)
     }
 }

@@ -1,14 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads whether the clock is kept in step, and what the servers say the time is.
+//! Reads whether the clock is kept in step, from systemd-timedated: it asks the kernel, whoever keeps it
+//! (org.freedesktop.timedate1(5), `NTPSynchronized`).
 
-use super::Given;
+use zbus::wire::Variant;
+
+use super::{Given, briefly};
+use crate::bus::{BusError, Peer};
+use crate::escape::chain;
 use crate::facts::examination::clock::Clock;
-use crate::facts::{Why, WhyKind};
+use crate::facts::{Seen, WhyKind};
 
-/// Reads them.
-pub(super) async fn read(_: &Given<'_>) -> Clock {
-    Clock::unseen(&Why::new(
-        WhyKind::NotAsked,
-        "this version does not look at it",
-    ))
+/// systemd-timedated.
+const TIMEDATE: Peer<'_> = Peer {
+    name: "org.freedesktop.timedate1",
+    path: "/org/freedesktop/timedate1",
+    interface: "org.freedesktop.timedate1",
+};
+
+/// Reads it.
+pub(super) async fn read(given: &Given<'_>) -> Clock {
+    let ask = async {
+        match given.bus.property(TIMEDATE, "NTPSynchronized").await {
+            Ok(Variant::Bool(synchronized)) => Seen::Known(synchronized),
+            Ok(_) => Seen::failed(WhyKind::Malformed, "NTPSynchronized is no boolean"),
+            Err(error) => Seen::failed(kind(&error), chain(&error)),
+        }
+    };
+    Clock {
+        synchronized: briefly(ask).await,
+    }
+}
+
+fn kind(error: &BusError) -> WhyKind {
+    match error {
+        BusError::Absent(_) => WhyKind::Missing,
+        BusError::Malformed(_) => WhyKind::Malformed,
+        _ => WhyKind::Unreachable,
+    }
 }

@@ -1,14 +1,159 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the credential files are: kind and claims of the token, certificates, mode and owner of each file.
+//! Reads what the credential files are: what stands at their places, kind and claims of the token, certificates, mode and
+//! owner of each file. No secret leaves this file.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use super::Given;
-use crate::facts::examination::credentials::Credentials;
-use crate::facts::{Why, WhyKind};
+use crate::connections::Link;
+use crate::credentials::search::harvester_candidates;
+use crate::credentials::token;
+use crate::escape::{chain, one_line};
+use crate::facts::distribution::Configured;
+use crate::facts::examination::credentials::{
+    Certificate, Content, CredentialFile, Credentials, Place, Role, Token, TokenKind,
+};
+use crate::facts::who::Api;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::root::{ReadError, Root};
+use crate::x509;
+
+/// The longest name that is kept of a certificate, in characters.
+const NAME_MAX: usize = 253;
+
+/// Names that are kept of a certificate.
+const NAMES_MAX: usize = 64;
 
 /// Reads them.
-pub(super) async fn read(_: &Given<'_>) -> Credentials {
-    Credentials::unseen(&Why::new(
-        WhyKind::NotAsked,
-        "this version does not look at it",
-    ))
+pub(super) async fn read(given: &Given<'_>) -> Credentials {
+    let harvester = given.connections.harvester.link();
+    let guest = given.connections.guest.link();
+    let links = || {
+        let harvester = harvester.iter().map(|link| (Api::Harvester, *link));
+        harvester.chain(guest.iter().map(|link| (Api::Guest, *link)))
+    };
+    Credentials {
+        places: Seen::Known(places(given)),
+        token: match &harvester {
+            Ok(link) => token(link),
+            Err(why) => Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone())),
+        },
+        files: files(given.root, links()).into(),
+        certificates: Seen::Known(
+            links()
+                .flat_map(|(api, link)| certificates(api, link))
+                .collect(),
+        ),
+    }
+}
+
+/// What stands at each place where the Harvester credential is looked for.
+fn places(given: &Given<'_>) -> Vec<Place> {
+    let distributions = &given.round.who.distributions;
+    let configured = given.settings.harvester.kubeconfig.as_deref();
+    let named = |path: &Path| {
+        let mut named = distributions
+            .iter()
+            .filter_map(|one| one.cloud_provider_config.as_ref());
+        let found = named.find(|Configured { value, .. }| value == path);
+        found.map(|Configured { origin, .. }| origin.clone())
+    };
+    let candidates = harvester_candidates(configured, distributions);
+    let places = candidates.into_iter().map(|candidate| Place {
+        named_in: named(&candidate.path),
+        content: content(given.root, &candidate.path),
+        path: candidate.path,
+    });
+    places.collect()
+}
+
+fn content(root: &Root, path: &Path) -> Content {
+    match root.metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Content::Directory,
+        Ok(metadata) if metadata.len() == 0 => Content::EmptyFile,
+        Ok(_) => Content::File,
+        Err(error) if error.is_absent() => Content::Nothing,
+        Err(_) => Content::Unknown,
+    }
+}
+
+fn token(link: &Link) -> Seen<Token> {
+    let Some(token) = &link.credential.token else {
+        return Seen::Absent;
+    };
+    let (kind, issued, expires) = match token::classify(token) {
+        token::TokenKind::Rancher { name } => (TokenKind::Rancher { name }, None, None),
+        token::TokenKind::Jwt(claims) => (
+            claims
+                .service_account
+                .map_or(TokenKind::Opaque, TokenKind::ServiceAccount),
+            claims.issued,
+            claims.expires,
+        ),
+        token::TokenKind::Opaque => (TokenKind::Opaque, None, None),
+    };
+    Seen::Known(Token {
+        kind,
+        issued,
+        expires,
+    })
+}
+
+fn files<'a>(
+    root: &Root,
+    links: impl Iterator<Item = (Api, &'a Link)>,
+) -> Result<Vec<CredentialFile>, Why> {
+    let failed = |error: ReadError| Why::new(WhyKind::Missing, chain(&error));
+    let owner_of_all = root.metadata("/").map_err(failed)?.uid();
+    let mut files = Vec::new();
+    for (api, link) in links {
+        for path in &link.credential.files {
+            let metadata = root.metadata(path).map_err(failed)?;
+            files.push(CredentialFile {
+                api,
+                path: path.clone(),
+                mode: metadata.permissions().mode() & 0o7777,
+                owner: metadata.uid(),
+                owner_of_all,
+            });
+        }
+    }
+    Ok(files)
+}
+
+/// The certificates that a credential consists of. One that cannot be understood is not used for anything either.
+fn certificates(api: Api, link: &Link) -> Vec<Certificate> {
+    let credential = &link.credential;
+    let origin = credential.kubeconfig.display().to_string();
+    let authorities = credential.certificate_authorities.iter();
+    let authorities = authorities.map(|der| (Role::Authority, der));
+    let client = credential.client_certificate.iter();
+    let client = client.filter_map(|client| Some((Role::Client, client.chain.first()?)));
+    let all = authorities.chain(client);
+    let read = all.filter_map(|(role, der)| {
+        let read = x509::Certificate::parse(der).ok()?;
+        Some(certificate(api, role, &origin, &read))
+    });
+    read.collect()
+}
+
+/// What is kept of a certificate.
+pub(super) fn certificate(
+    api: Api,
+    role: Role,
+    origin: &str,
+    read: &x509::Certificate,
+) -> Certificate {
+    let line = |text: &str| one_line(text, NAME_MAX).into_owned();
+    let names = read.alternative_names.iter().take(NAMES_MAX);
+    Certificate {
+        api,
+        role,
+        origin: origin.to_owned(),
+        subject: line(&read.subject.to_string()),
+        begins: read.not_before,
+        ends: read.not_after,
+        names: names.map(|name| line(name)).collect(),
+    }
 }
