@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: every reason why identity or topology is wrong, with the command that fixes it.
 
+mod bundle;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -24,9 +27,11 @@ use crate::lock;
 use crate::logging;
 use crate::observe::World;
 use crate::observe::machine::read_machine;
-use crate::report::diagnosis::{self, View};
+use crate::report::diagnosis::text::Symbols;
+use crate::report::diagnosis::{self, Dress, View};
 use crate::report::status::Status;
 use crate::report::status_file;
+use crate::report::text::Style;
 use crate::state::{self, MachineId};
 use crate::triggers::health::Health;
 
@@ -36,6 +41,7 @@ pub const EXAMPLES: &str = "\
   sudo harvester-node-agent doctor --short          a few lines for a ticket, without secrets
   sudo harvester-node-agent doctor --wait 5m        until nothing is wrong, 5 minutes at most
   sudo harvester-node-agent doctor --quiet || ...   the exit code alone
+  sudo harvester-node-agent doctor --bundle /tmp/doctor.tar   an archive for whoever helps you
 
 Exit codes: 0 nothing is wrong, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt machine; 75 an API \
 gave no answer or a credential may not be read, and nothing else is wrong; 78 the configuration has faults.";
@@ -47,8 +53,14 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(5),
 ];
 
+/// For a file.
+const PLAIN: Dress = Dress {
+    style: Style::Plain,
+    symbols: Symbols::Ascii,
+};
+
 /// What `doctor` takes.
-#[derive(Debug, Clone, Copy, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Options {
     /// A few lines for a ticket: version, VM, host, and one line for each finding
     #[arg(long)]
@@ -59,6 +71,10 @@ pub struct Options {
     /// Look again until nothing is wrong, for this time at most, such as 90s or 5m
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration)]
     pub wait: Option<Duration>,
+    /// Write a new archive for support too: this diagnosis, configuration, status, journal and versions, without what looks like
+    /// a secret. FILE is a path of yours, also with --root
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
 }
 
 /// One look, whole.
@@ -67,6 +83,7 @@ struct Look {
     diagnosis: Diagnosis,
     outcome: Outcome,
     at: String,
+    seconds: u64,
     service: Service,
     round: Option<(Status, Examination)>,
 }
@@ -86,7 +103,7 @@ pub fn run(process: &Process, options: Options) -> Answer {
     let look = runtime.block_on(look_until(process, options.wait));
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
-    answer(process, options, &look)
+    answer(process, &options, &look)
 }
 
 /// Looks until nothing is wrong or the time is over; once, where there is none.
@@ -189,10 +206,12 @@ impl Look {
                 || rights() == Rights::Few && credentials.any(|why| why.kind == WhyKind::Forbidden);
         }
         let diagnosis = Diagnosis::new(findings, &unseen);
+        let now = clock.now();
         Self {
             outcome: diagnosis.outcome(unanswered),
             diagnosis,
-            at: rfc3339(clock.now().wall),
+            at: rfc3339(now.wall),
+            seconds: u64::try_from(now.wall.unix_timestamp()).unwrap_or_default(),
             service,
             round: round.map(|(_, status, examination)| (status, examination)),
         }
@@ -242,7 +261,7 @@ fn exit(outcome: Outcome, strictness: Strictness) -> Exit {
     }
 }
 
-fn answer(process: &Process, options: Options, look: &Look) -> Answer {
+fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     let exit = exit(look.outcome, process.strictness);
     let view = View {
         diagnosis: &look.diagnosis,
@@ -261,5 +280,20 @@ fn answer(process: &Process, options: Options, look: &Look) -> Answer {
         Output::Text if options.short => diagnosis::short(&view),
         Output::Text => diagnosis::text(&view, process.dress, rights()),
     };
-    Answer::new(text, exit)
+    let mut answer = Answer::new(text, exit);
+    if let Some(file) = &options.bundle {
+        let printed = bundle::Printed {
+            document: diagnosis::document(&view, exit as u8),
+            text: diagnosis::text(&view, PLAIN, rights()),
+            at: look.seconds,
+        };
+        match bundle::write(process, file, printed) {
+            Ok(said) => answer.complaint = format!("{said}\n"),
+            Err(why) => {
+                answer.complaint = format!("{why}\n");
+                answer.exit = Exit::Failed;
+            }
+        }
+    }
+    answer
 }

@@ -4,6 +4,7 @@
 //!
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
+pub mod bundle;
 pub mod compose;
 pub mod counters;
 pub mod diagnosis;

@@ -13,6 +13,8 @@ mod bake_check;
 mod channel;
 mod credentials;
 mod doctor;
+mod doctor_bundle;
+mod doctor_credentials;
 mod downward_metrics;
 mod faults;
 mod guest_agent;

@@ -134,7 +134,7 @@ impl Credentials {
         let group = Group::HarvesterCredential;
         let gaps = [
             Gap::of(group, "the places of the kubeconfig", &self.places),
-            Gap::of(group, "the kind of its token", &self.token),
+            Gap::of(group, "what kind of token it has", &self.token),
             Gap::of(group, "who may change the files", &self.files),
             Gap::of(group, "the certificates", &self.certificates),
         ];

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::credentials::testing::{base64, jwt};
+use serde_json::json;
+
+/// Any window of so many characters of a secret is too much.
+const WINDOW: usize = 12;
+
+fn secrets() -> Vec<String> {
+    let hexadecimal = "9f2c4e7a1b8d3f60c5e4a7b2d19f8e3c6a5b4d7f".to_owned();
+    let rancher =
+        "kubeconfig-u-x7k2pqvwzr:8kz5v7n2rxq4m9wbt6d3hjc8f5gl2sp7kz5v7n2rxq4m9wbt6d3".to_owned();
+    let node =
+        "K10f3a1c8e97b2d4460a5c1e8f7d3b29046a8e5c7f1d2b3094::server:7c1e9f3a5b8d2046".to_owned();
+    let password = "CANARY-pa5s/w0rd+x9Yz=Qq7-T8u".to_owned();
+    vec![
+        jwt(r#"{"sub":"system:serviceaccount:default:gc8"}"#),
+        base64("canary: a secret that somebody encoded to hide it, with some more text behind"),
+        base64(&jwt("{}")),
+        hexadecimal,
+        rancher,
+        node,
+        password,
+        "AKIAIOSFODNN7EXAMPLE".to_owned(),
+        "vT3qXU8nFEb0/K7mDzNG/bPxRfiC2Ya9Mp4LkQeY".to_owned(),
+    ]
+}
+
+/// The parts of a secret with so many characters. Of a token of Rancher the name in front is none.
+fn parts(secret: &str, length: usize) -> Vec<String> {
+    let hidden = match secret.split_once(':') {
+        Some((name, hidden)) if name.starts_with("kubeconfig-") => hidden,
+        _ => secret,
+    };
+    let pieces = hidden.split(':').map(|piece| piece.chars().collect());
+    let windows = pieces.flat_map(|piece: Vec<char>| {
+        let windows = piece.windows(length).map(|window| window.iter().collect());
+        windows.collect::<Vec<String>>()
+    });
+    windows.collect()
+}
+
+fn assert_gone(secret: &str, scrubbed: &str, context: &str) {
+    for window in parts(secret, WINDOW) {
+        assert!(
+            !scrubbed.contains(&window),
+            "{window} of {secret} in {context}: {scrubbed}"
+        );
+    }
+}
+
+#[test]
+fn no_secret_stays_in_any_text_around_it() {
+    for secret in secrets() {
+        let json = json!({"message": format!("it is {secret}.")}).to_string();
+        let slashes = json
+            .replace('/', "\\/")
+            .replace('+', "\\u002b")
+            .replace('=', "\\u003d");
+        let contexts = [
+            secret.clone(),
+            format!("token: {secret}\nnext: line"),
+            format!("the value '{secret}' was refused"),
+            format!("({secret}), and more"),
+            format!("Environment=\"X={secret}\" \"Y=1\""),
+            format!("Authorization: Bearer {secret}"),
+            format!("https://example/?x={secret}&y=1"),
+            format!("`{secret}`"),
+            json!(json).to_string(),
+            json,
+            slashes,
+        ];
+        for context in contexts {
+            let scrubbed = text(&context);
+            assert_gone(&secret, &scrubbed, &context);
+            assert_gone(&secret.replace('/', "\\/"), &scrubbed, &context);
+            assert_eq!(text(&scrubbed), scrubbed, "a second pass of {context}");
+        }
+    }
+}
+
+#[test]
+fn wherever_a_text_is_cut_no_long_part_of_a_secret_stays() {
+    for secret in secrets() {
+        let whole = format!("before {secret} after");
+        for (at, _) in whole.char_indices() {
+            for part in [&whole[..at], &whole[at..]] {
+                let scrubbed = text(part);
+                // Of less than this nobody can tell that it is one.
+                for window in parts(&secret, MIXED_MIN) {
+                    assert!(
+                        !scrubbed.contains(&window),
+                        "{window} in {part}: {scrubbed}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pem_of_every_kind_is_removed_whole_cut_or_on_one_line() {
+    let body = "MIGHAgEAMBMGByqGSM49\naaaaaaaaaaaaaaaaaaaa\nshort\n";
+    for kind in [
+        "PRIVATE KEY",
+        "RSA PRIVATE KEY",
+        "CERTIFICATE",
+        "OPENSSH PRIVATE KEY",
+    ] {
+        let pem = format!("-----BEGIN {kind}-----\n{body}-----END {kind}-----");
+        let around = format!("a\n{pem}\nb\n{pem}c");
+        assert_eq!(text(&around), "a\n[removed]\nb\n[removed]c");
+        assert_eq!(
+            text(&around.replace('\n', "\\n")),
+            "a\\n[removed]\\nb\\n[removed]c"
+        );
+        for end in pem.find('\n').unwrap()..pem.len() {
+            let cut = text(&format!("a {}", &pem[..end]));
+            assert!(!cut.contains("aaaa") && !cut.contains("short"), "{cut}");
+        }
+    }
+}
+
+#[test]
+fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
+    for (context, expected) in [
+        ("password: hunter2", "password: [removed]"),
+        ("db_password=two words\nnext", "db_password=[removed]\nnext"),
+        (
+            "{\"clientKeyData\":\"abc\",\"a\":1}",
+            "{\"clientKeyData\":\"[removed]\",\"a\":1}",
+        ),
+        ("'api-key' = 'it is, this', b", "'api-key' = '[removed]', b"),
+        (
+            "say \"{\\\"token\\\":\\\"x y\\\",\\\"a\\\":1}\"",
+            "say \"{\\\"token\\\":\\\"[removed]\\\",\\\"a\\\":1}\"",
+        ),
+        (
+            "\"secret\": \"a \\\" b\", c",
+            "\"secret\": \"[removed]\", c",
+        ),
+        (
+            "token: |\n  line one\n  line two\nnext: 1",
+            "token: [removed]\nnext: 1",
+        ),
+        (
+            "agent-token:\n  hidden\nnext: 1",
+            "agent-token:[removed]\nnext: 1",
+        ),
+        ("token-abcde:plain", "token-abcde:[removed]"),
+        ("sent Basic aGk6aGk= there", "sent Basic [removed] there"),
+        ("bearer plain, then", "bearer [removed], then"),
+        (
+            "http://me:hunter2@proxy:3128/x",
+            "http://[removed]@proxy:3128/x",
+        ),
+        ("Environment=A=b", "Environment=[removed]"),
+    ] {
+        assert_eq!(text(context), expected);
+    }
+}
+
+#[test]
+fn what_people_need_stays() {
+    for kept in [
+        "VM default/gc8-pool1-q99l7-6ndw9 on host hv-a, region eu-1, zone rack-a",
+        "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config has mode 0644",
+        "system:serviceaccount:default:gc8, firmware 6a1a24a1-4061-4607-8bf4-a3963d0c5895",
+        "failed to get `/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances` at https://192.0.2.1:6443",
+        "HarvesterIdentityVerified=True, requiredDuringSchedulingIgnoredDuringExecution",
+        "v1.33.5+rke2r1, 6.12.0-160000.5-default, 2026-11-21T19:04:10.123456Z",
+        "the certificate is signed by `CN=rke2-server-ca@1700000000`, 52:54:00:12:34:56, fd00:1234:5678::10",
+        "topology.kubernetes.io/zone=rack-a [credential-of-rancher] harvester-node-agent explain rancher-token-refused",
+        "EnvironmentFile=-/etc/default/harvester-node-agent\nExecStart=/usr/bin/harvester-node-agent run",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+        "helm-install-harvester-cloud-provider-x7k2p in kube-system, image rancher/harvester-csi-driver:v0.2.9",
+        "",
+        "Zürich 東京 🚀: ok = ja",
+    ] {
+        assert_eq!(text(kept), kept);
+    }
+}
+
+#[test]
+fn a_record_keeps_the_fields_that_are_known_and_loses_the_others() {
+    let secret = &secrets()[0];
+    let line = json!({
+        "MESSAGE": format!("the token {secret} is refused"),
+        "HNA_FINDING": "hostname-differs",
+        "PRIORITY": "4",
+        "_CMDLINE": "program --password plain",
+        "_MACHINE_ID": "0123456789abcdef0123456789abcdef",
+        "F_SECRET": "plain",
+    });
+    let record = record(&line.to_string()).unwrap();
+    assert_eq!(
+        record,
+        json!({"MESSAGE": "the token [removed] is refused", "HNA_FINDING": "hostname-differs", "PRIORITY": "4"})
+    );
+    let bytes = json!({"MESSAGE": "password: \u{1b}x".as_bytes()});
+    let kept = super::record(&bytes.to_string()).unwrap();
+    assert_eq!(kept["MESSAGE"], "password: [removed]");
+    for odd in ["", "text", "[1]", "{\"MESSAGE\":", "null"] {
+        assert_eq!(super::record(odd), None, "{odd}");
+    }
+}
+
+#[test]
+fn a_document_keeps_its_shape() {
+    let secret = &secrets()[0];
+    let mut document = json!({
+        "findings": [{"code": "hostname-differs", "seen": format!("`{secret}`")}],
+        "token": {"nested": "plain"},
+        "hasToken": true,
+        "count": 3,
+    });
+    value(&mut document);
+    assert_eq!(
+        document,
+        json!({
+            "findings": [{"code": "hostname-differs", "seen": "`[removed]`"}],
+            "token": "[removed]",
+            "hasToken": true,
+            "count": 3,
+        })
+    );
+}
+
+#[test]
+fn no_text_is_a_panic() {
+    let odd = "é=\"'\\:-----BEGIN =://@password: |\n\t\\u00";
+    for (from, _) in odd.char_indices() {
+        for (to, _) in odd.char_indices().filter(|(to, _)| *to >= from) {
+            let _ = text(&odd[from..to].repeat(3));
+        }
+    }
+}

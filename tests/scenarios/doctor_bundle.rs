@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The support archive: it holds what somebody else needs, and no secret of any file or record that the agent reads.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
+use harvester_lab::world::{World, WorldOptions};
+use serde_json::json;
+
+use crate::{BINARY, On, on_both};
+
+on_both!(
+    the_archive_tells_what_somebody_else_needs,
+    no_secret_of_any_file_or_record_is_in_the_archive,
+    a_file_that_is_there_is_never_written,
+);
+
+const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+const KEY: &str = "/var/lib/rancher/rke2/agent/client-kubelet.key";
+
+/// Made anew for this file: a word that nothing else has.
+const CANARY: &str = "CANARY";
+
+/// A world, a place for files, and a journalctl that prints what it is told to.
+struct Scene {
+    world: World,
+    dir: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn new(on: On, records: &str) -> Self {
+        let world = on.world(WorldOptions::default()).await;
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("records"), records).unwrap();
+        let program = dir.path().join("journalctl");
+        let script = format!(
+            "#!/bin/sh\necho \"$@\" > '{0}/arguments'\ncat '{0}/records'\n",
+            dir.path().display()
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { world, dir }
+    }
+
+    async fn doctor(&self, file: &Path) -> Output {
+        let mut command = Command::new(BINARY);
+        command
+            .args(["doctor", "--bundle"])
+            .arg(file)
+            .arg("--root")
+            .arg(self.world.guest.root())
+            .env_clear()
+            .env(
+                "PATH",
+                format!("{}:/usr/bin:/bin", self.dir.path().display()),
+            );
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap()
+    }
+
+    /// The archive, its texts by name.
+    async fn bundle(&self) -> (Output, Vec<(String, String)>) {
+        let file = self.dir.path().join("doctor.tar");
+        let output = self.doctor(&file).await;
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        let unpacked = self.dir.path().join("unpacked");
+        std::fs::create_dir(&unpacked).unwrap();
+        let tar = Command::new("tar")
+            .arg("-xf")
+            .arg(&file)
+            .arg("-C")
+            .arg(&unpacked)
+            .output()
+            .unwrap();
+        assert!(tar.status.success(), "{tar:?}");
+        let mut texts = Vec::new();
+        read_all(
+            &unpacked.join("harvester-node-agent-doctor"),
+            PathBuf::new(),
+            &mut texts,
+        );
+        (output, texts)
+    }
+}
+
+fn read_all(top: &Path, inside: PathBuf, texts: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(top.join(&inside)).unwrap() {
+        let entry = entry.unwrap();
+        let inside = inside.join(entry.file_name());
+        if entry.path().is_dir() {
+            read_all(top, inside, texts);
+        } else {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            texts.push((inside.to_str().unwrap().to_owned(), text));
+        }
+    }
+}
+
+async fn the_archive_tells_what_somebody_else_needs(on: On) {
+    let record =
+        json!({"MESSAGE": "hello from the journal", "PRIORITY": "6", "_CMDLINE": "not this"});
+    let scene = Scene::new(on, &format!("{record}\n")).await;
+    let guest = &scene.world.guest;
+    guest.write("/etc/os-release", "ID=debian\nVERSION_ID=12\n");
+    guest.write(
+        "/etc/harvester-node-agent/config.d/50-mine.toml",
+        "[topology]\non_change = \"hold\"\n",
+    );
+    guest.write(
+        "/usr/lib/systemd/system/harvester-node-agent.service",
+        "[Service]\nExecStart=/usr/bin/harvester-node-agent run\n[Install]\nWantedBy=multi-user.target\n",
+    );
+    guest.write(
+        "/etc/systemd/system/harvester-node-agent.service.d/mine.conf",
+        "[Service]\nNice=5\n",
+    );
+    let (output, texts) = scene.bundle().await;
+    let text = |name: &str| {
+        let found = texts.iter().find(|(found, _)| found == name);
+        found
+            .map(|(_, text)| text.as_str())
+            .unwrap_or_else(|| panic!("no {name} in {texts:?}"))
+    };
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text("doctor.txt").contains("default/gc8-pool1-q99l7-6ndw9"),
+        "{}",
+        text("doctor.txt")
+    );
+    assert!(text("doctor.txt").contains("host hv-a, region eu-1, zone rack-a"));
+    assert!(printed.contains("host hv-a, region eu-1, zone rack-a"));
+    let document: serde_json::Value = serde_json::from_str(text("doctor.json")).unwrap();
+    assert_eq!(document["kind"], "Diagnosis");
+    assert!(
+        text("config.toml").contains("topology.on_change")
+            && text("config.toml").contains("\"hold\"")
+    );
+    assert!(text("versions.txt").contains("ID=debian"));
+    assert_eq!(
+        text("journal.jsonl"),
+        "{\"MESSAGE\":\"hello from the journal\",\"PRIORITY\":\"6\"}\n"
+    );
+    let unit = text("units/harvester-node-agent.service");
+    assert!(
+        unit.contains("ExecStart=/usr/bin/harvester-node-agent run") && unit.contains("Nice=5"),
+        "{unit}"
+    );
+    // No agent runs here, so there is no status; that is said and no failure.
+    assert!(
+        text("contents.txt").contains("status.json: missing, "),
+        "{}",
+        text("contents.txt")
+    );
+    let arguments = std::fs::read_to_string(scene.dir.path().join("arguments")).unwrap();
+    let tree = scene.world.guest.root().display().to_string();
+    assert!(
+        arguments.contains(&tree) && arguments.contains("--lines 200"),
+        "{arguments}"
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("wrote ") && said.contains("doctor.tar"),
+        "{said}"
+    );
+}
+
+/// Every file of the tree that holds a secret, and what of it must not be anywhere.
+fn plant(world: &World) -> Vec<String> {
+    let guest = &world.guest;
+    let random = "kJ8vQ2mZ7xW4nB9cR5tY1pL6sD3fG0hA";
+    let mut secrets = vec![
+        world.token.clone(),
+        world.token.rsplit('.').next().unwrap().to_owned(),
+        guest.read(KEY).unwrap().lines().nth(1).unwrap().to_owned(),
+        guest.read(HARVESTER).unwrap(),
+    ];
+    // The configuration of the distribution, with secrets that it really has there.
+    let node_token = format!(
+        "K10{}::server:{CANARY}rke2{random}",
+        "0a1b2c3d4e5f".repeat(5)
+    );
+    guest.write_secret(
+        "/etc/rancher/rke2/config.yaml.d/60-secrets.yaml",
+        format!("token: {node_token}\nagent-token: {CANARY}agent{random}\netcd-s3-secret-key: {CANARY}s3{random}\n"),
+    );
+    secrets.push(node_token);
+    guest.write_secret(
+        "/etc/default/rke2-agent",
+        format!("RKE2_TOKEN={CANARY}env{random}\nHTTPS_PROXY=http://u:{CANARY}pw@proxy:1\n"),
+    );
+    guest.write(
+        "/etc/harvester-node-agent/config.d/50-mine.toml",
+        format!("# password = \"{CANARY}comment\"\n"),
+    );
+    guest.write_secret(
+        "/var/lib/cloud/instance/user-data.txt",
+        format!("#cloud-config\npassword: {CANARY}user{random}\n"),
+    );
+    guest.write(
+        "/etc/systemd/system/harvester-node-agent.service.d/proxy.conf",
+        format!("[Service]\nEnvironment=HTTPS_PROXY=http://u:{CANARY}proxy@proxy:3128\nEnvironment=\"X={CANARY}x\"\n"),
+    );
+    guest.write(
+        "/usr/lib/systemd/system/harvester-node-agent.service",
+        format!("[Service]\nExecStart=/usr/bin/harvester-node-agent run\nSetCredential=token: {CANARY}set\n"),
+    );
+    // What a past agent may have written, were it not as careful.
+    let status = json!({"kind": "Status", "findings": [
+        {"code": "harvester-unauthorized", "seen": format!("Authorization: Bearer {}", world.token), "since": "2026-01-01T00:00:00Z"},
+    ], "clientKeyData": BASE64_STANDARD.encode(guest.read(KEY).unwrap())});
+    guest.write("/run/harvester-node-agent/status.json", status.to_string());
+    secrets.push(random.to_owned());
+    secrets
+}
+
+async fn no_secret_of_any_file_or_record_is_in_the_archive(on: On) {
+    let scene = Scene::new(on, "").await;
+    let secrets = plant(&scene.world);
+    let (token, key) = (&scene.world.token, scene.world.guest.read(KEY).unwrap());
+    let encoded = BASE64_STANDARD.encode(format!("user:{token}"));
+    let messages = [
+        format!("refused: {token}"),
+        format!("Authorization: Basic {encoded}"),
+        format!(
+            "panicked at 'kubeconfig {{\"client-key-data\":\"{}\"}}'",
+            BASE64_STANDARD.encode(&key)
+        ),
+        key.clone(),
+        key.replace('\n', "\\n"),
+        format!("AWS_ACCESS_KEY_ID=AKIA{CANARY}7EXAMPLE1 AWS_SECRET_ACCESS_KEY={CANARY}aws"),
+        format!("token-abcde:{CANARY}rancher"),
+        format!("password is in {{\"password\": \"{CANARY} two words\"}}"),
+        json!({"nested": json!({"token": format!("{CANARY}nested")}).to_string()}).to_string(),
+    ];
+    let records = messages.iter().map(|message| {
+        let bytes = json!({"MESSAGE": message.as_bytes(), "HNA_FINDING": "hostname-differs"});
+        let text = json!({"MESSAGE": message, "HNA_REMEDY": message, "_CMDLINE": format!("{CANARY}cmdline"), "X": CANARY});
+        format!("{text}\n{bytes}\n")
+    });
+    let records: String = records.collect();
+    std::fs::write(scene.dir.path().join("records"), records).unwrap();
+    let (output, texts) = scene.bundle().await;
+    let archive = std::fs::read(scene.dir.path().join("doctor.tar")).unwrap();
+    let archive = String::from_utf8_lossy(&archive).into_owned();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).unwrap();
+    for secret in &secrets {
+        let escaped = json!(secret).to_string();
+        let forms = [
+            secret.clone(),
+            escaped.trim_matches('"').to_owned(),
+            secret.replace('/', "\\/"),
+            BASE64_STANDARD.encode(secret),
+            BASE64_URL_SAFE_NO_PAD.encode(secret),
+        ];
+        for form in forms {
+            assert!(!archive.contains(&form), "{form} is in the archive");
+            assert!(!printed.contains(&form), "{form} was printed");
+        }
+    }
+    for (name, text) in &texts {
+        let line = text
+            .lines()
+            .find(|line| line.contains(CANARY) || line.contains("PRIVATE KEY"));
+        assert_eq!(line, None, "{name}");
+    }
+    // The records are there, without what they hide.
+    let journal = texts.iter().find(|(name, _)| name == "journal.jsonl");
+    let (_, journal) = journal.unwrap();
+    assert_eq!(journal.lines().count(), 2 * messages.len());
+    assert!(journal.contains("refused: [removed]"), "{journal}");
+}
+
+async fn a_file_that_is_there_is_never_written(on: On) {
+    let scene = Scene::new(on, "").await;
+    let file = scene.dir.path().join("mine");
+    std::fs::write(&file, "mine").unwrap();
+    let output = scene.doctor(&file).await;
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("failed to write the new file") && said.contains("mine"),
+        "{said}"
+    );
+    assert!(!output.stdout.is_empty());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}

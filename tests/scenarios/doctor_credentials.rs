@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that can be wrong with the two credentials, the servers' certificates, the clock and the image: each made once,
+//! and what `doctor` says of it. What is wrong is named, and nothing else is an error.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::time::{Duration, SystemTime};
+
+use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
+use harvester_lab::pki::Validity;
+use harvester_lab::world::{AGENT, World, WorldOptions, service_account_token};
+use serde_json::Value;
+
+use crate::{On, agent, lab, on_both};
+
+on_both!(
+    a_healthy_machine_has_nothing_to_hide,
+    a_token_of_rancher_is_told_before_and_after_its_end,
+    a_credential_that_is_no_file_is_told,
+    a_path_that_rke2_names_in_vain_is_told,
+    a_credential_that_somebody_else_can_change_is_told,
+    a_token_of_another_namespace_is_told,
+    a_machine_with_the_id_of_its_image_is_told,
+    a_unit_that_nobody_enabled_is_told,
+);
+
+const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+const DAY: u64 = 86_400;
+
+/// What `doctor` found.
+struct Diagnosis(Value);
+
+impl Diagnosis {
+    async fn of(world: &World) -> Self {
+        let output = agent(world, &["doctor", "-o", "json"]).await;
+        let secret = world.token.rsplit('.').next().unwrap();
+        assert!(!output.stdout.contains(secret), "{}", output.stdout);
+        let document = serde_json::from_str(&output.stdout);
+        Self(document.unwrap_or_else(|error| panic!("{error}: {}{}", output.stdout, output.stderr)))
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Value> {
+        let groups = self.0["groups"].as_array().unwrap();
+        groups
+            .iter()
+            .flat_map(|group| group["findings"].as_array().unwrap())
+    }
+
+    fn seen(&self, code: &str) -> Option<&str> {
+        let mut findings = self.findings();
+        let finding = findings.find(|finding| finding["code"] == code)?;
+        finding["seen"].as_str()
+    }
+
+    fn errors(&self) -> Vec<&str> {
+        let errors = self
+            .findings()
+            .filter(|finding| finding["severity"] == "error");
+        errors
+            .map(|finding| finding["code"].as_str().unwrap())
+            .collect()
+    }
+
+    /// What was seen of the one error that there is.
+    fn only(&self, code: &str) -> &str {
+        assert_eq!(self.errors(), [code], "{:#}", self.0);
+        self.seen(code).unwrap()
+    }
+
+    /// What was seen of a warning or notice, where nothing is an error.
+    fn warned(&self, code: &str) -> &str {
+        assert_eq!(self.errors(), [""; 0], "{:#}", self.0);
+        self.seen(code)
+            .unwrap_or_else(|| panic!("no {code}: {:#}", self.0))
+    }
+}
+
+/// The kubeconfig for Harvester, with one text in place of another.
+fn edit(world: &World, old: &str, new: &str) {
+    let text = world.guest.read(HARVESTER).unwrap();
+    assert!(text.contains(old), "{old}");
+    world.guest.write_secret(HARVESTER, text.replace(old, new));
+}
+
+async fn a_healthy_machine_has_nothing_to_hide(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let diagnosis = Diagnosis::of(&world).await;
+    for code in [
+        "credential-of-rancher",
+        "credential-changeable",
+        "credential-not-at-named-path",
+        "credential-expires",
+        "clock-differs",
+        "clock-not-synchronized",
+        "identity-of-image",
+        "agent-not-enabled",
+    ] {
+        assert_eq!(diagnosis.seen(code), None);
+    }
+    assert_eq!(diagnosis.errors(), [""; 0]);
+    let gaps = diagnosis.0["groups"].to_string();
+    assert!(
+        !gaps.contains("the server's certificate and clock"),
+        "{gaps}"
+    );
+}
+
+async fn a_token_of_rancher_is_told_before_and_after_its_end(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    edit(&world, &world.token, "kubeconfig-u-abcde:CANARYCANARY");
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("rancher-token-refused");
+    assert!(seen.contains("`kubeconfig-u-abcde`"), "{seen}");
+    assert!(!diagnosis.0.to_string().contains("CANARY"));
+}
+
+async fn a_credential_that_is_no_file_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    world.guest.write_secret(HARVESTER, "");
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(diagnosis.only("credential-is-empty").contains(HARVESTER));
+    world.guest.remove(HARVESTER);
+    std::fs::create_dir(world.guest.path(HARVESTER)).unwrap();
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(
+        diagnosis
+            .only("credential-is-directory")
+            .contains(HARVESTER)
+    );
+}
+
+async fn a_path_that_rke2_names_in_vain_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let text = world.guest.read(HARVESTER).unwrap();
+    world.guest.remove(HARVESTER);
+    world
+        .guest
+        .write_secret("/etc/kubernetes/cloud-config", text);
+    let config = "/etc/rancher/rke2/config.yaml.d/99-mine.yaml";
+    let named = "cloud-provider-name: harvester\ncloud-provider-config: /etc/cloud/nowhere\n";
+    world.guest.write(config, named);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.warned("credential-not-at-named-path");
+    assert!(
+        seen.contains(config) && seen.contains("/etc/cloud/nowhere"),
+        "{seen}"
+    );
+}
+
+async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let path = world.guest.path(HARVESTER);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660)).unwrap();
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(
+        diagnosis
+            .warned("credential-changeable")
+            .contains("mode 0660")
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    if std::fs::metadata(&path).unwrap().uid() == 0 {
+        chown(&path, Some(1234), None).unwrap();
+        let diagnosis = Diagnosis::of(&world).await;
+        assert!(
+            diagnosis
+                .warned("credential-changeable")
+                .contains("number 1234")
+        );
+    }
+}
+
+async fn a_token_of_another_namespace_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    edit(&world, "namespace: \"default\"", "namespace: \"team-b\"");
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("credential-of-another-namespace");
+    assert!(
+        seen.contains("default") && seen.contains("team-b"),
+        "{seen}"
+    );
+}
+
+async fn a_machine_with_the_id_of_its_image_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    world
+        .guest
+        .write("/var/lib/cloud/instance/sem/config_ssh", "");
+    let id = std::fs::File::open(world.guest.path("/etc/machine-id")).unwrap();
+    let built = SystemTime::now() - Duration::from_secs(30 * DAY);
+    assert_eq!(Diagnosis::of(&world).await.seen("identity-of-image"), None);
+    id.set_modified(built).unwrap();
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(
+        diagnosis
+            .warned("identity-of-image")
+            .contains("/etc/machine-id")
+    );
+}
+
+async fn a_unit_that_nobody_enabled_is_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let unit = "harvester-node-agent.service";
+    world.guest.write(
+        &format!("/usr/lib/systemd/system/{unit}"),
+        "[Service]\nExecStart=/bin/true\n",
+    );
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(diagnosis.warned("agent-not-enabled").contains(unit));
+    world.guest.flip_link(
+        &format!("/etc/systemd/system/multi-user.target.wants/{unit}"),
+        &format!("/usr/lib/systemd/system/{unit}"),
+    );
+    assert_eq!(Diagnosis::of(&world).await.seen("agent-not-enabled"), None);
+}
+
+/// A date so many seconds from now, as servers write it.
+fn date(ahead: i64) -> String {
+    let now = time::OffsetDateTime::now_utc() + time::Duration::seconds(ahead);
+    let format = time::format_description::well_known::Rfc2822;
+    now.format(&format).unwrap().replace("+0000", "GMT")
+}
+
+/// Lets Harvester's server answer to anybody as if it were so many days later there.
+fn set_server_clock(world: &World, days: i64) {
+    let day = i64::try_from(DAY).unwrap();
+    let answer = Fault::answer(
+        200,
+        "application/json",
+        "{\"gitVersion\": \"v1.33.5+rke2r1\"}",
+    );
+    let answer = answer.with_header("date", &date(days * day));
+    let version = Matcher::path("/version").user_agent(AGENT);
+    lab(&world.harvester_api).faults().inject(version, answer);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
+    // A certificate that is not valid yet is wrong by itself,
+    let world = World::lab(WorldOptions::default()).await;
+    lab(&world.harvester_api).present(ServerCertificate::NotYetValid);
+    Diagnosis::of(&world).await.only("harvester-tls");
+    // unless it is later at the server;
+    set_server_clock(&world, 5);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("clock-wrong");
+    assert!(seen.contains("Harvester's API"), "{seen}");
+    // and an ended one has ended, unless it is earlier there.
+    let world = World::lab(WorldOptions::default()).await;
+    lab(&world.harvester_api).present(ServerCertificate::Expired);
+    let diagnosis = Diagnosis::of(&world).await;
+    diagnosis.only("harvester-tls");
+    assert!(
+        diagnosis
+            .seen("credential-expires")
+            .unwrap()
+            .contains("shows ended at")
+    );
+    set_server_clock(&world, -5);
+    let diagnosis = Diagnosis::of(&world).await;
+    diagnosis.only("clock-wrong");
+    assert_eq!(diagnosis.seen("credential-expires"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_differ_are_a_warning_while_everything_is_valid_by_both() {
+    let world = World::lab(WorldOptions::default()).await;
+    set_server_clock(&world, 2);
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(
+        diagnosis
+            .warned("clock-differs")
+            .contains("Harvester's API")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_under_another_name_is_told_with_its_names() {
+    let world = World::lab(WorldOptions::default()).await;
+    lab(&world.harvester_api).present(ServerCertificate::OtherName);
+    let diagnosis = Diagnosis::of(&world).await;
+    diagnosis.only("server-not-in-certificate");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_authority_that_is_another_one_is_a_matter_of_trust_alone() {
+    let world = World::lab(WorldOptions::default()).await;
+    lab(&world.harvester_api).present(ServerCertificate::OtherAuthority);
+    Diagnosis::of(&world).await.only("harvester-tls");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_the_credential_who_is_not_trusted() {
+    let world = World::lab(WorldOptions::default()).await;
+    let server = lab(&world.harvester_api);
+    server.present(ServerCertificate::OtherAuthority);
+    server.clear_requests();
+    Diagnosis::of(&world).await;
+    let asked = server.requests_of(AGENT);
+    assert!(!asked.is_empty());
+    for request in asked {
+        assert_eq!(request.path, "/version");
+        assert!(request.user.contains("anonymous"), "{request:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_account_at_rancher_is_told() {
+    let world = World::lab(WorldOptions::default()).await;
+    let url = world.harvester_api.endpoint().url;
+    edit(&world, &url, &format!("{url}/k8s/clusters/c-m-abcde"));
+    let unauthorized = Matcher::path("/k8s/clusters/").user_agent(AGENT);
+    lab(&world.harvester_api)
+        .faults()
+        .inject(unauthorized, Fault::unauthorized());
+    Diagnosis::of(&world).await.only("server-is-rancher");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_of_tokens_and_certificates_are_told_in_time() {
+    let world = World::lab(WorldOptions::default()).await;
+    let user = format!("system:node:{}", world.node_name());
+    let soon = Validity::from_now(time::Duration::days(6));
+    let authority = lab(&world.guest_api).authority();
+    let identity = authority.client_identity_with(&user, &["system:nodes"], soon);
+    world
+        .guest
+        .rotate_kubelet_certificate(harvester_lab::guest::Distribution::Rke2, &identity);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.warned("credential-expires");
+    assert!(seen.contains("in less than 7 days"), "{seen}");
+    assert!(service_account_token("a", "b").starts_with("eyJ"));
+}
