@@ -64,7 +64,7 @@ fn dispatch(arguments: Arguments) -> Answer {
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
         Command::Gate { timeout } => cli::gate::run(&process, timeout),
-        Command::Doctor(options) => cli::doctor::run(&process, options),
+        Command::Doctor(options) => cli::doctor::run(&process, &options),
         Command::Whoami => run(&process, Task::Whoami),
         Command::Status => cli::status::run(
             &process.root,

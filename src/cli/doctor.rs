@@ -89,7 +89,7 @@ struct Look {
 }
 
 /// Looks, and says what is wrong.
-pub fn run(process: &Process, options: Options) -> Answer {
+pub fn run(process: &Process, options: &Options) -> Answer {
     if let Err(error) = logging::deny_core_dumps() {
         tracing::debug!(%error, "failed to forbid core dumps");
     }
@@ -103,7 +103,7 @@ pub fn run(process: &Process, options: Options) -> Answer {
     let look = runtime.block_on(look_until(process, options.wait));
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
-    answer(process, &options, &look)
+    answer(process, options, &look)
 }
 
 /// Looks until nothing is wrong or the time is over; once, where there is none.

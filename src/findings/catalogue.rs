@@ -184,7 +184,7 @@ catalogue! {
         fix: "set `server:` in the named kubeconfig to Harvester's own API, https://VIP:6443, and `certificate-authority-data` to its authority",
         run: ["kubectl -n NAMESPACE get secret -o wide  # on Harvester: ca.crt of the service account's token"],
         silences: [HarvesterUnauthorized];
-    CredentialOfAnotherNamespace, "credential-of-another-namespace", HarvesterCredential, Error, "the Harvester credential is of another namespace than the one it is used for",
+    CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "the Harvester credential is of another namespace than the one it is used for",
         why: "the agent and the cloud provider look for the VM in the namespace of the kubeconfig, where this token may read nothing or the VM is not",
         fix: "set `namespace:` of the context in the named kubeconfig to the namespace of the VM, and make the credential there",
         run: ["harvester-node-agent whoami", "kubectl get vmi -A  # on Harvester"],

@@ -2,7 +2,7 @@
 //! The support archive: it holds what somebody else needs, and no secret of any file or record that the agent reads.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
@@ -80,19 +80,19 @@ impl Scene {
         let mut texts = Vec::new();
         read_all(
             &unpacked.join("harvester-node-agent-doctor"),
-            PathBuf::new(),
+            Path::new(""),
             &mut texts,
         );
         (output, texts)
     }
 }
 
-fn read_all(top: &Path, inside: PathBuf, texts: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(top.join(&inside)).unwrap() {
+fn read_all(top: &Path, inside: &Path, texts: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(top.join(inside)).unwrap() {
         let entry = entry.unwrap();
         let inside = inside.join(entry.file_name());
         if entry.path().is_dir() {
-            read_all(top, inside, texts);
+            read_all(top, &inside, texts);
         } else {
             let text = std::fs::read_to_string(entry.path()).unwrap();
             texts.push((inside.to_str().unwrap().to_owned(), text));
@@ -121,9 +121,8 @@ async fn the_archive_tells_what_somebody_else_needs(on: On) {
     let (output, texts) = scene.bundle().await;
     let text = |name: &str| {
         let found = texts.iter().find(|(found, _)| found == name);
-        found
-            .map(|(_, text)| text.as_str())
-            .unwrap_or_else(|| panic!("no {name} in {texts:?}"))
+        assert!(found.is_some(), "no {name} in {texts:?}");
+        found.unwrap().1.as_str()
     };
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(

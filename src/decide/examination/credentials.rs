@@ -146,7 +146,7 @@ fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
         "the token is of namespace {}, {origin} says {}, and no VM there fits this machine or may be read",
         account.namespace, harvester.namespace
     );
-    Some(Finding::new(Code::CredentialOfAnotherNamespace, text))
+    Some(Finding::new(Code::CredentialNamespaceDiffers, text))
 }
 
 /// What stands in the way of the search: it ends at the first thing that is there.

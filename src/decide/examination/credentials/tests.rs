@@ -128,7 +128,7 @@ fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
     assert_eq!(room.codes(findings), []);
     room.world.who.candidates = Seen::failed(WhyKind::Forbidden, "403");
     let found = room.ask(findings);
-    assert_eq!(found[0].code, Code::CredentialOfAnotherNamespace);
+    assert_eq!(found[0].code, Code::CredentialNamespaceDiffers);
     assert!(
         found[0].seen.contains("team-a") && found[0].seen.contains("/etc/kubernetes/cloud-config")
     );
