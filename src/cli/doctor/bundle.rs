@@ -21,6 +21,9 @@ use crate::root::Root;
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
+/// The agent in the journal.
+const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
+
 /// Records of the journal.
 const RECORDS: &str = "200";
 
@@ -88,13 +91,23 @@ fn gather(process: &Process, printed: Printed) -> Bundle {
     bundle
 }
 
+/// What the agent said, and systemd of it. Also by name: journald may take a service for a part of systemd in its first second.
 fn journal(root: &Root) -> Result<String, String> {
-    let mut arguments = vec!["--unit", UNIT, "--lines", RECORDS, "--output", "json"];
+    let unit = format!("_SYSTEMD_UNIT={UNIT}");
+    let of_systemd = format!("UNIT={UNIT}");
     let tree = format!("--root={}", root.join("/").display());
-    arguments.extend(["--no-pager", "--quiet"]);
+    let mut arguments = vec![
+        "--lines",
+        RECORDS,
+        "--output",
+        "json",
+        "--no-pager",
+        "--quiet",
+    ];
     if !root.is_live() {
         arguments.push(&tree);
     }
+    arguments.extend([&unit, "+", "_PID=1", &of_systemd, "+", IDENTIFIER]);
     output("journalctl", &arguments)
 }
 
@@ -157,10 +170,18 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
         });
     }
     let read = receiver.recv_timeout(COMMAND_LIMIT);
-    // One that has ended, or has more to say than is wanted, or hangs.
-    let _ = child.kill();
-    let _ = child.wait();
+    // One that hangs, or has more to say than is wanted.
+    let is_whole = matches!(&read, Ok(Ok(bytes)) if (bytes.len() as u64) < OUTPUT_MAX);
+    if !is_whole {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(failed)?;
     let limit = COMMAND_LIMIT.as_secs();
     let bytes = read.map_err(|_| format!("{program} did not end within {limit} s"))?;
-    Ok(String::from_utf8_lossy(&bytes.map_err(failed)?).into_owned())
+    let bytes = bytes.map_err(failed)?;
+    match () {
+        () if is_whole && !status.success() => Err(format!("{program} failed, {status}")),
+        () if bytes.is_empty() => Err(format!("{program} has nothing to say")),
+        () => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
 }

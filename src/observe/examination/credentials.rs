@@ -71,8 +71,9 @@ fn places(given: &Given<'_>) -> Vec<Place> {
 fn content(root: &Root, path: &Path) -> Content {
     match root.metadata(path) {
         Ok(metadata) if metadata.is_dir() => Content::Directory,
-        Ok(metadata) if metadata.len() == 0 => Content::EmptyFile,
-        Ok(_) => Content::File,
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
+        Ok(metadata) if metadata.is_file() => Content::File,
+        Ok(_) => Content::Unknown,
         Err(error) if error.is_absent() => Content::Nothing,
         Err(_) => Content::Unknown,
     }
