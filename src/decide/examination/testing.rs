@@ -8,11 +8,11 @@ use super::tests::examination;
 use crate::decide::Now;
 use crate::decide::fixtures::World;
 use crate::decide::schedule::Random;
+use crate::facts::Seen;
 use crate::facts::examination::Examination;
 use crate::facts::examination::credentials::{Certificate, Role};
 use crate::facts::examination::servers::Shown;
 use crate::facts::who::Api;
-use crate::facts::Seen;
 use crate::findings::{Code, Finding};
 
 /// The time of all tests.
