@@ -225,12 +225,12 @@ catalogue! {
     CredentialOfRancher, "credential-of-rancher", HarvesterCredential, Warning, "the Harvester credential has a token of Rancher",
         why: "Rancher ends such a token after 30 or 90 days (its settings kubeconfig-default-token-ttl-minutes and auth-token-max-ttl-minutes), and at once when its user is removed; from then on the CSI driver attaches no volume and the cloud provider sees no VM. It is not the cloud credential that Rancher itself keeps to make machines, which ends in the same way and breaks other things",
         fix: "make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",
-        run: ["kubectl -n NAMESPACE create serviceaccount harvester-node-agent  # on Harvester", "harvester-node-agent rbac --help"],
+        run: ["curl -sfL https://raw.githubusercontent.com/harvester/cloud-provider-harvester/master/deploy/generate_addon.sh | bash -s harvester-node-agent NAMESPACE  # on Harvester"],
         silences: [];
     RancherTokenRefused, "rancher-token-refused", HarvesterCredential, Error, "the token of Rancher in the Harvester credential is not accepted",
         why: "it has ended, its user is gone, or the server is not the Rancher that made it; the CSI driver and the cloud provider are refused with the same file",
         fix: "make a kubeconfig with the token of a service account, which does not end and which Harvester's own API takes at https://VIP:6443",
-        run: ["kubectl -n NAMESPACE create serviceaccount harvester-node-agent  # on Harvester", "harvester-node-agent rbac --help"],
+        run: ["curl -sfL https://raw.githubusercontent.com/harvester/cloud-provider-harvester/master/deploy/generate_addon.sh | bash -s harvester-node-agent NAMESPACE  # on Harvester"],
         silences: [HarvesterUnauthorized, CredentialOfRancher];
     ServerIsWebAddress, "server-is-web-address", HarvesterCredential, Error, "the Harvester credential names Harvester's web address and not its API",
         why: "the web address has a certificate of another authority than the one in the kubeconfig, so nothing that uses this file trusts it: neither the agent nor the CSI driver nor the cloud provider",
@@ -239,7 +239,7 @@ catalogue! {
     ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "the token of a service account is sent to a Rancher outside of Harvester",
         why: "that Rancher takes only tokens that it made itself, and answers 401 to this one, to the CSI driver and the cloud provider too",
         fix: "set `server:` in the named kubeconfig to Harvester's own API, https://VIP:6443, and `certificate-authority-data` to its authority",
-        run: ["kubectl -n NAMESPACE get secret -o wide  # on Harvester: ca.crt of the service account's token"],
+        run: ["kubectl -n NAMESPACE get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0  # on Harvester"],
         silences: [HarvesterUnauthorized];
     CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "the Harvester credential is of another namespace than the one it is used for",
         why: "the agent and the cloud provider look for the VM in the namespace of the kubeconfig, where this token may read nothing or the VM is not",
@@ -478,7 +478,7 @@ catalogue! {
     IdentityOfImage, "identity-of-image", Image, Warning, "this machine has an identity that came with its image",
         why: "all machines of one image share it: with one machine-id DHCP gives them one address and their journals cannot be told apart, with one node password RKE2 and K3s refuse the second Node",
         fix: "empty the file in the image (harvester-node-agent bake-check finds all such files) and make the machines anew; of a machine-id alone: rm /etc/machine-id, then systemd-machine-id-setup, then reboot",
-        run: ["harvester-node-agent bake-check --root IMAGE"],
+        run: ["harvester-node-agent bake-check --root /mnt  # where the image is mounted"],
         silences: [];
     WrongObject, "wrong-object", HarvesterApi, Error, "an API delivered an object that was not asked for",
         why: "it was dropped; something between here and the API mixes up answers",
