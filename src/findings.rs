@@ -5,6 +5,7 @@
 //! that raises it; where people read more about it is in `findings/links.rs`.
 
 mod catalogue;
+mod declare;
 mod links;
 
 use crate::few::Few;
