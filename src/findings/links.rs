@@ -11,14 +11,29 @@ const NODE_LABELS: &str = "https://kubernetes.io/docs/reference/labels-annotatio
 const GUEST_AGENT: &str = "https://kubevirt.io/user-guide/user_workloads/guest_agent_information/";
 const LIVE_MIGRATION: &str = "https://docs.harvesterhci.io/latest/vm/live-migration/";
 const SKEW: &str = "https://kubernetes.io/releases/version-skew-policy/";
-const KUBEVIRT_225: &str = "https://github.com/kubevirt/cloud-provider-kubevirt/issues/225";
 
-/// An issue of Harvester.
+/// An issue of a project.
 macro_rules! issue {
-    ($number:literal) => {
-        concat!("https://github.com/harvester/harvester/issues/", $number)
+    ($repository:literal, $number:literal) => {
+        concat!("https://github.com/", $repository, "/issues/", $number)
     };
 }
+
+/// An issue of Harvester.
+macro_rules! harvester {
+    ($number:literal) => {
+        issue!("harvester/harvester", $number)
+    };
+}
+
+/// An issue of Rancher.
+macro_rules! rancher {
+    ($number:literal) => {
+        issue!("rancher/rancher", $number)
+    };
+}
+
+const KUBEVIRT_225: &str = issue!("kubevirt/cloud-provider-kubevirt", 225);
 
 impl Group {
     /// The page that says how it should be.
@@ -47,48 +62,109 @@ impl Code {
     /// Reports of people who had this.
     fn reports(self) -> &'static [&'static str] {
         match self {
-            Self::HostnameDiffers => &[CSI_DRIVER, issue!(4291), issue!(4947), issue!(11682)],
-            Self::HostnameOfAnotherVm | Self::IdentityAmbiguous => {
-                &[CSI_DRIVER, issue!(6981), issue!(9798)]
+            Self::HostnameDiffers => &[
+                CSI_DRIVER,
+                harvester!(4291),
+                harvester!(4947),
+                harvester!(11682),
+                rancher!(40901),
+                rancher!(41581),
+            ],
+            Self::HostnameOfAnotherVm => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
+            Self::IdentityAmbiguous => &[
+                CSI_DRIVER,
+                harvester!(4893),
+                harvester!(6981),
+                harvester!(9788),
+                harvester!(9798),
+            ],
+            Self::TopologyUnknown => &[
+                harvester!(1417),
+                harvester!(10399),
+                issue!("kubevirt/kubevirt", 8063),
+                issue!("kubevirt/cloud-provider-kubevirt", 89),
+            ],
+            Self::AnnotationsStale => &[harvester!(3142)],
+            Self::HostWithoutTopology => &[harvester!(6546)],
+            Self::LabelFight | Self::LabelHeld => &[KUBEVIRT_225],
+            Self::TopologyRival => &[
+                KUBEVIRT_225,
+                issue!("kubernetes/cloud-provider-openstack", 1801),
+                issue!("kubernetes/cloud-provider-openstack", 2579),
+                issue!("sergelogvinov/proxmox-cloud-controller-manager", 110),
+                issue!("sergelogvinov/proxmox-cloud-controller-manager", 265),
+            ],
+            Self::HarvesterCredentialMissing => {
+                &[harvester!(6286), harvester!(9503), harvester!(10225)]
             }
-            Self::TopologyUnknown => &[issue!(10399), issue!(1417)],
-            Self::AnnotationsStale => &[issue!(3142)],
-            Self::HostWithoutTopology => &[issue!(6546)],
-            Self::LabelFight | Self::LabelHeld | Self::TopologyRival => &[KUBEVIRT_225],
-            Self::HarvesterCredentialMissing
-            | Self::CredentialIsDirectory
+            Self::CredentialIsDirectory
             | Self::CredentialIsEmpty
-            | Self::CredentialNotAtNamedPath => &[issue!(6286), issue!(9503)],
-            Self::CredentialOfRancher | Self::RancherTokenRefused => &[
-                issue!(5827),
-                "https://github.com/rancher/rancher/issues/44912",
+            | Self::CredentialNotAtNamedPath => &[
+                harvester!(2042),
+                harvester!(3162),
+                harvester!(4077),
+                harvester!(4568),
+                harvester!(6286),
+                harvester!(6821),
+                rancher!(34969),
+                rancher!(47501),
             ],
-            Self::ServerIsWebAddress | Self::ServerIsRancher => &[issue!(4446)],
-            Self::ServerNotInCertificate => &[issue!(4700), issue!(1475)],
-            Self::HarvesterForbidden => &[issue!(10298)],
-            Self::HarvesterUnauthorized | Self::CredentialExpires => &[
-                issue!(5827),
-                "https://github.com/rancher/rancher/issues/44912",
+            Self::CredentialOfRancher => &[harvester!(5669), harvester!(5868), harvester!(5874)],
+            Self::RancherTokenRefused => &[
+                harvester!(5827),
+                rancher!(44912),
+                rancher!(47491),
+                rancher!(47492),
+                rancher!(49685),
             ],
-            Self::HarvesterTls => &[issue!(4700), issue!(4446)],
-            Self::HarvesterUnreachable => &[issue!(11374)],
-            Self::CredentialExposed => &[issue!(1440)],
-            Self::GuestAgentNotInstalled | Self::GuestAgentNotRunning | Self::GuestAgentUnseen => {
-                &[issue!(1235), issue!(9198)]
+            Self::ServerIsWebAddress | Self::ServerIsRancher => &[harvester!(4446)],
+            Self::ServerNotInCertificate => &[harvester!(1475), harvester!(4700)],
+            Self::HarvesterForbidden => &[harvester!(10298)],
+            Self::HarvesterUnauthorized | Self::CredentialExpires => {
+                &[harvester!(5827), rancher!(44912)]
             }
-            Self::HardwareShared => &[CSI_DRIVER, issue!(9798), issue!(6981)],
-            Self::HostsInOneZone => &[issue!(6546)],
-            Self::VmLabelsMissing => &[issue!(10399), issue!(10906)],
-            Self::NotLiveMigratable => &[LIVE_MIGRATION, issue!(5756)],
-            Self::NodeUninitialized => &[CLOUD_PROVIDER, issue!(10188), issue!(4947)],
+            Self::HarvesterTls => &[harvester!(4446), harvester!(4700)],
+            Self::HarvesterUnreachable => &[
+                harvester!(11338),
+                harvester!(11374),
+                harvester!(11440),
+                harvester!(11634),
+            ],
+            Self::WatchUnavailable => &[
+                issue!("rancher-sandbox/cluster-api-provider-harvester", 40),
+                issue!("rancher-sandbox/cluster-api-provider-harvester", 55),
+                issue!("rancher-sandbox/cluster-api-provider-harvester", 237),
+            ],
+            Self::CredentialExposed => &[harvester!(1440)],
+            Self::GuestAgentNotInstalled => &[harvester!(1235), harvester!(8915), harvester!(9198)],
+            Self::GuestAgentNotRunning => &[harvester!(1235), harvester!(9198)],
+            Self::GuestAgentUnseen => &[harvester!(7018), harvester!(8915), harvester!(9198)],
+            Self::HardwareShared => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
+            Self::HostsInOneZone => &[harvester!(6546)],
+            Self::VmLabelsMissing => &[harvester!(4089), harvester!(10399), harvester!(10906)],
+            Self::NotLiveMigratable => &[
+                LIVE_MIGRATION,
+                harvester!(5756),
+                harvester!(8950),
+                harvester!(10462),
+            ],
+            Self::NotKubevirt => &[harvester!(6305)],
+            Self::NodeUninitialized => &[CLOUD_PROVIDER, harvester!(4947), harvester!(10188)],
             Self::KubevirtCloudProvider => &[KUBEVIRT_225],
-            Self::AddressDiffers => &[issue!(10381)],
-            Self::InternalIpMissing => &[CLOUD_PROVIDER, issue!(10079)],
-            Self::HarvesterTooOld | Self::CloudProviderTooOld => {
-                &[CLOUD_PROVIDER, issue!(3142), issue!(4947)]
-            }
-            Self::CsiDriverTooOld => &[issue!(4396), issue!(6849)],
-            Self::CsiAttachesToWrongVm => &[issue!(6981)],
+            Self::AddressDiffers => &[harvester!(10381)],
+            Self::InternalIpMissing => &[CLOUD_PROVIDER, harvester!(10079)],
+            Self::HarvesterTooOld => &[CLOUD_PROVIDER, harvester!(3142), harvester!(4947)],
+            Self::CloudProviderTooOld => &[
+                CLOUD_PROVIDER,
+                harvester!(1417),
+                harvester!(1418),
+                harvester!(3142),
+                harvester!(4432),
+                harvester!(4459),
+                harvester!(4947),
+            ],
+            Self::CsiDriverTooOld => &[harvester!(4396), harvester!(6849)],
+            Self::CsiAttachesToWrongVm => &[harvester!(6981)],
             Self::KubeletTooOld => &[NODE_DRIVER],
             Self::KubeletSkew => &[SKEW],
             _ => &[],

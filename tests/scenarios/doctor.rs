@@ -32,9 +32,9 @@ const CERTIFICATE: &str = "/var/lib/rancher/rke2/agent/client-kubelet.crt";
 const QUICK: Duration = Duration::from_secs(5);
 
 /// What one run said, held against the published schema.
-struct Said {
-    code: Option<i32>,
-    document: Value,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) document: Value,
     took: Duration,
 }
 
@@ -56,14 +56,14 @@ impl Said {
     }
 
     /// What was found. Both servers of a world are on the loopback, which is complained about and not meant here.
-    fn findings(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Value> {
         let findings = self.groups().iter();
         let findings = findings.flat_map(|group| group["findings"].as_array().unwrap());
         findings.filter(|finding| finding["code"] != "harvester-on-loopback")
     }
 
     /// The codes of this severity.
-    fn codes(&self, severity: &str) -> Vec<&str> {
+    pub(crate) fn codes(&self, severity: &str) -> Vec<&str> {
         let findings = self
             .findings()
             .filter(|finding| finding["severity"] == severity);
@@ -110,7 +110,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-async fn doctor(world: &World, args: &[&str]) -> Said {
+pub(crate) async fn doctor(world: &World, args: &[&str]) -> Said {
     let started = Instant::now();
     let output = agent(world, &[&["doctor", "-ojson"], args].concat()).await;
     Said::new(&output, started.elapsed())

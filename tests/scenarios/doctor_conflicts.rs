@@ -102,18 +102,67 @@ async fn change_node(world: &World, patch: Value) {
 }
 
 /// The conditions of our instance, as virt-handler writes them.
-async fn conditions(world: &World, conditions: Value) {
+pub(crate) async fn conditions(world: &World, conditions: Value) {
     let path = paths::vmi(&world.vm.spec.namespace, &world.vm.spec.name);
     let patch = json!({"status": {"conditions": conditions}});
     let admin = world.harvester.admin();
     admin.merge_patch(&path, &patch).await.unwrap();
 }
 
-async fn addresses(world: &World, addresses: Value) {
+pub(crate) async fn addresses(world: &World, addresses: Value) {
     let path = paths::node(world.node_name());
     let patch = json!({"status": {"addresses": addresses}});
     let admin = &world.guest_admin;
     admin.merge_patch_status(&path, &patch).await.unwrap();
+}
+
+/// The taint of a Node that no cloud provider has taken on.
+fn untouched_since(time: Option<&str>) -> Value {
+    let mut taint = json!({
+        "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule",
+    });
+    if let Some(time) = time {
+        taint["timeAdded"] = json!(time);
+    }
+    taint
+}
+
+/// Our Node has that taint since an hour ago; answers since when.
+pub(crate) async fn uninitialized(world: &World) -> String {
+    let hour_ago = time::OffsetDateTime::now_utc() - time::Duration::hours(1);
+    let hour_ago = hour_ago.replace_nanosecond(0).unwrap();
+    let hour_ago = hour_ago.format(&Rfc3339).unwrap();
+    let taints = json!([untouched_since(Some(&hour_ago))]);
+    change_node(world, json!({"spec": {"taints": taints}})).await;
+    hour_ago
+}
+
+/// All hosts are in one zone, and the credential may list them; answers the path of the binding that lets it.
+pub(crate) async fn all_hosts_in_one_zone(world: &World) -> String {
+    for (host, _, _) in HOSTS {
+        let zone = [(ZONE, Some("rack-a"))];
+        world.harvester.relabel_host(host, &zone).await.unwrap();
+    }
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let name = "lab-list-hosts";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    });
+    let admin = world.harvester.admin();
+    let bindings = format!("{rbac}/clusterrolebindings");
+    admin
+        .create_if_absent(&format!("{rbac}/clusterroles"), &role)
+        .await
+        .unwrap();
+    admin.create_if_absent(&bindings, &binding).await.unwrap();
+    world.wait_for_access(paths::NODES, true).await;
+    format!("{bindings}/{name}")
 }
 
 async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: On) {
@@ -183,20 +232,11 @@ async fn a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause(o
         ..WorldOptions::default()
     };
     let world = on.world(options).await;
-    let hour_ago = time::OffsetDateTime::now_utc() - time::Duration::hours(1);
-    let hour_ago = hour_ago
-        .replace_nanosecond(0)
-        .unwrap()
-        .format(&Rfc3339)
-        .unwrap();
-    let mut taint = json!({
-        "key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule",
-    });
     // A Node that is as new as this one is nobody's fault.
-    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    let taints = json!([untouched_since(None)]);
+    change_node(&world, json!({"spec": {"taints": taints}})).await;
     finds(&world, &[]).await;
-    taint["timeAdded"] = json!(hour_ago);
-    change_node(&world, json!({"spec": {"taints": [taint]}})).await;
+    let hour_ago = uninitialized(&world).await;
     // Without an address, which is its consequence.
     addresses(&world, json!([])).await;
     let text = finds(&world, &["node-uninitialized"]).await;
@@ -292,33 +332,12 @@ async fn a_vm_with_hardware_of_ours_and_hosts_in_one_zone_are_named(on: On) {
     let text = finds(&world, &["hardware-shared"]).await;
     assert_says(&text, &["default/gc8-pool1-copy", &mac]);
 
-    for (host, _, _) in HOSTS {
-        let zone = [(ZONE, Some("rack-a"))];
-        world.harvester.relabel_host(host, &zone).await.unwrap();
-    }
-    let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    let name = "lab-list-hosts";
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
-    });
-    let admin = world.harvester.admin();
-    let bindings = format!("{rbac}/clusterrolebindings");
-    admin
-        .create_if_absent(&format!("{rbac}/clusterroles"), &role)
-        .await
-        .unwrap();
-    admin.create_if_absent(&bindings, &binding).await.unwrap();
-    world.wait_for_access(paths::NODES, true).await;
+    let binding = all_hosts_in_one_zone(&world).await;
     let text = finds(&world, &["hosts-in-one-zone", "hardware-shared"]).await;
     assert_says(&text, &["3 hosts, all in zone rack-a"]);
     // The server may serve another world.
-    admin.delete(&format!("{bindings}/{name}")).await.unwrap();
+    let admin = world.harvester.admin();
+    admin.delete(&binding).await.unwrap();
 }
 
 async fn what_harvester_says_of_the_vm_is_named(on: On) {

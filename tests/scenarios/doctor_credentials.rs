@@ -24,7 +24,7 @@ on_both!(
     a_unit_that_nobody_enabled_is_told,
 );
 
-const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
+pub(crate) const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
 const DAY: i64 = 86_400;
 
 /// What `doctor` found.
@@ -77,7 +77,7 @@ impl Diagnosis {
 }
 
 /// The kubeconfig for Harvester, with one text in place of another.
-fn edit(world: &World, old: &str, new: &str) {
+pub(crate) fn edit(world: &World, old: &str, new: &str) {
     let text = world.guest.read(HARVESTER).unwrap();
     assert!(text.contains(old), "{old}");
     world.guest.write_secret(HARVESTER, text.replace(old, new));

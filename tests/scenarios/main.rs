@@ -16,6 +16,7 @@ mod doctor;
 mod doctor_bundle;
 mod doctor_conflicts;
 mod doctor_credentials;
+mod doctor_reports;
 mod downward_metrics;
 mod faults;
 mod guest_agent;
