@@ -2,16 +2,22 @@
 //! The agent's own channel: a host asks a guest that has no network.
 
 use harvester_lab::qga::Client;
+use harvester_lab::world::eventually;
 use serde_json::json;
 
 use super::names::codes_of;
 use crate::LIMIT;
 use crate::figures::Figures;
+use crate::inside::UNIT;
 use crate::machine::Port;
 use crate::stage::Stage;
 
-/// The client that asks QEMU's guest agent in all other scenarios asks the agent.
-pub async fn a_host_asks_a_guest_without_a_network(stage: &mut Stage, _: &mut Figures) {
+/// The client that asks QEMU's guest agent in all other scenarios asks the agent. An agent that starts without a network says
+/// what it can see from inside, and goes on when the cable is in again.
+pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(
+    stage: &mut Stage,
+    _: &mut Figures,
+) {
     stage.settled().await;
     stage.synced().await;
     let name = stage.world.node_name().to_owned();
@@ -31,6 +37,23 @@ pub async fn a_host_asks_a_guest_without_a_network(stage: &mut Stage, _: &mut Fi
     assert_eq!(status["placement"]["host"], "hv-a", "{status:#}");
     let unknown = client.execute("guest-exec", json!({"path": "id"})).await;
     assert_eq!(unknown.unwrap_err().class, "CommandNotFound");
+    drop(client);
+
+    stage.inside.sh(&format!("systemctl restart {UNIT}")).await;
+    let away = ["guest-api-unreachable", "harvester-unreachable"];
+    eventually(LIMIT, "both APIs are away, for the host too", || async {
+        let port = stage.machine.attach(Port::Own).await;
+        let mut client = Client::new(port).patient(LIMIT);
+        client.sync().await;
+        let status = client.execute("node-agent-status", json!({})).await;
+        // Its status comes with its first look.
+        status.is_ok_and(|status| {
+            let codes = codes_of(&status);
+            status["identity"]["verdict"] == "match"
+                && away.iter().all(|code| codes.iter().any(|one| one == code))
+        })
+    })
+    .await;
 
     stage.plug_cable(true).await;
     stage

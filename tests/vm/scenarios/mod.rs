@@ -39,8 +39,8 @@ pub fn all() -> Vec<Scenario> {
         a_quiet_minute_costs_nothing,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
-        a_host_asks_a_guest_without_a_network,
-        a_boot_before_network_and_apis_is_outlived,
+        a_host_asks_a_guest_whose_agent_starts_without_a_network,
+        a_boot_before_the_apis_is_outlived,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
     let alone = scenarios![Setting::Alone =>
