@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` found, for people ([`text`]), for tickets ([`short`]) and for programs ([`document`]).
+//! What `doctor` found, for people ([`text()`]), for tickets ([`short()`]) and for programs ([`document()`]).
 
 pub mod document;
 pub mod summary;
