@@ -188,11 +188,8 @@ async fn a_migration_is_counted_once_with_how_long_the_labels_took() {
     let _agent = synced(&world).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-    let page = becomes(
-        &world,
-        "harvester_node_agent_migrations_total{trigger=\"vmi\",outcome=\"confirmed\"} 1",
-    )
-    .await;
+    // On a machine that is busy another reason to look may come before the watch's.
+    let page = becomes(&world, "outcome=\"confirmed\"} 1").await;
     let page = match page.contains("latency_seconds_count 1\n") {
         true => page,
         false => becomes(&world, "harvester_node_agent_label_latency_seconds_count 1").await,
