@@ -60,9 +60,10 @@ async fn scrape_port(address: SocketAddr) -> std::io::Result<String> {
 }
 
 /// Waits until the page has a sample.
+/// Waits for a line with this end.
 async fn becomes(world: &World, sample: &str) -> String {
     let page = || async { scrape_socket(world).await.unwrap_or_default() };
-    let has = || async { page().await.lines().any(|line| line == sample) };
+    let has = || async { page().await.lines().any(|line| line.ends_with(sample)) };
     eventually(SOON, sample, has).await;
     page().await
 }
