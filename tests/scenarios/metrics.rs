@@ -59,8 +59,7 @@ async fn scrape_port(address: SocketAddr) -> std::io::Result<String> {
     scrape(TcpStream::connect(address).await?).await
 }
 
-/// Waits until the page has a sample.
-/// Waits for a line with this end.
+/// Waits until the page has a line with this end, which is the whole of a sample or its labels and value.
 async fn becomes(world: &World, sample: &str) -> String {
     let page = || async { scrape_socket(world).await.unwrap_or_default() };
     let has = || async { page().await.lines().any(|line| line.ends_with(sample)) };
