@@ -216,7 +216,7 @@ async fn serve(
         process.journal_stream.clone(),
         process.no_color.as_deref(),
     );
-    let (journal, trouble) = Journal::start(choose_sink(&facts));
+    let journal = Journal::new(choose_sink(&facts));
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
     let memory = Memory {
@@ -224,7 +224,7 @@ async fn serve(
         ..Memory::default()
     };
     let board = Board::default();
-    let reporter = Reporter::new(
+    let mut reporter = Reporter::new(
         process.root.clone(),
         journal,
         notifier,
@@ -241,13 +241,6 @@ async fn serve(
     );
     for warning in warnings {
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
-    }
-    if let Some(trouble) = trouble {
-        reporter.say(
-            Priority::Warning,
-            None,
-            format!("{trouble}; going on without it"),
-        );
     }
     if let Some(why) = discarded {
         health.remark("state", Some(Remark::StateDiscarded { why }));

@@ -118,7 +118,7 @@ impl Reporter {
     }
 
     /// One record that stands for itself.
-    pub fn say(&self, priority: Priority, message_id: Option<&'static str>, message: String) {
+    pub fn say(&mut self, priority: Priority, message_id: Option<&'static str>, message: String) {
         self.journal.send(Record {
             message_id,
             ..Record::new(priority, message)
