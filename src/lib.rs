@@ -25,6 +25,7 @@
 //! | `config` | files below the root | network, tokio, the environment |
 //! | `credentials` | files below the root, X.509, PEM | network, tokio |
 //! | `observe` | files below the root, `kubeapi` reads, `bus`, `netlink`, `channel` | write anything, judge anything |
+//! | `world` | `observe` and `apply`, behind the traits of `agent` | judge anything |
 //! | `triggers` | inotify, timers, process signals, `kubeapi` watches, `bus`, `netlink`, `channel` | carry facts, call `observe` |
 //! | `apply` | `kubeapi` writes, `bus`, the files of `facts/registration.rs` below the root | read facts, decide, retry |
 //! | `kubeapi` | the wire | know label keys or findings, retry |
@@ -106,4 +107,5 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod triggers;
+pub mod world;
 pub mod x509;

@@ -25,7 +25,6 @@ use crate::few::Few;
 use crate::findings::{Code, Finding};
 use crate::lock;
 use crate::logging;
-use crate::observe::World;
 use crate::observe::machine::read_machine;
 use crate::report::diagnosis::text::Symbols;
 use crate::report::diagnosis::{self, Dress, View};
@@ -34,6 +33,7 @@ use crate::report::status_file;
 use crate::report::text::Style;
 use crate::state::{self, MachineId};
 use crate::triggers::health::Health;
+use crate::world::World;
 
 /// What stands below the options in the help.
 pub const EXAMPLES: &str = "\

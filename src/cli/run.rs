@@ -24,7 +24,6 @@ use crate::facts::who::Remark;
 use crate::findings::Code;
 use crate::lock;
 use crate::logging;
-use crate::observe::World;
 use crate::observe::machine::read_machine;
 use crate::reason::Trigger;
 use crate::report::Reporter;
@@ -40,6 +39,7 @@ use crate::root::Root;
 use crate::state::{self, MachineId, State};
 use crate::triggers::health::Health;
 use crate::triggers::{self, Listener};
+use crate::world::World;
 
 /// What the process was started with; read once, in `main`.
 #[derive(Debug, Clone)]

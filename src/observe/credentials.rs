@@ -14,7 +14,7 @@ use crate::facts::{Why, WhyKind};
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
-pub(super) fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
+pub fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
     let chain_of = link
         .credential
         .client_certificate

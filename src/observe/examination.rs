@@ -15,18 +15,20 @@ mod versions;
 use std::time::Duration;
 
 use serde_json::Value;
+use time::UtcDateTime;
 use tokio::time::{Instant, timeout};
 
-use super::{World, why};
-use crate::agent::Round;
+use super::why;
 use crate::bus::Bus;
 use crate::config::Settings;
 use crate::connections::{Connections, Link};
-use crate::decide::Now;
 use crate::facts::examination::{
     Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
     node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
 };
+use crate::facts::permissions::Permission;
+use crate::facts::vmi::Vmi;
+use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::Class;
 use crate::root::Root;
@@ -52,80 +54,51 @@ pub struct Given<'a> {
     pub guest: Result<&'a Link, Why>,
     /// Both credentials, whatever the servers say of them.
     pub connections: &'a Connections,
-    /// What the round saw and found.
-    pub round: &'a Round,
+    /// What the round saw.
+    pub who: &'a Who,
+    /// Our VM, where the round found it.
+    pub vm: Option<&'a Vmi>,
     /// The time when the examination began.
-    pub now: Now,
+    pub wall: UtcDateTime,
     /// The same on a clock that never jumps.
     pub began: Instant,
 }
 
-impl World {
-    /// Examines, after a round that has read the credentials and the two APIs.
-    pub async fn examine(&self, settings: &Settings, round: &Round, now: Now) -> Examination {
-        let given = Given {
-            root: &self.root,
-            bus: &self.bus,
-            settings,
-            harvester: answering(
-                self.connections.harvester.link(),
-                round.who.candidates.why(),
-            ),
-            guest: answering(self.connections.guest.link(), round.who.node.why()),
-            connections: &self.connections,
-            now,
-            began: Instant::now(),
-            round,
-        };
-        let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
-        let may = async {
-            match &given.harvester {
-                Ok(_) => self.permissions(settings).await,
-                Err(_) => Vec::new(),
-            }
-        };
-        let (versions, node, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
-            timeout(ALL_LIMIT, versions::read(&given)),
-            timeout(ALL_LIMIT, node::read(&given)),
-            timeout(ALL_LIMIT, conflicts::read(&given)),
-            timeout(ALL_LIMIT, credentials::read(&given)),
-            timeout(ALL_LIMIT, servers::read(&given)),
-            timeout(ALL_LIMIT, clock::read(&given)),
-            timeout(ALL_LIMIT, image::read(&given)),
-            timeout(ALL_LIMIT, may),
-        );
-        let (node, pods) =
-            node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
-        let conflicts = conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow));
-        let versions = versions.unwrap_or_else(|_| Versions::unseen(&slow));
-        Examination {
-            versions: versions.or_of(&conflicts.instance),
-            node,
-            pods,
-            conflicts,
-            credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
-            servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
-            clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
-            image: image.unwrap_or_else(|_| Image::unseen(&slow)),
-            permissions: permissions.unwrap_or_default(),
+/// Examines, after a round that has read the credentials and the two APIs. `permissions` asks what the credential may do.
+pub async fn read(
+    given: &Given<'_>,
+    permissions: impl Future<Output = Vec<Permission>>,
+) -> Examination {
+    let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
+    let may = async {
+        match &given.harvester {
+            Ok(_) => permissions.await,
+            Err(_) => Vec::new(),
         }
-    }
-}
-
-/// The link, unless the round found that its server does not answer or does not take the credential: what did not work a
-/// moment ago is not waited for again.
-fn answering<'a>(link: Result<&'a Link, Why>, failure: Option<&Why>) -> Result<&'a Link, Why> {
-    let link = link?;
-    match failure {
-        Some(why)
-            if matches!(
-                why.kind,
-                WhyKind::Unreachable | WhyKind::Credential | WhyKind::Tls
-            ) =>
-        {
-            Err(Why::new(WhyKind::NotAsked, why.text.clone()))
-        }
-        _ => Ok(link),
+    };
+    let (versions, node, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
+        timeout(ALL_LIMIT, versions::read(given)),
+        timeout(ALL_LIMIT, node::read(given)),
+        timeout(ALL_LIMIT, conflicts::read(given)),
+        timeout(ALL_LIMIT, credentials::read(given)),
+        timeout(ALL_LIMIT, servers::read(given)),
+        timeout(ALL_LIMIT, clock::read(given)),
+        timeout(ALL_LIMIT, image::read(given)),
+        timeout(ALL_LIMIT, may),
+    );
+    let (node, pods) = node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
+    let conflicts = conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow));
+    let versions = versions.unwrap_or_else(|_| Versions::unseen(&slow));
+    Examination {
+        versions: versions.or_of(&conflicts.instance),
+        node,
+        pods,
+        conflicts,
+        credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
+        servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
+        clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
+        image: image.unwrap_or_else(|_| Image::unseen(&slow)),
+        permissions: permissions.unwrap_or_default(),
     }
 }
 

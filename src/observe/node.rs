@@ -30,7 +30,7 @@ impl Freshness {
 }
 
 /// Reads the Node of this name.
-pub(super) async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<Node> {
+pub async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<Node> {
     let path = format!("/api/v1/nodes/{name}");
     match freshness.get::<Node>(&link.client, &path).await {
         Ok(node) if node.name == *name => Seen::Known(node),

@@ -1,41 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asks Harvester's API what our credential may do there, without doing it.
 
-use super::World;
-use super::limit::limited;
-use crate::config::{ConfigMapName, Settings};
+use super::why;
+use crate::config::ConfigMapName;
 use crate::facts::names::{HostName, Namespace, VmName};
 use crate::facts::permissions::{INSTANCES, Permission, Place, USEFUL, Useful};
 use crate::kubeapi::{Client, ResourceAttributes};
 
-use super::why;
-
 /// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
-struct Objects<'a> {
-    namespace: &'a Namespace,
-    vm: Option<&'a VmName>,
-    host: Option<&'a HostName>,
-    configmap: &'a ConfigMapName,
-}
-
-impl World {
-    /// What the Harvester credential may do; nothing when there is none.
-    pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
-        let (Ok(link), Some(harvester)) =
-            (self.connections.harvester.link(), self.harvester.known())
-        else {
-            return Vec::new();
-        };
-        let objects = Objects {
-            namespace: &harvester.namespace,
-            vm: self.own.as_ref().map(|found| &found.vmi.name),
-            host: self.reads.as_ref().map(|reads| &reads.host),
-            configmap: &settings.topology.configmap,
-        };
-        limited(read(&link.client, &objects))
-            .await
-            .unwrap_or_default()
-    }
+#[derive(Debug)]
+pub struct Objects<'a> {
+    /// Where the VM is.
+    pub namespace: &'a Namespace,
+    /// Our VM.
+    pub vm: Option<&'a VmName>,
+    /// The host that runs it.
+    pub host: Option<&'a HostName>,
+    /// Where the labels of hosts may be told.
+    pub configmap: &'a ConfigMapName,
 }
 
 impl Objects<'_> {
@@ -65,7 +47,7 @@ impl Objects<'_> {
 }
 
 /// One answer for each of [`USEFUL`].
-async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
+pub async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
     let mut permissions = Vec::new();
     for useful in USEFUL {
         let allowed = match client.may(&objects.attributes(useful)).await {

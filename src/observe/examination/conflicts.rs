@@ -26,7 +26,7 @@ pub(super) async fn read(given: &Given<'_>) -> Conflicts {
 }
 
 async fn instance(given: &Given<'_>) -> Seen<Instance> {
-    let Some(vmi) = given.round.identity.vmi() else {
+    let Some(vmi) = given.vm else {
         return Seen::failed(WhyKind::NotAsked, "the VM is not known");
     };
     let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
@@ -35,7 +35,7 @@ async fn instance(given: &Given<'_>) -> Seen<Instance> {
 }
 
 async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
-    let link = match (&given.harvester, given.round.who.harvester.known()) {
+    let link = match (&given.harvester, given.who.harvester.known()) {
         (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
         (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is not known"),
         (Err(why), _) => Err(why.clone()),

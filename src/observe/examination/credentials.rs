@@ -50,7 +50,7 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
 
 /// What stands at each place where the Harvester credential is looked for.
 fn places(given: &Given<'_>) -> Vec<Place> {
-    let distributions = &given.round.who.distributions;
+    let distributions = &given.who.distributions;
     let configured = given.settings.harvester.kubeconfig.as_deref();
     let named = |path: &Path| {
         let mut named = distributions

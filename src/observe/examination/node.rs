@@ -15,7 +15,7 @@ use crate::observe::why;
 
 /// Reads them.
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
-    let who = &given.round.who;
+    let who = given.who;
     let Some(kubelet) = who.kubelet.known() else {
         let why = Why::new(WhyKind::NotAsked, "the name of our Node is not known");
         return (NodeDetails::unseen(&why), Pods::unseen(&why));

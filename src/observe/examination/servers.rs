@@ -23,7 +23,7 @@ pub(super) async fn read(given: &Given<'_>) -> Servers {
         guest,
         timeouts,
     } = given.connections;
-    let who = &given.round.who;
+    let who = given.who;
     let harvester = worth_asking(harvester.link(), who.candidates.why());
     let guest = worth_asking(guest.link(), who.node.why());
     let (harvester, guest) = tokio::join!(
@@ -76,5 +76,5 @@ async fn shown(
 fn our_time(given: &Given<'_>, took: Duration) -> i64 {
     let passed = given.began.elapsed().saturating_sub(took / 2);
     let passed = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
-    given.now.wall.unix_timestamp().saturating_add(passed)
+    given.wall.unix_timestamp().saturating_add(passed)
 }

@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use super::{World, distribution, harvester, machine};
+use super::World;
 use crate::config::{Mode, Settings};
 use crate::connections::Link;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::facts::registration::LabelFileKind;
+use crate::observe::{distribution, harvester, machine};
 use crate::triggers::Targets;
 use crate::triggers::watch::Target;
 

@@ -2,10 +2,10 @@
 //! Whether the host itself is asked which one it is.
 
 use super::World;
-use crate::agent::Scope;
 use crate::config::Settings;
 use crate::facts::placement::Source;
 use crate::facts::{Seen, WhyKind};
+use crate::reason::Scope;
 
 /// The source, for people.
 pub(super) const METRICS: &str = "the host's downward metrics";

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The world outside the process, as the loop sees it: its traits for reading and writing, by what `observe` reads and `apply`
+//! writes.
+//!
+//! Here is only what must be kept from one look to the next: the connections, and what was read last.
+
+mod examination;
+mod host;
+mod limit;
+mod look;
+mod own_api;
+mod targets;
+
+use std::time::Duration;
+
+use crate::agent::{Apply, Observe, Refusal, Scope};
+use crate::apply;
+use crate::bus::Bus;
+use crate::config::Settings;
+use crate::connections::Connections;
+use crate::decide::identity::Identity;
+use crate::decide::placement::{Located, ToldBy};
+use crate::decide::registration::FileChange;
+use crate::decide::{Action, Now};
+use crate::facts::distribution::Distribution;
+use crate::facts::guest_agent::GuestAgent;
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::names::VmName;
+use crate::facts::node::Node;
+use crate::facts::placement::PlacementReads;
+use crate::facts::requests::Requests;
+use crate::facts::vmi::Vmi;
+use crate::facts::who::{Candidates, Harvester, Kubelet, Who};
+use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::Timeouts;
+use crate::observe::harvester;
+use crate::observe::whereabouts::{self, Denied};
+use crate::root::Root;
+use crate::triggers::Targets;
+use crate::triggers::health::Health;
+use limit::{limited, too_slow_text};
+
+/// For one look with somebody waiting for it.
+const HURRIED: Timeouts = Timeouts {
+    connect: Duration::from_secs(3),
+    headers: Duration::from_secs(3),
+    body_progress: Duration::from_secs(3),
+    body: Duration::from_secs(10),
+    watch_silence: Duration::from_secs(10),
+};
+
+/// The world outside the process, as far as the agent reads and writes it.
+#[derive(Debug)]
+pub struct World {
+    root: Root,
+    bus: Bus,
+    connections: Connections,
+    health: Health,
+    distributions: Vec<Distribution>,
+    distribution_problems: Vec<(String, bool)>,
+    kubelet: Seen<Kubelet>,
+    harvester: Seen<Harvester>,
+    node: Seen<Node>,
+    candidates: Seen<Candidates>,
+    host_metrics: Seen<HostMetrics>,
+    guest_agent: Seen<GuestAgent>,
+    /// The VM of an earlier run.
+    earlier: Option<VmName>,
+    /// What was found to be our own instance, and how it was searched for.
+    own: Option<Found>,
+    names: harvester::Names,
+    /// What the sources said last, until the VM is read again.
+    reads: Option<PlacementReads>,
+    /// The credentials for which it was found out that they do not lead to one API.
+    cleared: Option<[Option<u64>; 2]>,
+    denied: Denied,
+}
+
+/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
+#[derive(Debug)]
+struct Found {
+    vmi: Vmi,
+    others: Candidates,
+    names: harvester::Names,
+    generation: u64,
+}
+
+impl World {
+    /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
+    pub fn new(root: Root, bus: Bus, health: Health, earlier: Option<VmName>) -> Self {
+        let unread = || Why::new(WhyKind::NotAsked, "not read yet");
+        Self {
+            root,
+            bus,
+            connections: Connections::default(),
+            health,
+            distributions: Vec::new(),
+            distribution_problems: Vec::new(),
+            kubelet: Seen::Failed(unread()),
+            harvester: Seen::Failed(unread()),
+            node: Seen::Failed(unread()),
+            candidates: Seen::Failed(unread()),
+            host_metrics: Seen::Failed(unread()),
+            guest_agent: Seen::Failed(unread()),
+            earlier,
+            own: None,
+            names: harvester::Names::default(),
+            reads: None,
+            cleared: None,
+            denied: Denied::default(),
+        }
+    }
+
+    /// The same with a person before it who waits: what does not answer within seconds is given up.
+    pub fn hurried(mut self) -> Self {
+        self.connections.timeouts = HURRIED;
+        self
+    }
+}
+
+impl Observe for World {
+    type Targets = Targets;
+
+    fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
+        self.aims(settings, identity)
+    }
+
+    fn requests(&self) -> Vec<Requests> {
+        self.connections.requests()
+    }
+
+    async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
+        // On the heap only while it lasts: an idle agent does not keep its room.
+        Box::pin(self.look(settings, scope, now)).await
+    }
+
+    async fn placement(
+        &mut self,
+        settings: &Settings,
+        located: &Located<'_>,
+        now: Now,
+    ) -> PlacementReads {
+        let host = &located.host;
+        let ToldBy::Harvester(vmi) = located.told_by else {
+            return PlacementReads::none(host.clone());
+        };
+        self.found(vmi);
+        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
+            return reads.clone();
+        }
+        let reads = match self.connections.harvester.link() {
+            Ok(link) => {
+                let (client, generation) = (&link.client, link.generation);
+                let denied = &mut self.denied;
+                let reads =
+                    whereabouts::read(client, generation, settings, vmi, host, denied, now.uptime);
+                let failed =
+                    || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
+                limited(reads).await.unwrap_or_else(failed)
+            }
+            Err(_) => PlacementReads::none(host.clone()),
+        };
+        self.reads = Some(reads.clone());
+        reads
+    }
+}
+
+impl Apply for World {
+    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
+        apply::unit::start(&self.bus, unit).await
+    }
+
+    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
+        apply::registration::keep(&self.root, &self.bus, change).await
+    }
+
+    async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        else {
+            return Err(Refusal {
+                text: "there is no kubelet credential".to_owned(),
+                passing: true,
+                retry_after: None,
+            });
+        };
+        let written = limited(apply::send(&link.client, &kubelet.node_name, action, now)).await;
+        match written {
+            Some(Ok(node)) => {
+                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
+                self.node = node.map_or_else(|| self.node.clone(), Seen::Known);
+                Ok(())
+            }
+            Some(Err(refusal)) => Err(refusal),
+            None => Err(Refusal {
+                text: too_slow_text("the guest cluster's API"),
+                passing: true,
+                retry_after: None,
+            }),
+        }
+    }
+}
