@@ -5,89 +5,23 @@
 //! that raises it; where people read more about it is in `findings/links.rs`.
 
 mod catalogue;
+mod command;
 mod declare;
+mod group;
 mod links;
+#[cfg(test)]
+mod tests;
 
-use crate::few::Few;
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::facts::who::Api;
+
 pub use catalogue::Code;
-
-/// What a finding is about: the groups of `doctor`, in its order, from this machine outwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
-    /// The machine itself, and this agent on it.
-    Machine,
-    /// QEMU's guest agent.
-    GuestAgent,
-    /// The kubeconfig for Harvester.
-    HarvesterCredential,
-    /// Harvester's API.
-    HarvesterApi,
-    /// Which VM this machine is, and whether its names say so.
-    Identity,
-    /// Which host runs it, and that host's region and zone.
-    Placement,
-    /// The kubelet's kubeconfig.
-    KubeletCredential,
-    /// The Node in the guest cluster, and the guest cluster's API.
-    Node,
-    /// Versions that do not go together.
-    Versions,
-    /// What the image brought that belongs to one machine.
-    Image,
-}
-
-impl Group {
-    /// All groups, in their order.
-    pub const ALL: &[Self] = &[
-        Self::Machine,
-        Self::GuestAgent,
-        Self::HarvesterCredential,
-        Self::HarvesterApi,
-        Self::Identity,
-        Self::Placement,
-        Self::KubeletCredential,
-        Self::Node,
-        Self::Versions,
-        Self::Image,
-    ];
-
-    /// Its heading.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Machine => "this machine",
-            Self::GuestAgent => "guest agent",
-            Self::HarvesterCredential => "Harvester credential",
-            Self::HarvesterApi => "Harvester API",
-            Self::Identity => "identity",
-            Self::Placement => "placement",
-            Self::KubeletCredential => "kubelet credential",
-            Self::Node => "Node",
-            Self::Versions => "versions",
-            Self::Image => "image",
-        }
-    }
-
-    /// Its name in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Machine => "machine",
-            Self::GuestAgent => "guest-agent",
-            Self::HarvesterCredential => "harvester-credential",
-            Self::HarvesterApi => "harvester-api",
-            Self::Identity => "identity",
-            Self::Placement => "placement",
-            Self::KubeletCredential => "kubelet-credential",
-            Self::Node => "node",
-            Self::Versions => "versions",
-            Self::Image => "image",
-        }
-    }
-}
+pub use command::{Command, Name, Place};
+pub use group::Group;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -124,7 +58,7 @@ pub struct Finding {
     pub remedy: Option<String>,
     /// Commands to paste, where the remedy is not the catalogue's.
     #[serde(skip)]
-    commands: Vec<String>,
+    commands: Vec<Command>,
     /// What it is about here, where that is not the catalogue's group.
     #[serde(skip)]
     about: Option<Group>,
@@ -142,9 +76,22 @@ impl Finding {
         }
     }
 
-    /// The same with commands to paste that were made for what was seen.
+    /// The same with commands for this VM that were made for what was seen.
     pub fn with_commands(self, commands: Vec<String>) -> Self {
+        let here = |text| Command {
+            place: Place::Vm,
+            text: Cow::Owned(text),
+        };
+        let commands = commands.into_iter().map(here).collect();
         Self { commands, ..self }
+    }
+
+    /// The same with one more command, after those that it has.
+    pub fn and_command(mut self, place: Place, text: String) -> Self {
+        self.commands = self.commands().to_vec();
+        let text = Cow::Owned(text);
+        self.commands.push(Command { place, text });
+        self
     }
 
     /// The same about another group than the catalogue's: what is wrong with either credential has one code.
@@ -160,6 +107,17 @@ impl Finding {
         self.about.unwrap_or(self.code.entry().group)
     }
 
+    /// The API that it is about, where there is one.
+    pub fn api(&self) -> Option<Api> {
+        self.group().api()
+    }
+
+    /// Whether `other` is only its consequence. What is wrong with one API explains nothing at the other.
+    pub fn explains(&self, other: &Self) -> bool {
+        let is_elsewhere = self.api().zip(other.api()).is_some_and(|(a, b)| a != b);
+        !is_elsewhere && self.code.entry().silences.contains(&other.code)
+    }
+
     /// The same with a remedy made for what was seen.
     pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self {
@@ -169,11 +127,11 @@ impl Finding {
     }
 
     /// Commands to paste: those made for what was seen, or the catalogue's.
-    pub fn commands(&self) -> Vec<&str> {
+    pub fn commands(&self) -> &[Command] {
         if self.commands.is_empty() {
-            return self.code.entry().commands.to_vec();
+            return self.code.entry().commands;
         }
-        self.commands.iter().map(String::as_str).collect()
+        &self.commands
     }
 
     /// What to do.
@@ -181,10 +139,6 @@ impl Finding {
         self.remedy.as_deref().unwrap_or(self.code.entry().remedy)
     }
 }
-
-/// Words in commands that stand for a name: of our Node, of our VM, of its namespace, of the host that runs it, and
-/// `SERVER` for the address of Harvester's API.
-pub const PLACEHOLDERS: [&str; 5] = ["NODE", "VM", "NAMESPACE", "HOST", "SERVER"];
 
 /// What is known about one code.
 #[derive(Debug, Clone, Copy)]
@@ -203,23 +157,16 @@ pub struct Entry {
     pub consequence: &'static str,
     /// What to do, commands to type included.
     pub remedy: &'static str,
-    /// Commands to paste, in their order. The words in [`PLACEHOLDERS`] stand for what only the machine knows.
-    pub commands: &'static [&'static str],
+    /// Commands to paste, in their order.
+    pub commands: &'static [Command],
     /// Findings that are only its consequences and are not shown beside it.
     pub silences: &'static [Code],
 }
 
 /// Takes out of `findings` what another of them explains.
 pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
-    let silenced: BTreeSet<Code> = findings
-        .iter()
-        .flat_map(|finding| finding.code.entry().silences.iter().copied())
-        .into_set();
-    findings
-        .iter()
-        .filter(|finding| !silenced.contains(&finding.code))
-        .cloned()
-        .collect()
+    let is_told = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
+    findings.iter().filter(is_told).cloned().collect()
 }
 
 impl Code {
@@ -311,73 +258,5 @@ impl fmt::Display for Code {
 impl Serialize for Code {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_code_has_all_its_parts_and_a_name_of_its_own() {
-        let mut names = BTreeSet::new();
-        for entry in Code::ALL.iter().map(|code| code.entry()) {
-            assert!(names.insert(entry.name), "{} twice", entry.name);
-            assert!(
-                entry
-                    .name
-                    .bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte == b'-'),
-                "{}",
-                entry.name
-            );
-            assert_eq!(Code::parse(entry.name), Some(entry.code));
-            assert_eq!(entry.code.as_str(), entry.name);
-            for text in [entry.title, entry.consequence, entry.remedy] {
-                assert!(
-                    text.len() > 5 && !text.ends_with('.') && !text.contains('\n'),
-                    "{}: {text}",
-                    entry.name
-                );
-            }
-            assert!(
-                !entry.silences.contains(&entry.code),
-                "{} silences itself",
-                entry.name
-            );
-        }
-    }
-
-    #[test]
-    fn every_group_is_listed_once_and_in_order() {
-        assert!(Group::ALL.is_sorted());
-        for entry in Code::ALL.iter().map(|code| code.entry()) {
-            assert!(Group::ALL.contains(&entry.group), "{}", entry.name);
-        }
-    }
-
-    #[test]
-    fn every_code_has_a_page_to_read_on_and_no_page_twice() {
-        for code in Code::ALL {
-            let links = code.links();
-            assert!(!links.is_empty(), "{code}");
-            let pages: BTreeSet<&str> = links.iter().copied().collect();
-            assert_eq!(pages.len(), links.len(), "{code}");
-            assert!(
-                pages.iter().all(|page| page.starts_with("https://")),
-                "{code}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_known_cause_silences_its_consequences() {
-        let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
-        let consequence = Finding::new(Code::TopologyUnknown, "no source");
-        let other = Finding::new(Code::CredentialExposed, "0644");
-        assert_eq!(
-            without_consequences(&[consequence, cause.clone(), other.clone()]),
-            [cause, other]
-        );
     }
 }

@@ -68,9 +68,13 @@ fn one(entry: &Entry, output: Output) -> String {
                 entry.consequence,
                 entry.remedy
             );
-            for (count, command) in entry.commands.iter().enumerate() {
-                let name = if count == 0 { "What to type:" } else { "" };
-                let _ = writeln!(text, "{name:<17}{command}");
+            let mut place = None;
+            for command in entry.commands {
+                if place != Some(command.place) {
+                    place = Some(command.place);
+                    let _ = writeln!(text, "\nWhat to type {}:", command.place.title());
+                }
+                let _ = writeln!(text, "    {}", command.text);
             }
             if !silences.is_empty() {
                 let _ = writeln!(
@@ -96,7 +100,10 @@ fn value(entry: &Entry) -> serde_json::Value {
         "title": entry.title,
         "consequence": entry.consequence,
         "remedy": entry.remedy,
-        "commands": entry.commands,
+        "commands": entry.commands.iter().map(|command| json!({
+            "place": command.place.as_str(),
+            "text": command.text,
+        })).collect::<Vec<_>>(),
         "silences": entry.silences.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
         "links": entry.code.links(),
     })

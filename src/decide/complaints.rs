@@ -16,13 +16,14 @@ use super::sync::Sync;
 use super::verdict::Verdict;
 use super::{Memory, Now, Seen};
 use crate::config::Settings;
+use crate::escape::shell_word;
 use crate::facts::names::{ServiceAccount, short};
 use crate::facts::placement::Source;
 use crate::facts::topology::TWINS;
 use crate::facts::who::Who;
 use crate::facts::{self, Why, WhyKind};
 use crate::few;
-use crate::findings::{Code, Finding, Group, without_consequences};
+use crate::findings::{Code, Finding, Group, Place, without_consequences};
 
 /// Days before its end at which a credential is complained about; the text names the nearest, so that it changes rarely.
 pub(super) const EXPIRY_STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
@@ -244,10 +245,13 @@ fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
             } else {
                 Code::HostnameDiffers
             };
-            findings.push(Finding::new(
-                code,
-                format!("VM `{vm}`, {}", texts.join(", ")),
-            ));
+            let finding = Finding::new(code, format!("VM `{vm}`, {}", texts.join(", ")));
+            let is_free =
+                code == Code::HostnameDiffers && lasting_name(who, identity) == Some(vm.as_str());
+            findings.push(match is_free {
+                true => finding.and_command(Place::Vm, set_hostname(vm.as_str())),
+                false => finding,
+            });
         }
     }
     let machine = &who.machine;
@@ -261,8 +265,26 @@ fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
             kernel.escape_debug(),
             fixed.escape_debug()
         );
-        findings.push(Finding::new(Code::StaticHostnameDiffers, text));
+        let finding = Finding::new(Code::StaticHostnameDiffers, text);
+        findings.push(match lasting_name(who, identity) {
+            Some(name) => finding.and_command(Place::Vm, set_hostname(name)),
+            None => finding,
+        });
     }
+}
+
+/// The host name that this machine should have: the one under which its Node is registered, or else that of its VM. Another
+/// one would make a second Node.
+fn lasting_name<'a>(who: &'a Who, identity: &'a Identity) -> Option<&'a str> {
+    let node = who
+        .kubelet
+        .known()
+        .map(|kubelet| kubelet.node_name.as_str());
+    node.or_else(|| identity.expected.as_ref().map(|vm| vm.as_str()))
+}
+
+fn set_hostname(name: &str) -> String {
+    format!("hostnamectl set-hostname {}", shell_word(name))
 }
 
 fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>) {

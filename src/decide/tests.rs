@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::fixtures::{World, forbidden, host_labels};
+use super::fixtures::{VM, World, forbidden, host_labels};
 use super::window::Outcome;
 use super::*;
 use crate::facts::names::VmName;
@@ -368,6 +368,28 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
         (codes(&plan), plan.actions),
         (vec![Code::HostnameDiffers], vec![])
     );
+}
+
+#[test]
+fn a_registered_node_is_never_told_to_take_another_name() {
+    let typed = |world: &World| -> Vec<String> {
+        let plan = world.plan();
+        let commands = plan.findings.iter().flat_map(Finding::commands);
+        let texts = commands.map(|command| command.text.to_string());
+        texts.filter(|text| text.contains("set-hostname")).collect()
+    };
+    let mut world = World::new();
+    world.settle();
+    world.memory = Memory::default();
+    let name = |name: &str| Fact::Known(name.to_owned());
+    world.who.machine.kernel_hostname = name("localhost");
+    world.who.machine.static_hostname = name("wrong");
+    let to_the_vm = format!("hostnamectl set-hostname {VM}");
+    assert_eq!(typed(&world), [to_the_vm.as_str(), &to_the_vm]);
+    if let Fact::Known(kubelet) = &mut world.who.kubelet {
+        kubelet.node_name = NodeName::parse("registered").unwrap();
+    }
+    assert_eq!(typed(&world), ["hostnamectl set-hostname registered"]);
 }
 
 #[test]

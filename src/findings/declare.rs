@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the catalogue is written down: for each code its name, group, severity and title, `why` it matters, what will `fix`
-//! it, and where there are any, the commands to `run` and what it `silences`.
+//! it, and where there are any, the commands to `run`, each with its place in front, and what it `silences`.
+
+/// Where a command is typed.
+macro_rules! place {
+    (vm) => {
+        Place::Vm
+    };
+    (guest) => {
+        Place::GuestCluster
+    };
+    (harvester) => {
+        Place::Harvester
+    };
+    (host) => {
+        Place::Host
+    };
+    (image) => {
+        Place::Image
+    };
+}
 
 /// Declares the codes and their entries in one place, so that none can lack a part.
 macro_rules! catalogue {
     ($($code:ident, $name:literal, $group:ident, $severity:ident, $title:literal,
-        why: $consequence:literal, fix: $remedy:literal $(, run: [$($command:literal),* $(,)?])?
+        why: $consequence:literal, fix: $remedy:literal $(, run: [$($place:ident $command:literal),* $(,)?])?
         $(, silences: [$($silenced:ident),*])?;)*) => {
         /// The codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +51,10 @@ macro_rules! catalogue {
                             title: $title,
                             consequence: $consequence,
                             remedy: $remedy,
-                            commands: &[$($($command),*)?],
+                            commands: &[$($(Command {
+                                place: place!($place),
+                                text: Cow::Borrowed($command),
+                            }),*)?],
                             silences: &[$($(Code::$silenced),*)?],
                         };
                         &ENTRY
@@ -43,4 +65,4 @@ macro_rules! catalogue {
     };
 }
 
-pub(super) use catalogue;
+pub(super) use {catalogue, place};

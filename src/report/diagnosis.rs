@@ -9,10 +9,10 @@ pub mod text;
 
 use super::status::Status;
 use crate::decide::diagnosis::{Diagnosis, Outcome, Section, Service};
-use crate::escape::shell_word;
 use crate::facts::WhyKind;
 use crate::facts::examination::{Examination, Gap};
-use crate::findings::{Code, Finding, Group, PLACEHOLDERS, Severity};
+use crate::facts::who::Api;
+use crate::findings::{Code, Finding, Group, Name, Place, Severity};
 
 pub use document::document;
 pub use text::{Dress, short, text};
@@ -69,64 +69,41 @@ impl View<'_> {
         }
     }
 
-    /// The commands of a finding, with the names of this machine in them where they are known.
-    fn commands(&self, finding: &Finding) -> Vec<String> {
-        let commands = finding.commands();
-        commands
-            .into_iter()
-            .map(|command| self.named(command))
-            .collect()
+    /// The commands of a finding, each with its place, and with the names of this machine where they are known.
+    fn commands(&self, finding: &Finding) -> Vec<(Place, String)> {
+        let commands = finding.commands().iter();
+        let filled = commands.map(|command| {
+            let text = command.filled(|name| self.name(name, finding.api()));
+            (command.place, text)
+        });
+        filled.collect()
     }
 
-    fn named(&self, command: &str) -> String {
-        let is_word = |character: char| character.is_ascii_alphanumeric();
-        let mut named = String::new();
-        let mut rest = command;
-        while !rest.is_empty() {
-            let word = rest
-                .find(|character| !is_word(character))
-                .unwrap_or(rest.len());
-            // Between words, one character at a time.
-            let step = if word > 0 {
-                word
-            } else {
-                rest.chars().next().map_or(1, char::len_utf8)
-            };
-            let (part, tail) = rest.split_at(step);
-            match self.name(part) {
-                Some(name) => named.push_str(&shell_word(name)),
-                None => named.push_str(part),
-            }
-            rest = tail;
-        }
-        named
-    }
-
-    /// What a placeholder stands for on this machine.
-    fn name(&self, word: &str) -> Option<&str> {
-        if !PLACEHOLDERS.contains(&word) {
-            return None;
-        }
+    /// What a name in a command is on this machine.
+    fn name(&self, name: Name, api: Option<Api>) -> Option<&str> {
         let (status, _) = self.looked?;
         let vm = status.identity.vm.as_ref();
-        match word {
-            "NODE" => status.labels.node.as_deref(),
-            "VM" => vm.map(|vm| vm.name.as_str()),
-            "NAMESPACE" => vm.and_then(|vm| vm.namespace.as_deref()).or(status
-                .credentials
-                .harvester
-                .namespace
-                .as_deref()),
-            "HOST" => status
+        let harvester = &status.credentials.harvester;
+        let credential = match api {
+            Some(Api::Guest) => &status.credentials.kubelet,
+            Some(Api::Harvester) | None => harvester,
+        };
+        match name {
+            Name::Node => status.labels.node.as_deref(),
+            Name::Vm => vm.map(|vm| vm.name.as_str()),
+            Name::Namespace => vm
+                .and_then(|vm| vm.namespace.as_deref())
+                .or(harvester.namespace.as_deref()),
+            Name::Host => status
                 .placement
                 .as_ref()
                 .map(|placement| placement.host.as_str()),
-            _ => status.credentials.harvester.server.as_deref(),
+            Name::Server => credential.server.as_deref(),
+            Name::Kubeconfig => credential.kubeconfig.as_deref(),
+            Name::Region | Name::Zone => None,
         }
     }
-}
 
-impl View<'_> {
     /// The finding that says why something could not be looked at.
     fn cause(&self, gap: &Gap) -> Option<Code> {
         let mut findings = self.diagnosis.findings();

@@ -406,7 +406,9 @@ async fn commands_hold_the_names_of_this_machine() {
     assert!(table.stdout.contains(&command), "{}", table.stdout);
     let explained = agent(&world, &["explain", "hostname-differs"]).await;
     assert!(
-        explained.stdout.contains("hostnamectl set-hostname VM\n"),
+        explained
+            .stdout
+            .contains("\nWhat to type in this VM, as root:\n"),
         "{}",
         explained.stdout
     );
@@ -437,9 +439,41 @@ async fn a_ticket_is_short_and_holds_no_secret() {
     assert!(
         table
             .stdout
-            .contains("\n          harvester-node-agent rbac > rbac.yaml\n"),
+            .contains("\n          harvester-node-agent rbac > /root/rbac.yaml\n"),
         "{}",
         table.stdout
     );
     assert!(!table.stdout.contains(&world.token) && !table.stdout.contains('\u{1b}'));
+}
+
+/// What a shell thinks of a script that it does not run.
+fn is_shell(script: &str) -> bool {
+    let status = std::process::Command::new("bash")
+        .args(["-n", "-c", script])
+        .status();
+    status.unwrap().success()
+}
+
+#[test]
+fn a_shell_understands_every_command_and_none_waits_for_a_key() {
+    assert!(!is_shell("echo 'unfinished"));
+    for code in Code::ALL {
+        for command in code.entry().commands {
+            let filled = command.filled(|_| Some("name"));
+            assert!(is_shell(&filled), "{code}: {filled}");
+            // A pager would take the next lines that are pasted for its own commands.
+            let is_paged = ["systemctl status", "journalctl -"]
+                .iter()
+                .any(|start| filled.starts_with(start));
+            assert!(
+                !is_paged || filled.contains("--no-pager"),
+                "{code}: {filled}"
+            );
+            // `kubectl get` refuses both at once.
+            assert!(
+                !(filled.contains("--show-labels") && filled.contains("-o yaml")),
+                "{code}: {filled}"
+            );
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use super::{Case, date};
 use crate::decide::complaints::EXPIRY_STEPS_DAYS;
 use crate::decide::identity::OwnVm;
+use crate::escape::shell_word;
 use crate::facts::WhyKind;
 use crate::facts::examination::credentials::{
     Certificate, Content, CredentialFile, Place, Role, TokenKind,
@@ -164,7 +165,8 @@ fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
                 Code::CredentialIsDirectory,
                 format!("{path} is a directory"),
             );
-            Some(finding.with_commands(vec![format!("rmdir {path}")]))
+            let command = format!("rmdir {}", shell_word(&path.to_string()));
+            Some(finding.with_commands(vec![command]))
         }
         Content::EmptyFile => {
             let text = format!("{path} is empty");
@@ -185,8 +187,9 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let text = format!(
         "`cloud-provider-config` in {origin} names {path}, which does not exist; the one in use is {used}"
     );
-    let commands = vec![format!("install -D -m 0600 {used} {path}")];
-    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(commands))
+    let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
+    let command = format!("install -D -m 0600 {used} {path}");
+    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
 }
 
 /// A file that somebody besides root can change.
@@ -198,6 +201,7 @@ fn changeable(file: &CredentialFile) -> Option<Finding> {
         (false, true) => format!("{path} has mode {:04o}", file.mode),
         (false, false) => return None,
     };
+    let path = shell_word(&path.to_string());
     let commands = vec![
         format!("chown root:root {path}"),
         format!("chmod go-w {path}"),

@@ -84,8 +84,8 @@ pub(super) fn start_commands(unit: Option<&Unit>) -> Vec<String> {
     };
     let verbs: &[&str] = match (unit.load, unit.state, unit.enablement) {
         (Load::Masked, ..) => &["unmask", "start"],
-        (Load::Broken, ..) => &["status"],
-        (_, State::Failed, _) => &["status", "reset-failed", "start"],
+        (Load::Broken, ..) => &["--no-pager status"],
+        (_, State::Failed, _) => &["--no-pager status", "reset-failed", "start"],
         (.., Enablement::Disabled) => &["enable --now"],
         (.., Enablement::Static | Enablement::Enabled) => &["start"],
     };
@@ -125,7 +125,7 @@ pub(super) fn enable(unit: &Unit) -> String {
 }
 
 pub(super) fn journal(unit: Option<&Unit>) -> String {
-    format!("journalctl -b -u {}", argument(unit))
+    format!("journalctl --no-pager -b -n 50 -u {}", argument(unit))
 }
 
 /// The blocked commands, by the list that blocks them.

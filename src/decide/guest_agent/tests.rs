@@ -93,7 +93,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             Health::Restarting,
             Some((
                 Code::GuestAgentRestarting,
-                "journalctl -b -u qemu-guest-agent.service",
+                "journalctl --no-pager -b -n 50 -u qemu-guest-agent.service",
             )),
         ),
         (

@@ -47,6 +47,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
 
 fn found(view: &View<'_>, finding: &Finding) -> Value {
     let entry = finding.code.entry();
+    let commands = view.commands(finding);
     json!({
         "code": entry.name,
         "severity": entry.severity.as_str(),
@@ -54,7 +55,7 @@ fn found(view: &View<'_>, finding: &Finding) -> Value {
         "seen": one_line(&finding.seen, SHOWN_MAX),
         "consequence": entry.consequence,
         "remedy": one_line(finding.remedy(), SHOWN_MAX),
-        "commands": view.commands(finding),
+        "commands": commands.into_iter().map(|(place, text)| json!({ "place": place.as_str(), "text": text })).collect::<Vec<_>>(),
         "since": view.service.since(finding.code),
         "links": finding.code.links(),
     })

@@ -96,7 +96,12 @@ fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
     for (name, value) in rows {
         let _ = writeln!(text, "      {name:<6}{}", one_line(value, SHOWN_MAX));
     }
-    for command in view.commands(finding) {
+    let mut place = None;
+    for (typed_at, command) in view.commands(finding) {
+        if place != Some(typed_at) {
+            place = Some(typed_at);
+            let _ = writeln!(text, "      {}:", typed_at.title());
+        }
         let _ = writeln!(text, "          {}", one_line(&command, SHOWN_MAX));
     }
     if let Some(since) = view.service.since(finding.code) {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands to paste: what is typed, and where.
+//!
+//! What only the machine knows stands as `<VM>` until it is known. A shell takes `<VM>` for a file to read, finds none,
+//! and so runs nothing that still has a gap in it.
+
+use std::borrow::Cow;
+
+use crate::escape::shell_word;
+
+/// Where a command is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In this VM, as root.
+    Vm,
+    /// Where kubectl has an administrator's kubeconfig of the guest cluster.
+    GuestCluster,
+    /// Where kubectl has an administrator's kubeconfig of Harvester.
+    Harvester,
+    /// On a host of Harvester, as root.
+    Host,
+    /// Where the image is built.
+    Image,
+}
+
+impl Place {
+    /// As a heading over commands.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Vm => "in this VM, as root",
+            Self::GuestCluster => "with kubectl for the guest cluster",
+            Self::Harvester => "with kubectl for Harvester",
+            Self::Host => "on the Harvester host, as root",
+            Self::Image => "where the image is built",
+        }
+    }
+
+    /// Its name in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Vm => "vm",
+            Self::GuestCluster => "guest-cluster",
+            Self::Harvester => "harvester",
+            Self::Host => "host",
+            Self::Image => "image",
+        }
+    }
+}
+
+/// One line to paste.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Where.
+    pub place: Place,
+    /// What, with a [`Name`] in angle brackets for what only the machine knows.
+    pub text: Cow<'static, str>,
+}
+
+impl Command {
+    /// The text with all names in it that are `known`, each as one word for the shell.
+    pub fn filled<'a>(&self, known: impl Fn(Name) -> Option<&'a str>) -> String {
+        Name::ALL
+            .iter()
+            .fold(self.text.to_string(), |text, name| match known(*name) {
+                Some(value) => text.replace(name.placeholder(), &shell_word(value)),
+                None => text,
+            })
+    }
+}
+
+/// What only the machine, or only its reader, knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Name {
+    /// Our Node.
+    Node,
+    /// Our VM.
+    Vm,
+    /// The namespace of our VM.
+    Namespace,
+    /// The host that runs our VM.
+    Host,
+    /// The address of the API that the finding is about.
+    Server,
+    /// The kubeconfig that the finding is about.
+    Kubeconfig,
+    /// The value of a label, for the reader to choose.
+    Region,
+    /// The value of a label, for the reader to choose.
+    Zone,
+}
+
+impl Name {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Node,
+        Self::Vm,
+        Self::Namespace,
+        Self::Host,
+        Self::Server,
+        Self::Kubeconfig,
+        Self::Region,
+        Self::Zone,
+    ];
+
+    /// How it stands in a command.
+    pub fn placeholder(self) -> &'static str {
+        match self {
+            Self::Node => "<NODE>",
+            Self::Vm => "<VM>",
+            Self::Namespace => "<NAMESPACE>",
+            Self::Host => "<HOST>",
+            Self::Server => "<SERVER>",
+            Self::Kubeconfig => "<KUBECONFIG>",
+            Self::Region => "<REGION>",
+            Self::Zone => "<ZONE>",
+        }
+    }
+}
