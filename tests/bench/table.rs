@@ -62,7 +62,14 @@ impl Figure {
             .map(|value| value / other)
     }
 
-    fn is_met(&self) -> Option<bool> {
+    /// What it is called.
+    #[allow(dead_code, reason = "not all programs that share this file ask")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is as good as it should be, where that is known.
+    pub(crate) fn is_met(&self) -> Option<bool> {
         Some(self.value? <= self.target?)
     }
 }

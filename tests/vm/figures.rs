@@ -42,6 +42,12 @@ impl Figures {
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
     }
 
+    /// Figures that were measured and are worse than their targets.
+    pub fn missed(&self) -> Vec<&str> {
+        let missed = self.table.iter().filter(|one| one.is_met() == Some(false));
+        missed.map(Figure::name).collect()
+    }
+
     /// The table for people; empty where nothing was measured.
     pub fn print(&self) -> String {
         if self.table.is_empty() {

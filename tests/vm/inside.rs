@@ -13,6 +13,9 @@ use crate::LIMIT;
 /// The agent's records.
 const JOURNAL: &str = "journalctl --identifier=harvester-node-agent";
 
+/// Where the kernel tells what it was asked to note.
+const TRACING: &str = "/sys/kernel/tracing";
+
 /// The agent's unit.
 pub const UNIT: &str = "harvester-node-agent.service";
 
@@ -91,6 +94,12 @@ impl Record {
     /// When journald had it, by the guest's wall clock, in microseconds since the epoch.
     pub fn at(&self) -> i128 {
         self.field("__REALTIME_TIMESTAMP").parse().unwrap()
+    }
+
+    /// What the guest's wall clock is ahead of its monotonic clock, in microseconds, when journald had it.
+    pub fn wall_ahead(&self) -> i128 {
+        let monotonic: i128 = self.field("__MONOTONIC_TIMESTAMP").parse().unwrap();
+        self.at() - monotonic
     }
 
     /// When it was sent to journald, as the kernel noted it on the datagram: the time that `journalctl` prints.
@@ -223,6 +232,26 @@ impl Inside {
         let text = self.sh(&shown).await;
         let first = serde_json::from_str(text.lines().next()?).unwrap();
         Some(Record(first).at())
+    }
+
+    /// Makes the kernel note when it announces a NIC.
+    pub async fn trace_announcements(&mut self) {
+        self.sh(&format!(
+            "mountpoint -q {TRACING} || mount -t tracefs tracefs {TRACING}; cd {TRACING}; \
+             echo mono >trace_clock; echo p:announced netdev_notify_peers >kprobe_events; \
+             echo 1 >events/kprobes/announced/enable"
+        ))
+        .await;
+    }
+
+    /// When the kernel began to announce a NIC first since this was last asked, by its monotonic clock in microseconds.
+    pub async fn announced(&mut self) -> Option<i128> {
+        let script = format!("cd {TRACING}; sed '/^#/d; q' trace; : >trace");
+        // `kworker/1:2-44 [001] ..... 81.123456: announced: (netdev_notify_peers+0x0/0x60)`
+        let text = self.sh(&script).await;
+        let (before, _) = text.split_once(": announced:")?;
+        let (seconds, micros) = before.rsplit_once(' ')?.1.split_once('.')?;
+        Some(seconds.parse::<i128>().ok()? * 1_000_000 + micros.parse::<i128>().ok()?)
     }
 
     /// Waits until the agent has written a record since then; all of that time.

@@ -118,6 +118,9 @@ fn main() -> ExitCode {
     };
     let mut chosen = scenarios::all();
     chosen.retain(is_wanted);
+    if setup.broken {
+        chosen.retain(|scenario| scenarios::OF_MOVES.contains(&scenario.name));
+    }
     if chosen.is_empty() {
         println!("no scenario is called so: {wanted:?}");
         return ExitCode::from(2);
@@ -137,7 +140,17 @@ fn main() -> ExitCode {
     }
     drop(stage);
     println!("{}", figures.print());
-    println!("{} passed, {failed} failed", chosen.len() - failed);
+    let passed = chosen.len() - failed;
+    let missed = figures.missed();
+    if !missed.is_empty() {
+        println!("missed on {}: {}", setup.accelerator, missed.join(", "));
+        // An emulated processor translates the guest's code anew after each move, before it can run it.
+        if setup.accelerator == "kvm" {
+            println!("test vm::figures ... FAILED");
+            failed += 1;
+        }
+    }
+    println!("{passed} passed, {failed} failed");
     if failed == 0 {
         ExitCode::SUCCESS
     } else {

@@ -26,6 +26,8 @@ pub enum Setting {
     Alone,
     /// A machine that KubeVirt did not make.
     Plain,
+    /// Nothing that would tell the agent of a move.
+    Blind,
 }
 
 /// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
@@ -121,9 +123,12 @@ impl Setting {
                     .with_file(CONFIG, &table_of_hosts())
                     .with_user_data("hostname", WRONG_NAME.into());
             }
-            Self::Lab | Self::Real | Self::Plain => seed = seed.with_credentials(&world.guest),
+            Self::Lab | Self::Real | Self::Plain | Self::Blind => {
+                seed = seed.with_credentials(&world.guest);
+            }
         }
-        if setup.broken {
+        let broken = setup.broken || self == Self::Blind;
+        if broken {
             hardware.announces = false;
             hardware.ports = vec![Port::GuestAgent];
             seed = seed.with_file(CONFIG, BLIND);
@@ -139,7 +144,7 @@ impl Setting {
             host: "hv-a".to_owned(),
             later_package: setup.later_package.clone(),
             spent: false,
-            broken: setup.broken,
+            broken,
             setting: self,
         };
         stage.attend().await;

@@ -21,6 +21,7 @@ const OBSERVED: usize = 5;
 /// Another program in the guest that listens to the same announcement.
 const OBSERVER: &str = "observer";
 
+const TO_ANNOUNCEMENT: &str = "resume to the kernel's announcement";
 const TO_RECORD: &str = "resume to first record";
 const TO_JOURNAL: &str = "resume to first record in the journal";
 const TO_OBSERVER: &str = "resume to the line of ip monitor";
@@ -88,6 +89,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
     let observer = format!(
         "systemd-run --quiet --unit={OBSERVER} --property=SyslogIdentifier={OBSERVER} ip monitor link"
     );
+    stage.inside.trace_announcements().await;
     let mut noticed = 0;
     let mut most_lines = 0;
     let mut error = Duration::ZERO;
@@ -97,6 +99,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
             stage.inside.sh(&observer).await;
         }
         stage.begin().await;
+        stage.inside.announced().await;
         let to = ["hv-b", "hv-a"][turn % 2];
         let before = label_patches(stage).await;
         let migration = stage.migrate(to, Telling::default()).await;
@@ -113,6 +116,8 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
         };
         noticed += 1;
         let resumed = clocks.in_guest(micros(migration.moved.resumed));
+        let announced = stage.inside.announced().await.unwrap() + sign.wall_ahead();
+        figures.sample(TO_ANNOUNCEMENT, milliseconds(announced - resumed));
         if !is_observed {
             figures.sample(TO_RECORD, milliseconds(sign.sent_at() - resumed));
             figures.sample(TO_JOURNAL, milliseconds(sign.at() - resumed));
@@ -128,6 +133,11 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
     println!("{noticed} of {MOVES} moves were noticed by the guest's own signal");
     let note = format!(
         "QEMU's RESUME to the time of the record (journalctl); the clocks are related by guest-get-time to within {error:?}"
+    );
+    figures.summarise(
+        TO_ANNOUNCEMENT,
+        50.0,
+        "QEMU's RESUME to `netdev_notify_peers` of the guest's kernel: before it nobody can know",
     );
     figures.summarise(TO_RECORD, 50.0, &note);
     figures.summarise(TO_JOURNAL, 50.0, "the same, to when journald had read it");
@@ -264,6 +274,18 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(
         stage.world.guest_admin.hang_up();
         stage.synced().await;
     }
+}
+
+/// The other scenarios prove something only if an agent without link signal, channel and watch misses a move: labels stay.
+pub async fn without_any_sign_a_move_is_not_seen(stage: &mut Stage, _: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    stage.begin().await;
+    stage.migrate("hv-b", Telling::default()).await;
+    let unseen = || async { stage.world.node_label(HOST).await.as_deref() == Some("hv-a") };
+    always(Duration::from_secs(15), "labels of the old host", unseen).await;
+    let records = stage.records().await;
+    assert!(records.is_empty(), "{records:#?}");
 }
 
 /// When the agent's PATCHes of the Node's metadata arrived.

@@ -21,6 +21,15 @@ use migration::*;
 use names::*;
 use service::*;
 
+/// Those that an agent without any sign of a move must fail.
+pub const OF_MOVES: &[&str] = &[
+    "annotations_that_lag_are_waited_for_and_labels_move_in_one_patch",
+    "of_twenty_migrations_none_is_missed",
+    "a_move_while_harvester_is_away_is_followed_when_it_is_back",
+    "a_watch_that_is_half_open_after_the_move_is_replaced",
+    "a_restored_machine_is_told_as_unconfirmed",
+];
+
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let lab = scenarios![Setting::Lab =>
@@ -50,8 +59,13 @@ pub fn all() -> Vec<Scenario> {
     let real = scenarios![Setting::Real =>
         a_first_boot_leads_to_labels,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
+        a_cancelled_migration_and_a_pause_write_nothing,
+        a_restored_machine_is_told_as_unconfirmed,
         a_host_that_is_relabelled_is_followed,
+        a_wrong_hostname_is_told_and_so_is_the_right_one,
+        a_killed_agent_is_back_and_writes_nothing,
     ];
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
-    [lab, alone, real, plain].concat()
+    let blind = scenarios![Setting::Blind => without_any_sign_a_move_is_not_seen];
+    [lab, alone, real, plain, blind].concat()
 }

@@ -18,6 +18,9 @@ use crate::{HOST, LIMIT, ZONE};
 /// What a quiet minute is, in seconds.
 const QUIET: u32 = 60;
 
+/// What the unit promises, `systemd-analyze security`.
+const EXPOSURE: f64 = 1.8;
+
 /// Counts what a unit costs: resident memory in KiB, processor time in nanoseconds, and how often its threads slept.
 const COST: &str = r#"cost() {
   pid=$(systemctl show --value --property=MainPID $1)
@@ -291,9 +294,9 @@ async fn boot_figures(stage: &mut Stage, figures: &mut Figures) {
     let exposure = security
         .split_whitespace()
         .find_map(|word| word.parse::<f64>().ok());
-    figures.add(Figure::new(
-        "exposure (systemd-analyze security)",
-        exposure,
-        "",
-    ));
+    figures.add(Figure::new("exposure (systemd-analyze security)", exposure, "").target(EXPOSURE));
+    assert!(
+        exposure.is_some_and(|found| found <= EXPOSURE),
+        "{security}"
+    );
 }
