@@ -17,9 +17,7 @@ use harvester_node_agent::root::Root;
 fn main() -> ExitCode {
     logging::install_panic_hook(StderrStyle::Plain);
     let arguments = Arguments::parse();
-    let answer = dispatch(arguments);
-    // A reader that went away (`| head`) is no failure of ours.
-    let _ = std::io::stdout().write_all(answer.text.as_bytes());
+    let answer = dispatch(arguments).printed(&mut std::io::stdout());
     let _ = std::io::stderr().write_all(answer.complaint.as_bytes());
     ExitCode::from(answer.exit as u8)
 }
@@ -31,7 +29,9 @@ fn main() -> ExitCode {
 fn dispatch(arguments: Arguments) -> Answer {
     let no_color = std::env::var("NO_COLOR").ok();
     let is_terminal = std::io::stdout().is_terminal();
-    let style = cli::style(is_terminal, no_color.as_deref());
+    let [term, columns] = ["TERM", "COLUMNS"].map(|name| std::env::var(name).ok());
+    let style = cli::style(is_terminal, no_color.as_deref(), term.as_deref());
+    let columns = cli::columns(is_terminal, columns.as_deref());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
     let locale = locale.each_ref().map(Option::as_deref);
     let symbols = cli::symbols(is_terminal, locale);
@@ -44,7 +44,11 @@ fn dispatch(arguments: Arguments) -> Answer {
         config,
         output: arguments.output,
         style,
-        dress: Dress { style, symbols },
+        dress: Dress {
+            style,
+            symbols,
+            columns,
+        },
         strictness: if arguments.strict {
             Strictness::Strict
         } else {
@@ -72,7 +76,7 @@ fn dispatch(arguments: Arguments) -> Answer {
             process.style,
             process.strictness,
         ),
-        Command::Explain { code } => cli::explain::run(code.as_deref(), process.output),
+        Command::Explain { codes } => cli::explain::run(&codes, process.output),
         Command::Config { action } => cli::config::run(
             &process.root,
             process.config.as_deref(),

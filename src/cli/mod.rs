@@ -16,6 +16,7 @@ pub mod run;
 pub mod status;
 pub mod whoami;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -114,8 +115,9 @@ pub enum Command {
     Doctor(doctor::Options),
     /// The long text of a finding
     Explain {
-        /// The finding's code, such as hostname-differs; without it, a list of all
-        code: Option<String>,
+        /// Codes of findings, such as hostname-differs; without any, a list of all
+        #[arg(value_name = "CODE")]
+        codes: Vec<String>,
     },
     /// The configuration in force
     Config {
@@ -143,6 +145,9 @@ pub enum ConfigAction {
     /// Say what is wrong with it
     Check,
 }
+
+/// Longer lines are hard to read, however wide the terminal.
+const READABLE: usize = 100;
 
 /// What was printed, and how the process ends.
 #[derive(Debug)]
@@ -188,6 +193,23 @@ impl Answer {
         }
     }
 
+    /// Writes the text, and complains where that cannot be. A reader that went away (`| head`) is no failure of ours.
+    pub fn printed(mut self, output: &mut impl Write) -> Self {
+        let written = output.write_all(self.text.as_bytes());
+        match written.and_then(|()| output.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                self.complaint
+                    .push_str(&format!("failed to write to standard output: {error}\n"));
+                self.exit = match self.exit {
+                    Exit::Ok => Exit::Failed,
+                    exit => exit,
+                };
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Text for standard error.
     pub fn complaint(text: impl Into<String>, exit: Exit) -> Self {
         Self {
@@ -198,14 +220,20 @@ impl Answer {
     }
 }
 
-/// Colour only on a terminal, and never where `NO_COLOR` says so (<https://no-color.org>).
-pub fn style(is_terminal: bool, no_color: Option<&str>) -> Style {
-    let refused = no_color.is_some_and(|value| !value.is_empty());
+/// Colour only on a terminal that knows it, and never where `NO_COLOR` says so (<https://no-color.org>).
+pub fn style(is_terminal: bool, no_color: Option<&str>, term: Option<&str>) -> Style {
+    let refused = no_color.is_some_and(|value| !value.is_empty()) || term == Some("dumb");
     if is_terminal && !refused {
         Style::Colour
     } else {
         Style::Plain
     }
+}
+
+/// Where lines end on a terminal: as `COLUMNS` says, or as far as people like to read.
+pub fn columns(is_terminal: bool, columns: Option<&str>) -> Option<usize> {
+    let said = columns.and_then(|columns| columns.parse().ok());
+    is_terminal.then(|| said.unwrap_or(READABLE).clamp(40, READABLE))
 }
 
 /// Signs outside ASCII only on a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
@@ -232,11 +260,42 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_written_is_a_failure_and_a_reader_that_left_is_none() {
+        let answer = || Answer::new("text", Exit::Ok);
+        let mut full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let told = answer().printed(&mut full);
+        assert_eq!(told.exit, Exit::Failed);
+        assert!(told.complaint.contains("No space"), "{}", told.complaint);
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        let told = answer().printed(&mut writer);
+        assert_eq!((told.exit, told.complaint.as_str()), (Exit::Ok, ""));
+    }
+
+    #[test]
     fn colour_needs_a_terminal_and_no_objection() {
-        assert_eq!(style(true, None), Style::Colour);
-        assert_eq!(style(true, Some("")), Style::Colour);
-        assert_eq!(style(true, Some("1")), Style::Plain);
-        assert_eq!(style(false, None), Style::Plain);
+        assert_eq!(style(true, None, Some("xterm")), Style::Colour);
+        assert_eq!(style(true, Some(""), None), Style::Colour);
+        assert_eq!(style(true, Some("1"), None), Style::Plain);
+        assert_eq!(style(true, None, Some("dumb")), Style::Plain);
+        assert_eq!(style(false, None, None), Style::Plain);
+    }
+
+    #[test]
+    fn lines_end_on_a_terminal_only() {
+        for (is_terminal, said, end) in [
+            (false, Some("80"), None),
+            (true, Some("80"), Some(80)),
+            (true, Some("7"), Some(40)),
+            (true, Some("1000"), Some(100)),
+            (true, Some("many"), Some(100)),
+            (true, None, Some(100)),
+        ] {
+            assert_eq!(columns(is_terminal, said), end, "{said:?}");
+        }
     }
 
     #[test]

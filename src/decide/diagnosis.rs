@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::examination::Gap;
 use crate::few;
-use crate::findings::{Code, Finding, Group, Severity, without_consequences};
+use crate::findings::{Code, Finding, Group, Severity};
 
 pub use gaps::{Rights, gaps, is_hidden};
 
@@ -27,8 +27,19 @@ pub struct Section {
     pub group: Group,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
+    /// What was found and is only a consequence of what another finding says.
+    pub silenced: Vec<Silenced>,
     /// What could not be looked at.
     pub gaps: Vec<Gap>,
+}
+
+/// A finding that another one explains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silenced {
+    /// What was found.
+    pub finding: Finding,
+    /// What explains it.
+    pub by: Code,
 }
 
 /// What it all comes to.
@@ -95,14 +106,22 @@ impl Diagnosis {
     /// From the findings of a round and of an examination: what another one explains is left out, whichever of the two
     /// found it, and what both found is said once.
     pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
-        let mut findings = without_consequences(findings);
-        few::sort_by_key(&mut findings, |finding| {
+        let (mut told, mut silenced) = (Vec::new(), Vec::new());
+        for finding in findings {
+            let cause = findings.iter().find(|cause| cause.explains(finding));
+            let finding = finding.clone();
+            match cause.map(|cause| cause.code) {
+                Some(by) => push_new(&mut silenced, Silenced { finding, by }),
+                None => push_new(&mut told, finding),
+            }
+        }
+        few::sort_by_key(&mut told, |finding| {
             std::cmp::Reverse(finding.code.entry().severity)
         });
-        findings.dedup();
         let sections = Group::ALL.iter().map(|group| Section {
             group: *group,
-            findings: of(&findings, |finding| finding.group() == *group),
+            findings: of(&told, |finding| finding.group() == *group),
+            silenced: of(&silenced, |silenced| silenced.finding.group() == *group),
             gaps: of(gaps, |gap| gap.group == *group),
         });
         Self {
@@ -153,6 +172,12 @@ impl Outcome {
             Self::NotKubevirt => "not-kubevirt",
             Self::Configuration => "configuration",
         }
+    }
+}
+
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
     }
 }
 

@@ -76,12 +76,35 @@ pub struct Gap {
     pub what: &'static str,
     /// Why not.
     pub why: Why,
+    /// How much it matters.
+    pub need: Need,
+}
+
+/// Whether something is missed when it cannot be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Without it, something that is wrong may not be found.
+    Usual,
+    /// Good to know, and more than a credential usually may read.
+    Optional,
 }
 
 impl Gap {
     /// The gap that a fact leaves, if it could not be read.
     pub fn of<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Self> {
         let why = seen.why()?.clone();
-        Some(Self { group, what, why })
+        let need = Need::Usual;
+        Some(Self {
+            group,
+            what,
+            why,
+            need,
+        })
+    }
+
+    /// The same of something that is not missed.
+    pub fn optional(self) -> Self {
+        let need = Need::Optional;
+        Self { need, ..self }
     }
 }

@@ -17,8 +17,6 @@ pub enum Place {
     GuestCluster,
     /// Where kubectl has an administrator's kubeconfig of Harvester.
     Harvester,
-    /// On a host of Harvester, as root.
-    Host,
     /// Where the image is built.
     Image,
 }
@@ -30,7 +28,6 @@ impl Place {
             Self::Vm => "in this VM, as root",
             Self::GuestCluster => "with kubectl for the guest cluster",
             Self::Harvester => "with kubectl for Harvester",
-            Self::Host => "on the Harvester host, as root",
             Self::Image => "where the image is built",
         }
     }
@@ -41,7 +38,6 @@ impl Place {
             Self::Vm => "vm",
             Self::GuestCluster => "guest-cluster",
             Self::Harvester => "harvester",
-            Self::Host => "host",
             Self::Image => "image",
         }
     }

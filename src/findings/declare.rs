@@ -13,9 +13,6 @@ macro_rules! place {
     (harvester) => {
         Place::Harvester
     };
-    (host) => {
-        Place::Host
-    };
     (image) => {
         Place::Image
     };

@@ -10,7 +10,7 @@ pub mod text;
 use super::status::Status;
 use crate::decide::diagnosis::{Diagnosis, Outcome, Section, Service};
 use crate::facts::WhyKind;
-use crate::facts::examination::{Examination, Gap};
+use crate::facts::examination::{Examination, Gap, Need};
 use crate::facts::who::Api;
 use crate::findings::{Code, Finding, Group, Name, Place, Severity};
 
@@ -31,8 +31,10 @@ pub struct View<'a> {
     pub at: &'a str,
     /// The running agent.
     pub service: &'a Service,
-    /// The round, where there was one.
-    pub looked: Option<(&'a Status, &'a Examination)>,
+    /// What the round found out, where there was one.
+    pub status: Option<&'a Status>,
+    /// What only `doctor` looked at, where it came to that.
+    pub examination: Option<&'a Examination>,
 }
 
 /// How one group stands.
@@ -40,7 +42,7 @@ pub struct View<'a> {
 pub enum State {
     /// All of it was looked at, and nothing is wrong.
     Well,
-    /// Nothing is known to be wrong, and not all of it could be looked at.
+    /// Nothing is known to be wrong, and not all of it could be looked at, or what was found has its cause elsewhere.
     Unseen,
     /// The worst of its findings.
     Found(Severity),
@@ -61,10 +63,12 @@ impl View<'_> {
     /// How a group stands.
     pub fn state(&self, section: &Section) -> State {
         let findings = section.findings.iter();
-        let is_looked_at = self.looked.is_some() || section.group == Group::Machine;
+        let is_looked_at = self.status.is_some() || section.group == Group::Machine;
+        let is_missed = |gap: &Gap| gap.need == Need::Usual;
+        let is_whole = section.silenced.is_empty() && !section.gaps.iter().any(is_missed);
         match findings.map(|finding| finding.code.entry().severity).max() {
             Some(severity) => State::Found(severity),
-            None if is_looked_at && section.gaps.is_empty() => State::Well,
+            None if is_looked_at && is_whole => State::Well,
             None => State::Unseen,
         }
     }
@@ -81,7 +85,7 @@ impl View<'_> {
 
     /// What a name in a command is on this machine.
     fn name(&self, name: Name, api: Option<Api>) -> Option<&str> {
-        let (status, _) = self.looked?;
+        let status = self.status?;
         let vm = status.identity.vm.as_ref();
         let harvester = &status.credentials.harvester;
         let credential = match api {

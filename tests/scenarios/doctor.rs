@@ -477,3 +477,47 @@ fn a_shell_understands_every_command_and_none_waits_for_a_key() {
         }
     }
 }
+
+/// Mounts at `$0` a file system whose server never says a word, and runs the rest. It ends with the process.
+const HUNG: &str = "exec 9<>/dev/fuse && mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung \"$0\" && exec \"$@\"";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_system_that_hangs_is_given_up_with_honest_gaps() {
+    let world = World::lab(WorldOptions::default()).await;
+    let rancher = world.guest.root().join("var/lib/rancher");
+    let hung = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        HUNG,
+        rancher.to_str().unwrap(),
+    ];
+    let works = std::process::Command::new(hung[0])
+        .args(&hung[1..])
+        .arg("true")
+        .stderr(Stdio::null())
+        .status();
+    if !works.is_ok_and(|status| status.success()) {
+        println!(
+            "SKIP a_file_system_that_hangs_is_given_up_with_honest_gaps: it needs root and /dev/fuse"
+        );
+        return;
+    }
+    let said = doctor_by(&world, &hung).await;
+    assert!(said.took < Duration::from_secs(20), "{:?}", said.took);
+    assert_eq!(
+        (said.code, &said.document["outcome"]),
+        (Some(75), &json!("unanswered"))
+    );
+    assert_eq!(said.codes("warning"), ["agent-not-running"]);
+    let gaps = said.gaps("unreachable");
+    assert_eq!(gaps.len(), said.groups().len(), "{:#}", said.document);
+    let why = said.groups()[0]["gaps"][0]["why"].as_str().unwrap();
+    assert!(
+        why.starts_with("given up after 15 s at this: credentials, both APIs"),
+        "{why}"
+    );
+    let is_well = |group: &&Value| group["state"] == "well";
+    assert_eq!(said.groups().iter().find(is_well), None);
+}

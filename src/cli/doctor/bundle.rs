@@ -30,6 +30,9 @@ const RECORDS: &str = "200";
 /// No command takes longer; a journal on a slow disk is read from its end.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
+/// The archive takes no longer: its commands come one after the other.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// What is read of a command's output, at most.
 const OUTPUT_MAX: u64 = 4 << 20;
 
@@ -56,12 +59,39 @@ pub(super) struct Printed {
     pub(super) at: u64,
 }
 
+/// As [`write`], and given up after a while: what hangs where files are cannot be called back.
+///
+/// # Errors
+///
+/// Why there is no archive.
+pub(super) fn write_within(
+    process: &Process,
+    file: &Path,
+    printed: Printed,
+) -> Result<String, String> {
+    let (tell, told) = mpsc::channel();
+    let (process, path) = (process.clone(), file.to_owned());
+    let work = move || {
+        tell.send(write(&process, &path, printed))
+            .unwrap_or_default()
+    };
+    let thread = thread::Builder::new().spawn(work);
+    thread.map_err(|error| format!("the kernel gives no thread: {error}"))?;
+    let seconds = LIMIT.as_secs();
+    let hung = |_| {
+        Err(format!(
+            "no archive within {seconds} s: a disk, a network file system or a device hangs"
+        ))
+    };
+    told.recv_timeout(LIMIT).unwrap_or_else(hung)
+}
+
 /// Writes the archive and returns what to say of it.
 ///
 /// # Errors
 ///
 /// Why there is no archive.
-pub(super) fn write(process: &Process, file: &Path, printed: Printed) -> Result<String, String> {
+fn write(process: &Process, file: &Path, printed: Printed) -> Result<String, String> {
     let at = printed.at;
     let name = file.display().to_string();
     let name = one_line(&name, 500);

@@ -3,7 +3,7 @@
 
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::Placement;
-use crate::facts::examination::Gap;
+use crate::facts::examination::{Gap, Need};
 use crate::facts::who::{Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
 use crate::findings::{Code, Finding, Group};
@@ -74,6 +74,7 @@ pub fn gaps(
         group: Group::Machine,
         what: "the distribution's configuration",
         why: Why::new(WhyKind::Forbidden, problem.clone()),
+        need: Need::Usual,
     });
     gaps.into_iter().flatten().chain(files).collect()
 }
@@ -99,6 +100,7 @@ fn unknown_vm(identity: &Identity) -> Option<Gap> {
         group: Group::Identity,
         what: "which VM this machine is",
         why: why.clone(),
+        need: Need::Usual,
     })
 }
 
@@ -112,6 +114,7 @@ fn unknown_host(who: &Who, identity: &Identity, placement: Option<&Placement>) -
         group: Group::Placement,
         what: "which host runs it",
         why: who.candidates.why().cloned().unwrap_or_else(unknown),
+        need: Need::Usual,
     })
 }
 
@@ -137,7 +140,12 @@ fn forbidden<T>(seen: &Seen<T>, rights: Rights) -> Option<&Why> {
 /// A credential that this user may not read; one that cannot be read for another reason is a finding.
 fn hidden<T>(group: Group, what: &'static str, seen: &Seen<T>, rights: Rights) -> Option<Gap> {
     let why = forbidden(seen, rights)?.clone();
-    Some(Gap { group, what, why })
+    Some(Gap {
+        group,
+        what,
+        why,
+        need: Need::Usual,
+    })
 }
 
 /// What was not asked, because something before it is missing; a question without an answer is a finding.
@@ -147,5 +155,6 @@ fn unasked<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Gap> {
         group,
         what,
         why: why.clone(),
+        need: Need::Usual,
     })
 }

@@ -58,7 +58,8 @@ impl Conflicts {
                 Group::Placement,
                 "the zones of the other hosts, which no label needs",
                 &self.hosts,
-            ),
+            )
+            .map(Gap::optional),
             Gap::of(
                 Group::Machine,
                 "the addresses of this machine",

@@ -5,8 +5,9 @@
 use serde_json::{Value, json};
 
 use super::{SHOWN_MAX, View};
+use crate::decide::diagnosis::Silenced;
 use crate::escape::one_line;
-use crate::facts::examination::Gap;
+use crate::facts::examination::{Gap, Need};
 use crate::findings::{Code, Finding, Severity};
 use crate::report::status::API_VERSION;
 
@@ -20,6 +21,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "state": view.state(section).as_str(),
             "summary": one_line(&view.summary(section.group), SHOWN_MAX),
             "findings": findings.map(|finding| found(view, finding)).collect::<Vec<_>>(),
+            "silenced": section.silenced.iter().map(silenced).collect::<Vec<_>>(),
             "gaps": section.gaps.iter().map(|gap| unseen(view, gap)).collect::<Vec<_>>(),
         })
     });
@@ -61,11 +63,22 @@ fn found(view: &View<'_>, finding: &Finding) -> Value {
     })
 }
 
+fn silenced(silenced: &Silenced) -> Value {
+    let entry = silenced.finding.code.entry();
+    json!({
+        "code": entry.name,
+        "severity": entry.severity.as_str(),
+        "seen": one_line(&silenced.finding.seen, SHOWN_MAX),
+        "by": silenced.by.as_str(),
+    })
+}
+
 fn unseen(view: &View<'_>, gap: &Gap) -> Value {
     json!({
         "what": gap.what,
         "kind": gap.why.kind,
         "why": one_line(&gap.why.text, SHOWN_MAX),
         "because": view.cause(gap).map(Code::as_str),
+        "optional": gap.need == Need::Optional,
     })
 }

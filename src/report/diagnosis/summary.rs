@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One line for each group: what was seen there, whether or not something is wrong with it.
 
-use super::View;
+use super::{State, View};
 use crate::facts::Seen;
 use crate::facts::examination::Examination;
 use crate::facts::examination::pods::Component;
@@ -14,7 +14,7 @@ impl View<'_> {
         if group == Group::Machine {
             return self.machine();
         }
-        let Some((status, examination)) = self.looked else {
+        let Some(status) = self.status else {
             return "not looked at".to_owned();
         };
         match group {
@@ -33,8 +33,20 @@ impl View<'_> {
                 Some(node) => format!("{node}, labels: {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
-            Group::Versions => versions(examination),
-            Group::Image => "nothing of another machine was found".to_owned(),
+            Group::Versions => self
+                .examination
+                .map_or_else(|| "not looked at".to_owned(), versions),
+            Group::Image => self.image().to_owned(),
+        }
+    }
+
+    pub(super) fn image(&self) -> &'static str {
+        let mut sections = self.diagnosis.sections.iter();
+        let section = sections.find(|section| section.group == Group::Image);
+        match section.map(|section| self.state(section)) {
+            Some(State::Well) => "nothing of another machine was found",
+            Some(State::Unseen) | None => "not all of it was looked at",
+            Some(State::Found(_)) => "not as it should be",
         }
     }
 

@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::text::Symbols;
+use serde_json::json;
+
 use super::*;
 use crate::decide::diagnosis::Rights;
 use crate::facts::Why;
+use crate::facts::examination::Need;
 use crate::findings::{Code, Group};
 use crate::report::text::Style;
 
 const PLAIN: Dress = Dress {
     style: Style::Plain,
     symbols: Symbols::Ascii,
+    columns: None,
 };
 
 fn service() -> Service {
@@ -30,7 +34,8 @@ fn shown<T>(findings: &[Finding], gaps: &[Gap], show: impl FnOnce(&View<'_>) -> 
         outcome: diagnosis.outcome(false),
         at: "2026-11-21T10:00:00Z",
         service: &service(),
-        looked: None,
+        status: None,
+        examination: None,
     })
 }
 
@@ -39,6 +44,7 @@ fn gap(group: Group, what: &'static str, kind: WhyKind, text: &str) -> Gap {
         group,
         what,
         why: Why::new(kind, text),
+        need: Need::Usual,
     }
 }
 
@@ -88,7 +94,15 @@ fn signs_and_colours_are_only_where_they_were_asked_for() {
     let finding = [Finding::new(Code::NodeMissing, "\u{1b}[2Jno Node")];
     let dressed = |style, symbols| {
         shown(&finding, &[], |view| {
-            text(view, Dress { style, symbols }, Rights::All)
+            text(
+                view,
+                Dress {
+                    style,
+                    symbols,
+                    columns: None,
+                },
+                Rights::All,
+            )
         })
     };
     let plain = dressed(Style::Plain, Symbols::Ascii);
@@ -160,4 +174,81 @@ fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
             .is_some_and(|line| line.starts_with("error ")),
         "{text}"
     );
+}
+
+#[test]
+fn people_get_lines_that_end_and_commands_stay_whole() {
+    let finding = [Finding::new(Code::NodeUninitialized, "taint ".repeat(40))];
+    let narrow = Dress {
+        columns: Some(40),
+        ..PLAIN
+    };
+    let text = shown(&finding, &[], |view| text(view, narrow, Rights::All));
+    let of_finding = text
+        .lines()
+        .skip_while(|line| !line.starts_with("      seen"));
+    let prose: Vec<&str> = of_finding.take_while(|line| !line.ends_with(':')).collect();
+    assert!(prose.len() > 10, "{text}");
+    let is_long = |line: &&&str| line.chars().count() > 40 && line.trim().contains(' ');
+    assert_eq!(
+        prose.iter().filter(is_long).collect::<Vec<_>>(),
+        Vec::<&&str>::new()
+    );
+    for command in Code::NodeUninitialized.entry().commands {
+        assert!(text.contains(&*command.text), "{text}");
+    }
+}
+
+#[test]
+fn a_consequence_is_told_beside_its_cause_and_its_group_is_not_well() {
+    let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
+    let consequence = Finding::new(Code::TopologyUnknown, "no source");
+    let (text, document) = shown(&[consequence, cause], &[], |view| {
+        (text(view, PLAIN, Rights::All), document(view, 0))
+    });
+    assert!(
+        text.contains("\n      found too: topology-unknown, because of harvester-unreachable\n"),
+        "{text}"
+    );
+    let groups = document["groups"].as_array().unwrap();
+    let placement = groups
+        .iter()
+        .find(|group| group["group"] == "placement")
+        .unwrap();
+    assert_eq!(placement["silenced"][0]["by"], "harvester-unreachable");
+    assert_eq!(
+        (&placement["state"], &document["counts"]["errors"]),
+        (&json!("unseen"), &json!(0))
+    );
+}
+
+#[test]
+fn what_is_not_missed_spoils_nothing() {
+    let gap = gap(
+        Group::Machine,
+        "the zones",
+        WhyKind::Forbidden,
+        "not allowed",
+    )
+    .optional();
+    let text = shown(&[], &[gap], |view| text(view, PLAIN, Rights::All));
+    assert!(text.starts_with("ok "), "{text}");
+    assert!(
+        text.ends_with("\n0 errors, 0 warnings, 0 notices\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_is_said_of_the_image_that_its_findings_deny() {
+    for (findings, says) in [
+        (
+            vec![Finding::new(Code::IdentityOfImage, "/etc/machine-id")],
+            "not as it should be",
+        ),
+        (vec![], "not all of it was looked at"),
+    ] {
+        let summary = shown(&findings, &[], |view| view.image());
+        assert_eq!(summary, says);
+    }
 }

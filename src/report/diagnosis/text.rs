@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The diagnosis for people: a table by group, and a few lines for a ticket.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::iter::repeat_n;
 
 use super::{SHOWN_MAX, State, View, by_reason};
 use crate::decide::diagnosis::{Rights, Section};
 use crate::escape::one_line;
 use crate::facts::WhyKind;
+use crate::facts::examination::Need;
 use crate::findings::{Finding, Group, Severity};
 use crate::report::text::Style;
 
@@ -23,6 +26,8 @@ pub struct Dress {
     pub style: Style,
     /// Whether signs outside ASCII may be used.
     pub symbols: Symbols,
+    /// Where a line ends that people read; a file has lines of any length.
+    pub columns: Option<usize>,
 }
 
 /// Signs for the state of a thing.
@@ -78,7 +83,11 @@ pub fn text(view: &View<'_>, dress: Dress, rights: Rights) -> String {
         for finding in &section.findings {
             found(&mut text, view, finding, dress);
         }
-        gaps(&mut text, view, section, rights);
+        for silenced in &section.silenced {
+            let (code, by) = (silenced.finding.code, silenced.by);
+            let _ = writeln!(text, "      found too: {code}, because of {by}");
+        }
+        gaps(&mut text, view, section, dress, rights);
     }
     let _ = writeln!(text, "\n{}", counts(view));
     text
@@ -94,7 +103,12 @@ fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
         ("fix", finding.remedy()),
     ];
     for (name, value) in rows {
-        let _ = writeln!(text, "      {name:<6}{}", one_line(value, SHOWN_MAX));
+        let value = one_line(value, SHOWN_MAX);
+        let _ = writeln!(
+            text,
+            "      {name:<6}{}",
+            wrapped(&value, 12, dress.columns)
+        );
     }
     let mut place = None;
     for (typed_at, command) in view.commands(finding) {
@@ -114,7 +128,32 @@ fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
     );
 }
 
-fn gaps(text: &mut String, view: &View<'_>, section: &Section, rights: Rights) {
+/// `value` in lines of so many columns, of which the first begins at `indent` and all others are moved there. No word is cut: it
+/// may be a path to copy.
+fn wrapped(value: &str, indent: usize, columns: Option<usize>) -> Cow<'_, str> {
+    let Some(columns) = columns else {
+        return Cow::Borrowed(value);
+    };
+    let room = columns.saturating_sub(indent).max(20);
+    let mut text = String::new();
+    let mut taken = 0;
+    for word in value.split(' ') {
+        let length = word.chars().count();
+        if taken > 0 && taken + 1 + length > room {
+            text.push('\n');
+            text.extend(repeat_n(' ', indent));
+            taken = 0;
+        } else if taken > 0 {
+            text.push(' ');
+            taken += 1;
+        }
+        text.push_str(word);
+        taken += length;
+    }
+    Cow::Owned(text)
+}
+
+fn gaps(text: &mut String, view: &View<'_>, section: &Section, dress: Dress, rights: Rights) {
     for (what, gap) in by_reason(&section.gaps) {
         let hint = match (gap.why.kind, rights) {
             (WhyKind::Forbidden, Rights::Few) => " (run as root)",
@@ -125,7 +164,8 @@ fn gaps(text: &mut String, view: &View<'_>, section: &Section, rights: Rights) {
             (None, Some(first)) => format!("for want of {}", first.what),
             (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
         };
-        let _ = writeln!(text, "      not seen: {}: {why}{hint}", what.join(", "));
+        let line = format!("not seen: {}: {why}{hint}", what.join(", "));
+        let _ = writeln!(text, "      {}", wrapped(&line, 8, dress.columns));
     }
 }
 
@@ -142,7 +182,8 @@ fn counts(view: &View<'_>) -> String {
         (Severity::Notice, "notice"),
     ];
     let counts = counts.map(|(severity, word)| many(diagnosis.count(severity), word));
-    let unseen = match diagnosis.gaps().count() {
+    let missed = diagnosis.gaps().filter(|gap| gap.need == Need::Usual);
+    let unseen = match missed.count() {
         0 => String::new(),
         count => format!("; {} could not be looked at", many(count, "thing")),
     };
@@ -157,7 +198,7 @@ pub fn short(view: &View<'_>) -> String {
         view.at,
         counts(view)
     );
-    if view.looked.is_some() {
+    if view.status.is_some() {
         for groups in [
             [Group::Identity, Group::Placement],
             [Group::Node, Group::Versions],
