@@ -111,6 +111,10 @@ catalogue! {
         fix: "see whether the cloud provider runs and what it says of this Node; do not take the taint away by hand, the rest would stay missing",
         run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50", harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
         silences: [InternalIpMissing];
+    ComponentRestarting, "component-restarting", Node, Warning, "Harvester's cloud provider or CSI driver ends and is started again",
+        why: "while the cloud provider is away, no Node is taken on, no address and no label changes; while the CSI driver is away, no volume is attached here",
+        fix: "its own log tells why it ended; a role that it lacks on Harvester and a missing kubeconfig are found here as well",
+        run: [guest "kubectl -n kube-system get pods -o wide | grep harvester", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --previous --tail=50"];
     ProviderIdForeign, "provider-id-foreign", Node, Warning, "the Node's providerID was set by another cloud provider than the one that is asked for",
         why: "it is never changed: Harvester's cloud provider cannot set its own, and what goes by it (load balancers, Rancher's machines) does not find the VM",
         fix: "drain and delete the Node (of a server with etcd that takes its member away too: one machine at a time), restart the distribution's service, and the Node joins again; `rke2://` and `k3s://` come from a start without cloud-provider-name: harvester in /etc/rancher/*/config.yaml",
@@ -206,6 +210,16 @@ catalogue! {
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "a credential or certificate ends soon or has ended",
         why: "from then on one side refuses the other: the API our credential, or the kubelet, the CSI driver and the cloud provider the server's certificate",
         fix: "kubelet certificates: restart rke2-server, rke2-agent or k3s; a Harvester token: make a new kubeconfig, one with a service account token does not end";
+    HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "the token of the Harvester credential has ended",
+        why: "Harvester's API refuses it, to the CSI driver and the cloud provider too: neither the VM nor its host can be read, and no volume is attached",
+        fix: "see that the clock of this machine is right; then make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",
+        run: [vm "timedatectl", harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
+        silences: [HarvesterUnauthorized, TopologyUnknown, IdentityNotFound];
+    KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "the client certificate of the kubelet has ended",
+        why: "the guest cluster's API refuses it: the Node can be neither read nor labelled, and becomes NotReady",
+        fix: "see that the clock of this machine is right; then restart rke2-server, rke2-agent or k3s, which makes a new one; with kubeadm: kubeadm certs renew all on the servers, and where a kubelet.conf holds the certificate itself, let it name /var/lib/kubelet/pki/kubelet-client-current.pem, to which the kubelet writes the new ones",
+        run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
+        silences: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
     HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "Harvester's API does not answer",
         why: "a migration is not seen until it does; the labels stay as they are",
@@ -232,6 +246,15 @@ catalogue! {
         fix: "set `server:` in the kubeconfig to one of the named addresses (Harvester's API is at https://VIP:6443); or add the name to the server's certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d of the servers",
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         silences: [HarvesterTls, GuestApiTls];
+    CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "the Harvester credential lacks the role of Harvester's CSI driver",
+        why: "the CSI driver has the same credential and may not look at Harvester's storage classes: it takes a volume for one that needs nothing, so that volumes with accessMode ReadWriteMany are never mounted (ControllerPublishVolume), and says nothing of a storage class that is not there (CreateVolume)",
+        fix: "bind the role to the service account of the credential, on Harvester, as an administrator; generate_addon_csi.sh and Rancher's own way of making the credential do so, generate_addon.sh does not",
+        run: [harvester "kubectl create clusterrolebinding <NAMESPACE>-csi-driver --clusterrole=harvesterhci.io:csi-driver --group=system:serviceaccounts:<NAMESPACE>"];
+    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "something between here and an API ends watches again and again",
+        why: "each began well and was ended soon after: what changes in between is noticed late, and each program here that watches this API (kubelet, cloud provider, CSI driver) is cut off in the same way",
+        fix: "look for what stands in between, a proxy or a load balancer that ends streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; Rancher's ingress), and let it keep them for 10 minutes at least; or let the kubeconfig lead straight to the API, of Harvester https://VIP:6443",
+        run: [vm "harvester-node-agent status"],
+        silences: [WatchUnavailable];
     HarvesterRefused, "harvester-refused", HarvesterApi, Error, "Harvester's API gave an answer that cannot be used",
         why: "it is not believed; the labels stay as they are",
         fix: "check what answers at the named address: a proxy or a login page instead of the API?",
@@ -330,6 +353,10 @@ catalogue! {
         why: "the cloud provider that it brings sets no region and zone on a Node (InstanceMetadata); this agent does",
         fix: "upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later",
         run: [guest "kubectl get nodes -o wide"];
+    DistributionEnded, "distribution-ended", Versions, Warning, "this Kubernetes distribution gets no more releases",
+        why: "no fault of it is repaired any more, and the cloud provider and CSI driver that it brings stay as they are",
+        fix: "make a new cluster with RKE2 and move what runs here to it: RKE1 cannot be upgraded to it in place",
+        run: [guest "kubectl get nodes -o wide"];
     KubeletSkew, "kubelet-skew", Versions, Warning, "the versions of kubelet and API server do not go together",
         why: "Kubernetes supports no kubelet that is newer than its API server, or older by more than three minor versions (two before 1.28); which fields and labels either drops is not told",
         fix: "upgrade the servers of the cluster first, then this Node",
@@ -367,7 +394,7 @@ catalogue! {
         why: "what is valid seems to have ended or not to have begun, here or at the server: the kubelet, the CSI driver and the cloud provider fail with x509 errors or 401, and new certificates do not help",
         fix: "compare the clock with that of another machine; set it right and keep it in step, then restart the distribution's service: certificates that were made meanwhile have the wrong dates",
         run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep"],
-        silences: [CredentialExpires, HarvesterTls, GuestApiTls, HarvesterUnauthorized, GuestApiUnauthorized, ClockDiffers, ClockNotSynchronized];
+        silences: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterTls, GuestApiTls, HarvesterUnauthorized, GuestApiUnauthorized, ClockDiffers, ClockNotSynchronized];
     ClockDiffers, "clock-differs", Machine, Warning, "the clock of this machine and that of a server differ",
         why: "new certificates and tokens are refused until both agree, leases of the cluster end early or late, and logs cannot be put in order",
         fix: "compare both clocks with a third, set the wrong one right and keep it in step",

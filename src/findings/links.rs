@@ -10,6 +10,9 @@ const NODE_AUTHORIZATION: &str = "https://kubernetes.io/docs/reference/access-au
 const NODE_LABELS: &str = "https://kubernetes.io/docs/reference/labels-annotations-taints/";
 const GUEST_AGENT: &str = "https://kubevirt.io/user-guide/user_workloads/guest_agent_information/";
 const LIVE_MIGRATION: &str = "https://docs.harvesterhci.io/latest/vm/live-migration/";
+const KUBELET_CERTIFICATES: &str =
+    "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-certs/";
+const RKE1_ENDED: &str = "https://github.com/rancher/rke";
 const SKEW: &str = "https://kubernetes.io/releases/version-skew-policy/";
 
 /// An issue of a project.
@@ -119,10 +122,12 @@ impl Code {
             ],
             Self::ServerIsWebAddress | Self::ServerIsRancher => &[harvester!(4446)],
             Self::ServerNotInCertificate => &[harvester!(1475), harvester!(4700)],
-            Self::HarvesterForbidden => &[harvester!(10298)],
-            Self::HarvesterUnauthorized | Self::CredentialExpires => {
-                &[harvester!(5827), rancher!(44912)]
-            }
+            Self::CsiDriverForbidden => &[CSI_DRIVER, harvester!(10298)],
+            Self::ComponentRestarting => &[CLOUD_PROVIDER, harvester!(9502), harvester!(10298)],
+            Self::HarvesterUnauthorized
+            | Self::CredentialExpires
+            | Self::HarvesterCredentialExpired => &[harvester!(5827), rancher!(44912)],
+            Self::KubeletCredentialExpired => &[KUBELET_CERTIFICATES],
             Self::HarvesterTls => &[harvester!(4446), harvester!(4700)],
             Self::HarvesterUnreachable => &[
                 harvester!(11338),
@@ -130,7 +135,7 @@ impl Code {
                 harvester!(11440),
                 harvester!(11634),
             ],
-            Self::WatchUnavailable => &[
+            Self::WatchUnavailable | Self::WatchInterrupted => &[
                 issue!("rancher-sandbox/cluster-api-provider-harvester", 40),
                 issue!("rancher-sandbox/cluster-api-provider-harvester", 55),
                 issue!("rancher-sandbox/cluster-api-provider-harvester", 237),
@@ -167,6 +172,7 @@ impl Code {
             Self::CsiAttachesToWrongVm => &[harvester!(6981)],
             Self::KubeletTooOld => &[NODE_DRIVER],
             Self::KubeletSkew => &[SKEW],
+            Self::DistributionEnded => &[RKE1_ENDED],
             _ => &[],
         }
     }
