@@ -794,6 +794,44 @@ fn a_credential_that_ends_soon_is_named_with_a_date_and_a_step() {
 }
 
 #[test]
+fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
+    let ended = |harvester: i64, kubelet: i64| {
+        let mut world = World::new();
+        let (Fact::Known(token), Fact::Known(certificate)) =
+            (&mut world.who.harvester, &mut world.who.kubelet)
+        else {
+            panic!()
+        };
+        token.expires = Some(1_795_000_000 + harvester);
+        certificate.expires = Some(1_795_000_000 + kubelet);
+        world
+    };
+    let codes = |world: &World| -> Vec<Code> {
+        let findings = world.plan().findings;
+        findings.iter().map(|finding| finding.code).collect()
+    };
+    let (day, year) = (86_400, 365 * 86_400);
+    let mut world = ended(-day, year);
+    world.who.candidates = Fact::failed(WhyKind::Credential, "401");
+    assert_eq!(codes(&world), [Code::HarvesterCredentialExpired]);
+    let mut world = ended(year, -day);
+    world.who.node = Fact::failed(WhyKind::Credential, "401");
+    assert_eq!(codes(&world), [Code::KubeletCredentialExpired]);
+    // What has not ended is refused for another reason.
+    let mut world = ended(-day, year);
+    world.who.candidates = Fact::failed(WhyKind::Credential, "401");
+    world.who.node = Fact::failed(WhyKind::Credential, "401");
+    assert_eq!(
+        codes(&world),
+        [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized]
+    );
+    // What a server takes has not ended: one of two clocks is wrong.
+    assert_eq!(codes(&ended(-day, year)), [Code::ClockDiffers]);
+    assert_eq!(codes(&ended(year, -day)), [Code::ClockDiffers]);
+    assert_eq!(codes(&ended(-5, -5)), []);
+}
+
+#[test]
 fn times_are_written_as_kubernetes_does() {
     assert_eq!(
         rfc3339(UtcDateTime::from_unix_timestamp(0).unwrap()),
