@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who am I? Which VirtualMachine this machine is, by evidence, and whether its names say the same.
 
+mod evidence;
+
 use serde::Serialize;
 
 use super::verdict::{Verdict, judge};
@@ -9,6 +11,12 @@ use crate::facts::names::{VmName, firmware_uuid, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Coverage, Who};
 use crate::facts::{Seen, Why, WhyKind};
+use evidence::{is_namesake, is_other_hardware, weigh};
+
+pub use evidence::{Evidence, EvidenceKind};
+
+/// VMs that are named where several fit; a namespace may hold thousands.
+const NAMED_MAX: usize = 5;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,60 +86,6 @@ pub enum OwnVm {
     NotFound(String),
     /// No instance could be read.
     Unknown(Why),
-}
-
-/// One comparison with an instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Evidence {
-    /// What was compared.
-    pub kind: EvidenceKind,
-    /// Whether it speaks for the instance.
-    pub agrees: bool,
-    /// What was compared with what.
-    pub detail: String,
-}
-
-/// The kinds of evidence, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvidenceKind {
-    /// Our configuration names the VM.
-    Configured,
-    /// `spec.providerID` of our Node carries the VirtualMachine's UID.
-    ProviderId,
-    /// DMI `product_uuid` is the firmware UUID.
-    FirmwareUuid,
-    /// DMI `product_serial` is the firmware serial.
-    FirmwareSerial,
-    /// A physical NIC has an address of the instance.
-    MacAddress,
-    /// DMI `product_uuid` is what KubeVirt before 1.6 derives from the name.
-    UuidOfName,
-    /// The names are the same.
-    Name,
-}
-
-impl EvidenceKind {
-    /// The name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Configured => "configured",
-            Self::ProviderId => "provider-id",
-            Self::FirmwareUuid => "firmware-uuid",
-            Self::FirmwareSerial => "firmware-serial",
-            Self::MacAddress => "mac-address",
-            Self::UuidOfName => "uuid-of-name",
-            Self::Name => "name",
-        }
-    }
-
-    /// Whether it belongs to the virtual hardware, which a guest cannot rename.
-    fn is_hardware(self) -> bool {
-        matches!(
-            self,
-            Self::FirmwareUuid | Self::FirmwareSerial | Self::MacAddress
-        )
-    }
 }
 
 /// A name this machine goes by.
@@ -249,11 +203,7 @@ fn choose(
     // Hardware that is known on both sides and differs rules a candidate out, whatever speaks for it.
     let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
         .iter()
-        .filter(|(_, evidence)| {
-            !evidence
-                .iter()
-                .any(|item| item.kind.is_hardware() && !item.agrees)
-        })
+        .filter(|(_, evidence)| !is_other_hardware(evidence))
         .collect();
     if let Some(name) = pinned {
         return match fitting.iter().find(|(vmi, _)| vmi.name == *name) {
@@ -278,11 +228,11 @@ fn choose(
     }
     let agreeing = |wanted: &dyn Fn(EvidenceKind) -> bool| -> Vec<&(&Vmi, Vec<Evidence>)> {
         let speaks = |items: &[Evidence]| items.iter().any(|item| item.agrees && wanted(item.kind));
-        fitting
+        let known = fitting
             .iter()
             .copied()
-            .filter(|(_, items)| speaks(items))
-            .collect()
+            .filter(|(vmi, items)| speaks(items) && !is_namesake(vmi, items));
+        known.collect()
     };
     let by_hardware = agreeing(&EvidenceKind::is_hardware);
     let by_provider_id = agreeing(&|kind| kind == EvidenceKind::ProviderId);
@@ -311,7 +261,18 @@ fn choose(
             not_found(who, &weighed, seen)
         }
         several => {
-            let names = several.iter().map(|(vmi, _)| vmi.reference()).collect();
+            let mut names: Vec<String> = several
+                .iter()
+                .take(NAMED_MAX)
+                .map(|(vmi, _)| vmi.reference())
+                .collect();
+            if let Some(more) = several
+                .len()
+                .checked_sub(NAMED_MAX)
+                .filter(|more| *more > 0)
+            {
+                names.push(format!("{more} more"));
+            }
             let evidence = several
                 .first()
                 .map(|(_, evidence)| evidence.clone())
@@ -321,21 +282,29 @@ fn choose(
     }
 }
 
-/// No candidate fits: what contradicts the one of our own name is the most telling evidence.
+/// No candidate fits. The most telling evidence is that of one with some of our hardware, and then that of our namesake.
 fn not_found(who: &Who, weighed: &[(&Vmi, Vec<Evidence>)], text: String) -> (OwnVm, Vec<Evidence>) {
     let names: Vec<String> = own_names(who)
         .into_iter()
         .map(|(_, name)| short(&name))
         .collect();
-    let namesake = weighed
-        .iter()
-        .find(|(vmi, _)| names.iter().any(|name| name == vmi.name.as_str()));
-    (
-        OwnVm::NotFound(text),
-        namesake
-            .map(|(_, evidence)| evidence.clone())
-            .unwrap_or_default(),
-    )
+    let is_half = |evidence: &[Evidence]| {
+        let mut hardware = evidence.iter().filter(|item| item.kind.is_hardware());
+        hardware.any(|item| item.agrees)
+    };
+    let half = weighed.iter().find(|(_, evidence)| is_half(evidence));
+    let namesake = || {
+        weighed
+            .iter()
+            .find(|(vmi, _)| names.iter().any(|name| name == vmi.name.as_str()))
+    };
+    match half.or_else(namesake) {
+        Some((vmi, evidence)) => (
+            OwnVm::NotFound(format!("{text}; the nearest is {}", vmi.reference())),
+            evidence.clone(),
+        ),
+        None => (OwnVm::NotFound(text), Vec::new()),
+    }
 }
 
 /// Without a candidate the firmware UUID can still prove a name.
@@ -361,80 +330,6 @@ fn offline(who: &Who, why: &Why) -> (OwnVm, Vec<Evidence>) {
         }
         None => (OwnVm::Unknown(why.clone()), Vec::new()),
     }
-}
-
-/// Compares one candidate with this machine. What is not known on both sides is left out: it says nothing.
-fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
-    let machine = &who.machine;
-    let mut evidence = Vec::new();
-    let mut add = |kind, agrees, detail: String| {
-        evidence.push(Evidence {
-            kind,
-            agrees,
-            detail,
-        });
-    };
-    let node_vm_uid = who.node.known().and_then(|node| node.vm_uid());
-    if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
-        add(
-            EvidenceKind::ProviderId,
-            ours == theirs,
-            format!("the Node's providerID names VM uid {ours}, this VM has {theirs}"),
-        );
-    }
-    if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
-        add(
-            EvidenceKind::FirmwareUuid,
-            ours == theirs,
-            format!("product_uuid {ours}, firmware uuid {theirs}"),
-        );
-    }
-    if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
-        add(
-            EvidenceKind::FirmwareSerial,
-            ours == theirs,
-            format!("product_serial {ours}, firmware serial {theirs}"),
-        );
-    }
-    if let Some(ours) = machine
-        .macs
-        .known()
-        .filter(|macs| !macs.is_empty() && !vmi.macs.is_empty())
-    {
-        let text = |macs: &std::collections::BTreeSet<_>| {
-            macs.iter()
-                .map(ToString::to_string)
-                .collect::<Vec<String>>()
-                .join(" ")
-        };
-        let detail = format!(
-            "NICs here {}, interfaces of the VM {}",
-            text(ours),
-            text(&vmi.macs)
-        );
-        add(
-            EvidenceKind::MacAddress,
-            ours.intersection(&vmi.macs).next().is_some(),
-            detail,
-        );
-    }
-    let names = own_names(who);
-    let same = names
-        .iter()
-        .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
-    match same {
-        Some((kind, name)) => add(
-            EvidenceKind::Name,
-            true,
-            format!("{} `{name}`", kind.as_str()),
-        ),
-        None => add(
-            EvidenceKind::Name,
-            false,
-            format!("no name here is `{}`", vmi.name),
-        ),
-    }
-    evidence
 }
 
 fn own_names(who: &Who) -> Vec<(NameKind, String)> {

@@ -242,3 +242,52 @@ fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
     });
     assert_eq!(named(&world).unwrap().1, Verdict::AnotherVm);
 }
+
+#[test]
+fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
+    let mut world = World::new();
+    world.who.machine.macs = Seen::Absent;
+    world.who.machine.product_serial = Seen::Absent;
+    // The firmware UUID that is made of the name is all that agrees.
+    world.who.machine.product_uuid = Seen::Known(firmware_uuid(VM));
+    world.vmi().firmware_uuid = Some(firmware_uuid(VM));
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
+    world.node().provider_id = Some("harvester://that-of-another-namespace".to_owned());
+    assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
+    // A UUID that is nobody's name is hardware.
+    world.who.machine.product_uuid = Seen::Known(random_uuid(3));
+    world.vmi().firmware_uuid = Some(random_uuid(3));
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
+}
+
+#[test]
+fn hardware_that_agrees_in_part_is_told_of_whatever_the_names() {
+    let mut world = World::new();
+    rename(&mut world, "renamed", "renamed");
+    world.vmi().macs = [Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
+    let identity = world.identity();
+    let OwnVm::NotFound(text) = &identity.vm else {
+        panic!("{:?}", identity.vm);
+    };
+    assert!(text.contains(VM), "{text}");
+    let kinds = |agrees: bool| -> Vec<EvidenceKind> {
+        let items = identity.evidence.iter();
+        let items = items.filter(|item| item.agrees == agrees && item.kind.is_hardware());
+        items.map(|item| item.kind).collect()
+    };
+    assert_eq!(kinds(true), [EvidenceKind::FirmwareUuid]);
+    assert_eq!(kinds(false), [EvidenceKind::MacAddress]);
+}
+
+#[test]
+fn thousands_of_doubles_are_a_short_text() {
+    let mut world = World::new();
+    for number in 0..2_000 {
+        world.add_vmi(|other| other.name = VmName::parse(&format!("clone-{number}")).unwrap());
+    }
+    let OwnVm::Ambiguous(vms) = world.identity().vm else {
+        panic!();
+    };
+    assert_eq!(vms.len(), 6);
+    assert_eq!(vms[5], "1996 more");
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What speaks for an instance being this machine, and what speaks against it.
+
+use serde::Serialize;
+
+use super::own_names;
+use crate::facts::names::{firmware_uuid, short};
+use crate::facts::vmi::Vmi;
+use crate::facts::who::Who;
+
+/// One comparison with an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// What was compared.
+    pub kind: EvidenceKind,
+    /// Whether it speaks for the instance.
+    pub agrees: bool,
+    /// What was compared with what.
+    pub detail: String,
+}
+
+/// The kinds of evidence, strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvidenceKind {
+    /// Our configuration names the VM.
+    Configured,
+    /// `spec.providerID` of our Node carries the VirtualMachine's UID.
+    ProviderId,
+    /// DMI `product_uuid` is the firmware UUID.
+    FirmwareUuid,
+    /// DMI `product_serial` is the firmware serial.
+    FirmwareSerial,
+    /// A physical NIC has an address of the instance.
+    MacAddress,
+    /// DMI `product_uuid` is what KubeVirt before 1.6 derives from the name.
+    UuidOfName,
+    /// The names are the same.
+    Name,
+}
+
+impl EvidenceKind {
+    /// The name used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::ProviderId => "provider-id",
+            Self::FirmwareUuid => "firmware-uuid",
+            Self::FirmwareSerial => "firmware-serial",
+            Self::MacAddress => "mac-address",
+            Self::UuidOfName => "uuid-of-name",
+            Self::Name => "name",
+        }
+    }
+
+    /// Whether it belongs to the virtual hardware, which a guest cannot rename.
+    pub(super) fn is_hardware(self) -> bool {
+        matches!(
+            self,
+            Self::FirmwareUuid | Self::FirmwareSerial | Self::MacAddress
+        )
+    }
+}
+
+/// Compares one candidate with this machine. What is not known on both sides is left out: it says nothing.
+pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
+    let machine = &who.machine;
+    let mut evidence = Vec::new();
+    let mut add = |kind, agrees, detail: String| {
+        evidence.push(Evidence {
+            kind,
+            agrees,
+            detail,
+        });
+    };
+    let node_vm_uid = who.node.known().and_then(|node| node.vm_uid());
+    if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
+        add(
+            EvidenceKind::ProviderId,
+            ours == theirs,
+            format!("the Node's providerID names VM uid {ours}, this VM has {theirs}"),
+        );
+    }
+    if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
+        add(
+            EvidenceKind::FirmwareUuid,
+            ours == theirs,
+            format!("product_uuid {ours}, firmware uuid {theirs}"),
+        );
+    }
+    if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
+        add(
+            EvidenceKind::FirmwareSerial,
+            ours == theirs,
+            format!("product_serial {ours}, firmware serial {theirs}"),
+        );
+    }
+    if let Some(ours) = machine
+        .macs
+        .known()
+        .filter(|macs| !macs.is_empty() && !vmi.macs.is_empty())
+    {
+        let text = |macs: &std::collections::BTreeSet<_>| {
+            macs.iter()
+                .map(ToString::to_string)
+                .collect::<Vec<String>>()
+                .join(" ")
+        };
+        let detail = format!(
+            "NICs here {}, interfaces of the VM {}",
+            text(ours),
+            text(&vmi.macs)
+        );
+        add(
+            EvidenceKind::MacAddress,
+            ours.intersection(&vmi.macs).next().is_some(),
+            detail,
+        );
+    }
+    let names = own_names(who);
+    let same = names
+        .iter()
+        .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());
+    match same {
+        Some((kind, name)) => add(
+            EvidenceKind::Name,
+            true,
+            format!("{} `{name}`", kind.as_str()),
+        ),
+        None => add(
+            EvidenceKind::Name,
+            false,
+            format!("no name here is `{}`", vmi.name),
+        ),
+    }
+    evidence
+}
+
+/// Whether hardware that is known on both sides differs, whatever speaks for the instance.
+pub(super) fn is_other_hardware(evidence: &[Evidence]) -> bool {
+    evidence
+        .iter()
+        .any(|item| item.kind.is_hardware() && !item.agrees)
+}
+
+/// Whether the Node was made for another VM, and nothing but the name speaks for this one: a namesake in another namespace has
+/// the same name and, before KubeVirt 1.6, a firmware UUID that is made of it.
+pub(super) fn is_namesake(vmi: &Vmi, evidence: &[Evidence]) -> bool {
+    let of_name = vmi.firmware_uuid == Some(firmware_uuid(vmi.name.as_str()));
+    let is_proof = |kind| match kind {
+        EvidenceKind::FirmwareSerial | EvidenceKind::MacAddress => true,
+        EvidenceKind::FirmwareUuid => !of_name,
+        EvidenceKind::Configured
+        | EvidenceKind::ProviderId
+        | EvidenceKind::UuidOfName
+        | EvidenceKind::Name => false,
+    };
+    let speaks = |item: &Evidence| item.agrees && is_proof(item.kind);
+    let is_of_other = |item: &Evidence| item.kind == EvidenceKind::ProviderId && !item.agrees;
+    evidence.iter().any(is_of_other) && !evidence.iter().any(speaks)
+}
