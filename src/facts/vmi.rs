@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
-use super::topology::HOSTNAME;
+use super::topology::{HOSTNAME, is_host_key};
 
 /// Label that names what created a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
@@ -45,7 +45,7 @@ pub struct Vmi {
     pub host: Option<HostName>,
     /// Whether Harvester keeps topology annotations on this VM.
     pub annotated_by_harvester: bool,
-    /// Annotations.
+    /// The annotations that Harvester copies from the host. Others may be large, and thousands of instances are searched.
     pub annotations: BTreeMap<String, String>,
     /// `status.activePods`: pod UID to host. Two entries around a migration.
     pub active_pods: BTreeMap<String, String>,
@@ -226,7 +226,12 @@ impl TryFrom<Wire> for Vmi {
                 .unwrap_or_default()
                 .get(CREATOR)
                 .is_some_and(|creator| creator == ANNOTATED_CREATOR),
-            annotations: metadata.annotations.unwrap_or_default(),
+            annotations: metadata
+                .annotations
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|(key, _)| is_host_key(key))
+                .into_map(),
             active_pods: status.active_pods.unwrap_or_default(),
         })
     }
@@ -247,7 +252,7 @@ mod tests {
             "metadata": {
                 "name": "vm-1", "namespace": "default", "uid": "u1",
                 "labels": {"harvesterhci.io/creator": "docker-machine-driver-harvester"},
-                "annotations": {"kubernetes.io/hostname": "hv-a"},
+                "annotations": {"kubernetes.io/hostname": "hv-a", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
                 "ownerReferences": [{"kind": "VirtualMachine", "uid": "vm-uid"}]
             },
             "spec": {"domain": {
@@ -271,6 +276,7 @@ mod tests {
         let macs: Vec<String> = vmi.macs.iter().map(ToString::to_string).collect();
         assert_eq!(macs, ["6e:22:41:9c:0a:71", "6e:22:41:9c:0a:72"]);
         assert!(vmi.annotated_by_harvester && vmi.annotations_are_fresh());
+        assert_eq!(vmi.annotations.len(), 1, "what nobody reads is not kept");
     }
 
     #[test]
