@@ -79,6 +79,14 @@ pub enum Error {
         /// What the server said.
         message: Option<String>,
     },
+    /// 403 to nobody: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
+    #[error("{target}: the credential did not reach the server, which took us for nobody (403){}", Said(.message))]
+    Anonymous {
+        /// What was asked.
+        target: Arc<Target>,
+        /// What the server said.
+        message: Option<String>,
+    },
     /// 403: it knows, and we may not. The target holds the verb and the path that a role has to allow.
     #[error("{target}: not allowed (403){}", Said(.message))]
     Forbidden {
@@ -217,7 +225,9 @@ impl Error {
             | Self::Retry { .. }
             | Self::Silent { .. }
             | Self::Interrupted { .. } => Class::Retry,
-            Self::Credential { .. } | Self::Unauthorized { .. } => Class::Credential,
+            Self::Credential { .. } | Self::Unauthorized { .. } | Self::Anonymous { .. } => {
+                Class::Credential
+            }
             Self::Forbidden { .. } => Class::Forbidden,
             Self::NotFound { .. } => Class::NotFound,
             Self::Gone { .. } => Class::Gone,
@@ -230,6 +240,18 @@ impl Error {
             | Self::TooDeep { .. }
             | Self::Protocol { .. } => Class::Refused,
         }
+    }
+
+    /// Whether there is surely no such object: a Kubernetes API said so, and not a proxy, or a server without the whole API group.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound {
+                confirmed: true,
+                ..
+            }
+        )
     }
 
     /// How long the server asked us to wait before the next try.

@@ -31,6 +31,7 @@ pub(super) fn from_status(target: Arc<Target>, answered: Answered) -> Error {
     } = answered;
     match status {
         401 => Error::Unauthorized { target, message },
+        403 if is_of_nobody(message.as_deref()) => Error::Anonymous { target, message },
         403 => Error::Forbidden { target, message },
         404 => Error::NotFound {
             target,
@@ -52,6 +53,11 @@ pub(super) fn from_status(target: Arc<Target>, answered: Answered) -> Error {
             message,
         },
     }
+}
+
+/// Whether an authorizer speaks of the user that stands for a request without any credential.
+fn is_of_nobody(message: Option<&str>) -> bool {
+    message.is_some_and(|message| message.contains("User \"system:anonymous\""))
 }
 
 /// The value of a `Retry-After` header. A date is ignored like garbage: it would make our clock a part of the agreement.
@@ -117,6 +123,30 @@ mod tests {
                 "{header:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_refusal_of_nobody_is_a_matter_of_the_credential_and_not_of_roles() {
+        let refused = |message: &str| {
+            let target = Arc::new(Target {
+                server: "https://api".into(),
+                verb: "get",
+                path: "/x".into(),
+            });
+            let answered = Answered {
+                status: 403,
+                message: Some(message.to_owned()),
+                confirmed: true,
+                retry_after: None,
+            };
+            from_status(target, answered).class()
+        };
+        let nobody =
+            "nodes \"n\" is forbidden: User \"system:anonymous\" cannot get resource \"nodes\"";
+        assert_eq!(refused(nobody), Class::Credential);
+        let known =
+            "nodes \"n\" is forbidden: User \"system:node:n\" cannot get resource \"nodes\"";
+        assert_eq!(refused(known), Class::Forbidden);
     }
 
     #[test]

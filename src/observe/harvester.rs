@@ -74,7 +74,10 @@ pub async fn search(client: &Client, namespace: &Namespace, names: &Names) -> Se
             vmis: list.items,
             coverage: Coverage::Namespace,
         }),
-        Err(error) if error.class() == Class::Forbidden => {
+        // A namespace may also hold more than is read at once.
+        Err(error)
+            if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
+        {
             named(client, &collection, names, &error).await
         }
         Err(error) => failed(&error),
@@ -159,7 +162,7 @@ async fn get(
     let path = format!("{collection}/{name}");
     match freshness.get::<Vmi>(client, &path).await {
         Ok(vmi) => Ok(Some(vmi).filter(|vmi| vmi.name == *name)),
-        Err(error) if error.class() == Class::NotFound => Ok(None),
+        Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -168,7 +171,7 @@ fn failed(error: &Error) -> Seen<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
         let text = format!(
-            "{}: it serves no KubeVirt, so it is not Harvester",
+            "{}: what answers there serves no KubeVirt, so it is not Harvester, or something in between answers for it",
             reason.text
         );
         return Seen::failed(WhyKind::Refused, text);

@@ -8,7 +8,7 @@ use crate::connections::Link;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::{Seen, WhyKind};
-use crate::kubeapi::{Class, Client, Error};
+use crate::kubeapi::{Client, Error};
 
 /// How new an answer must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<No
             WhyKind::Refused,
             format!("asked for Node `{name}`, got `{}`", node.name),
         ),
-        Err(error) if error.class() == Class::NotFound => Seen::Absent,
+        Err(error) if error.is_absence() => Seen::Absent,
         Err(error) => Seen::Failed(why(&error)),
     }
 }

@@ -12,7 +12,7 @@ use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Client, Error, Selectors};
+use crate::kubeapi::{Client, Error, Selectors};
 
 use super::why;
 
@@ -208,7 +208,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> See
 }
 
 fn absent_or_failed(error: &Error) -> Seen<HostLabels> {
-    if error.class() == Class::NotFound {
+    if error.is_absence() {
         Seen::Absent
     } else {
         Seen::Failed(why(error))
