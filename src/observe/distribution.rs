@@ -4,20 +4,21 @@
 //! A distribution is here when one of its files is. A file that cannot be understood is a problem with a name, and the other
 //! files still count; its text is never quoted, because cluster tokens are kept in the same files.
 
+mod settings;
 mod unshareable;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::credentials::document::{DocumentError, Value, parse};
 use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
-use crate::facts::distribution::{
-    Configured, Distribution, DistributionKind, StaticLabel, Unshareable,
-};
+use crate::facts::distribution::{Distribution, DistributionKind, Unshareable};
 use crate::root::{ReadError, Root};
 
 use super::environment::{flags, variables};
+use settings::{
+    HOSTNAME_OVERRIDE, NODE_LABELS, Settings, USED, add_labels, configured, distribution, scalars,
+};
 
 /// The largest configuration file; they are below 16 KiB.
 const FILE_MAX: u64 = 1 << 20;
@@ -55,16 +56,6 @@ const KUBELET_FLAGS: [(&str, &str); 3] = [
     (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS"),
     ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS"),
     ("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS"),
-];
-
-/// The keys that are looked at; all others, the cluster's token among them, are passed over.
-const USED: [&str; 6] = [
-    "data-dir",
-    "node-name",
-    "with-node-id",
-    "node-label",
-    "cloud-provider-name",
-    "cloud-provider-config",
 ];
 
 /// Why a file of a distribution does not count. Never quotes the file.
@@ -152,9 +143,6 @@ pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionPro
     )
 }
 
-/// The settings of several files by key: those that count, each with its file.
-type Settings = BTreeMap<String, Vec<Configured<String>>>;
-
 struct Reader<'a> {
     root: &'a Root,
     kind: DistributionKind,
@@ -237,10 +225,10 @@ impl Reader<'_> {
                     let found = unshareable::of_flag(&flag, &value, &text, path);
                     distribution.unshareable.extend(found);
                     match flag.as_str() {
-                        "hostname-override" => {
+                        HOSTNAME_OVERRIDE => {
                             distribution.node_name = Some(configured(value, path));
                         }
-                        "node-labels" => add_labels(&mut distribution.node_labels, &value, path),
+                        NODE_LABELS => add_labels(&mut distribution.node_labels, &value, path),
                         _ => {}
                     }
                 }
@@ -347,70 +335,6 @@ impl Reader<'_> {
             found: found.kind(),
             expected,
         });
-    }
-}
-
-fn distribution(kind: DistributionKind, settings: &Settings) -> Distribution {
-    let last = |key: &str| {
-        settings
-            .get(key)
-            .and_then(|values| values.last())
-            .filter(|configured| !configured.value.is_empty())
-    };
-    let mut distribution = Distribution::new(kind);
-    // RKE2 and K3s take a relative one from the folder they are started in, which nobody knows.
-    if let Some(data_dir) = last("data-dir").filter(|one| Path::new(&one.value).is_absolute()) {
-        distribution.data_dir = PathBuf::from(&data_dir.value);
-    }
-    distribution.node_name = last("node-name").cloned();
-    distribution.with_node_id = last("with-node-id").is_some_and(|one| one.value == "true");
-    distribution.cloud_provider_name = last("cloud-provider-name").map(|one| one.value.clone());
-    distribution.cloud_provider_config = last("cloud-provider-config").map(|one| Configured {
-        value: PathBuf::from(&one.value),
-        origin: one.origin.clone(),
-    });
-    for labels in settings.get("node-label").into_iter().flatten() {
-        add_labels(&mut distribution.node_labels, &labels.value, &labels.origin);
-    }
-    distribution
-}
-
-/// Adds `key=value,key=value`; a key that is there already gets the new value.
-fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Path) {
-    for pair in text.split(',') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let key = key.trim();
-        if key.is_empty() {
-            continue;
-        }
-        labels.retain(|label| label.key != key);
-        labels.push(StaticLabel {
-            key: key.to_owned(),
-            value: value.trim().to_owned(),
-            origin: origin.to_owned(),
-        });
-    }
-}
-
-/// One value or a list of them, as text. The error is what is neither.
-fn scalars(value: &Value) -> Result<Vec<String>, &Value> {
-    let scalar = |value: &Value| match value {
-        Value::Text(text) => Some(text.to_string()),
-        Value::Number(number) => Some(number.clone()),
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Null | Value::List(_) | Value::Map(_) => None,
-    };
-    match value {
-        Value::Null => Ok(Vec::new()),
-        Value::List(list) => list.iter().map(|item| scalar(item).ok_or(item)).collect(),
-        other => scalar(other).map(|text| vec![text]).ok_or(other),
-    }
-}
-
-fn configured(value: String, origin: &Path) -> Configured<String> {
-    Configured {
-        value,
-        origin: origin.to_owned(),
     }
 }
 

@@ -103,6 +103,49 @@ fn later_files_replace_and_a_plus_adds() {
 }
 
 #[test]
+fn what_is_handed_to_the_kubelet_counts_more_than_the_distributions_own_settings() {
+    let zone = "topology.kubernetes.io/zone";
+    let own = format!("node-name: a\nnode-label:\n- {zone}=x\n- a=b\n");
+    let handed = format!(
+        "kubelet-arg:\n- max-pods=200\n- node-labels={zone}=y,c=d\nkubelet-arg+: [\"--hostname-override=b\"]\n"
+    );
+    let found = one(&[(RKE2, &own), (RANCHER, &handed)]);
+    assert_eq!(found.configured_node_name(), Some("b"));
+    assert_eq!(
+        labels(&found),
+        [
+            ("a", "b", "config.yaml"),
+            ("c", "d", "50-rancher.yaml"),
+            (zone, "y", "50-rancher.yaml"),
+        ]
+    );
+    // An image must not carry them.
+    let matters: Vec<&Matter> = found.unshareable.iter().map(|one| &one.matter).collect();
+    assert!(
+        matches!(
+            matters.as_slice(),
+            [
+                Matter::NodeName,
+                Matter::Topology,
+                Matter::Topology,
+                Matter::NodeName
+            ]
+        ),
+        "{matters:?}"
+    );
+}
+
+#[test]
+fn ten_thousands_of_labels_are_read_at_once() {
+    let many: Vec<String> = (0..50_000).map(|number| format!("l{number}=x")).collect();
+    let config = format!("node-label: \"{}\"\n", many.join(","));
+    let began = std::time::Instant::now();
+    assert_eq!(one(&[(RKE2, &config)]).node_labels.len(), 50_000);
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
 fn the_environment_counts_less_than_the_configuration() {
     let agent = (
         "/etc/systemd/system/k3s-agent.service.env",

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::super::environment::{flags, variables};
-use super::scalars;
+use super::settings::{
+    HOSTNAME_OVERRIDE, KUBELET_ARGUMENT, NODE_LABELS, kubelet_argument, scalars,
+};
 use crate::credentials::document::{Value, parse};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 
@@ -52,6 +54,9 @@ pub(super) fn of_entry(
             topology.then_some(Matter::Topology)?,
             form_of_labels(key, &values, lines()),
         )
+    } else if name == KUBELET_ARGUMENT {
+        let matter = values.iter().find_map(|argument| of_argument(argument))?;
+        (matter, Form::Other)
     } else {
         let joined = Zeroizing::new(values.concat());
         (matter(name, &joined)?, form_of_value(key, &values, lines()))
@@ -122,6 +127,15 @@ fn unshareable(matter: Matter, key: &str, path: &Path, form: Form) -> Unshareabl
         key: key.to_owned(),
         origin: path.to_owned(),
         form,
+    }
+}
+
+/// What a flag says that is handed to the kubelet as it is.
+fn of_argument(argument: &str) -> Option<Matter> {
+    match kubelet_argument(argument)? {
+        (HOSTNAME_OVERRIDE, name) if !name.is_empty() => Some(Matter::NodeName),
+        (NODE_LABELS, labels) => topology(labels).next().map(|_| Matter::Topology),
+        _ => None,
     }
 }
 
