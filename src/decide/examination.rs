@@ -52,6 +52,12 @@ impl<'a> Case<'a> {
         self.node_and_vm().is_some_and(|(node, vm)| node != vm)
     }
 
+    /// Whether the namespace holds VMs beside ours, as far as is known.
+    pub fn may_have_neighbours(&self) -> bool {
+        let all = self.examination.conflicts.namespace.known();
+        all.is_none_or(|all| all.len() > 1)
+    }
+
     /// Whether a distribution here is told to use Harvester's cloud provider.
     pub fn asks_for_cloud_provider(&self) -> bool {
         let mut distributions = self.who.distributions.iter();

@@ -2,12 +2,16 @@
 //! Who else has a hand in our names and labels, and does everything that moves with the VM move?
 
 use super::Case;
+use crate::facts::Seen;
 use crate::facts::topology::TWINS;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 use crate::findings::{Code, Finding};
 
 /// Who we are in `managedFields`.
 const OURS: &str = "harvester-node-agent";
+
+/// VMs that are named where several share hardware with ours; a namespace may hold thousands.
+const NAMED_MAX: usize = 5;
 
 /// Fewer hosts than these are in one zone by nature.
 const HOSTS_LEAST: usize = 2;
@@ -55,7 +59,12 @@ fn rival(case: &Case<'_>) -> Option<Finding> {
 
 /// A topology key and its older twin that disagree.
 fn twins(case: &Case<'_>) -> Option<Finding> {
-    let labels = &case.who.node.known()?.labels;
+    let node = case.who.node.known()?;
+    let labels = &node.labels;
+    let writer = |key: &str| match node.label_managers.get(key) {
+        Some(manager) => format!(" (by `{}`)", manager.escape_debug()),
+        None => String::new(),
+    };
     let texts: Vec<String> = TWINS
         .iter()
         .filter_map(|(key, beta)| {
@@ -63,9 +72,11 @@ fn twins(case: &Case<'_>) -> Option<Finding> {
             let new = labels.get(*key).map_or("missing", String::as_str);
             (old != new).then(|| {
                 format!(
-                    "{key} is {}, {beta} is {}",
+                    "{key} is {}{}, {beta} is {}{}",
                     new.escape_debug(),
-                    old.escape_debug()
+                    writer(key),
+                    old.escape_debug(),
+                    writer(beta)
                 )
             })
         })
@@ -77,10 +88,14 @@ fn twins(case: &Case<'_>) -> Option<Finding> {
 fn neighbours(case: &Case<'_>) -> Option<Finding> {
     let own = case.identity.vmi()?;
     let others = case.examination.conflicts.namespace.known()?.iter();
-    let texts: Vec<String> = others
+    let mut shared = others
         .filter(|other| other.name != own.name)
-        .filter_map(|other| shared(own, other))
-        .collect();
+        .filter_map(|other| shared(own, other));
+    let mut texts: Vec<String> = shared.by_ref().take(NAMED_MAX).collect();
+    let more = shared.count();
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
     finding(Code::HardwareShared, &texts)
 }
 
@@ -109,6 +124,10 @@ fn one_zone(case: &Case<'_>) -> Option<Finding> {
 
 fn vm_labels(case: &Case<'_>) -> Option<Finding> {
     let instance = case.examination.conflicts.instance.known()?;
+    // On a KubeVirt without Harvester these labels mean nothing.
+    if case.examination.versions.harvester == Seen::Absent {
+        return None;
+    }
     let mut texts = Vec::new();
     if instance.creator.as_deref() != Some(ANNOTATED_CREATOR) {
         let creator = instance.creator.as_deref().unwrap_or("missing");

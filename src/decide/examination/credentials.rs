@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Are the credentials of the right kind, do they lead to the right server, are they kept well, and do they last?
 
-use super::{Case, date};
-use crate::decide::complaints::EXPIRY_STEPS_DAYS;
+use super::Case;
+use crate::decide::complaints::expiry::{End, told};
 use crate::decide::identity::OwnVm;
 use crate::escape::shell_word;
 use crate::facts::WhyKind;
@@ -61,7 +61,7 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
             let text = format!("the token of {file} is `{name}`, which Rancher made");
             Some(Finding::new(Code::CredentialOfRancher, text))
         }
-        (TokenKind::ServiceAccount(account), Some(WhyKind::Credential))
+        (TokenKind::ServiceAccount(account), Some(WhyKind::Credential | WhyKind::Tls))
             if address.is_external_rancher() =>
         {
             let text = format!(
@@ -116,9 +116,9 @@ impl<'a> Address<'a> {
         }
     }
 
-    /// The ingress of Harvester, where its web page is, or the Rancher within it.
+    /// The ingress of Harvester, where its web page is, or the Rancher within it, whatever its port.
     fn is_web(&self) -> bool {
-        !self.has_port && (self.path.is_empty() || self.path == "/k8s/clusters/local")
+        self.path == "/k8s/clusters/local" || (!self.has_port && self.path.is_empty())
     }
 
     /// A Rancher that manages this Harvester: Harvester itself is `local` only to the one within it.
@@ -219,17 +219,8 @@ fn group(api: Api) -> Group {
 
 /// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
 fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
-    let left = certificate
-        .ends
-        .saturating_sub(case.now.wall.unix_timestamp());
-    let days = EXPIRY_STEPS_DAYS
-        .into_iter()
-        .find(|days| left < days * 86_400)?;
-    let date = date(certificate.ends);
-    let when = match left {
-        ..=0 => format!("ended at {date}"),
-        _ => format!("ends at {date}, in less than {days} days"),
-    };
+    let (End::Over(when) | End::Near(when)) =
+        told(certificate.ends, case.now.wall.unix_timestamp())?;
     let Certificate {
         origin, subject, ..
     } = certificate;

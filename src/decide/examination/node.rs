@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Has the right cloud provider taken our Node on, and if not, why not?
 
-use super::Case;
+use super::{Case, date};
 use crate::decide::rfc3339;
 use crate::facts::examination::node::Uninitialized;
-use crate::facts::examination::pods::Origin;
+use crate::facts::examination::pods::{Origin, Restarts};
 use crate::facts::release::Rank;
 use crate::findings::{Code, Finding};
 
 /// For how long the taint is nothing to complain about: a cloud provider takes a Node on within seconds once it runs, and its
 /// image may have to be pulled first.
 const PATIENCE_SECONDS: i64 = 120;
+
+/// Starts of a container after which it ends again and again; a few belong to each upgrade.
+const RESTARTS_LEAST: u64 = 3;
+
+/// For how long an end is of today: the kubelet waits five minutes between two starts at most.
+const RECENT_SECONDS: i64 = 3600;
+
+/// What the kubelet says of a container that ended with its machine.
+const OF_REBOOT: &str = "Unknown";
 
 /// The first cloud provider that finds a VM by the name that its guest agent tells (harvester/harvester#4947).
 const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
@@ -20,10 +29,15 @@ const HARVESTER: &str = "harvester://";
 
 /// What is wrong.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
-    [uninitialized(case), foreign(case), kubevirt(case)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        uninitialized(case),
+        restarting(case),
+        foreign(case),
+        kubevirt(case),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn uninitialized(case: &Case<'_>) -> Option<Finding> {
@@ -31,10 +45,12 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
     let age = taint
         .since
         .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
-    if age.is_some_and(|age| age < PATIENCE_SECONDS) {
+    // One of the future is a matter of clocks, and no reason for patience.
+    if age.is_some_and(|age| (-PATIENCE_SECONDS..PATIENCE_SECONDS).contains(&age)) {
         return None;
     }
     let since = match (age, since(taint)) {
+        (Some(age), Some(since)) if age < 0 => format!("since {since}, which is yet to come here"),
         (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
         _ => "nothing tells since when".to_owned(),
     };
@@ -101,6 +117,33 @@ fn other_name(case: &Case<'_>) -> Option<String> {
     Some(format!(
         "the Node is called `{node}` and its VM `{vm}`, and Harvester's cloud provider {why}"
     ))
+}
+
+/// The cloud provider or the CSI driver, where it ends again and again on this Node.
+fn restarting(case: &Case<'_>) -> Option<Finding> {
+    let now = case.now.wall.unix_timestamp();
+    let is_now = |restarts: &&Restarts| {
+        let is_recent = restarts
+            .ended
+            .is_some_and(|ended| now.saturating_sub(ended) < RECENT_SECONDS);
+        restarts.count >= RESTARTS_LEAST && is_recent && restarts.reason != OF_REBOOT
+    };
+    let pods = case.examination.pods.here.known()?.iter();
+    let pods = pods.filter(|pod| pod.is_of_harvester());
+    let mut ending = pods.filter_map(|pod| Some((pod, pod.restarts.iter().find(is_now)?)));
+    let (pod, restarts) = ending.next()?;
+    let code = restarts
+        .exit_code
+        .map_or_else(String::new, |code| format!(", exit code {code}"));
+    let text = format!(
+        "pod {}, container {}: started again {} times, ended last at {} ({}{code})",
+        pod.reference.escape_debug(),
+        restarts.container.escape_debug(),
+        restarts.count,
+        restarts.ended.map(date).unwrap_or_default(),
+        restarts.reason.escape_debug(),
+    );
+    Some(Finding::new(Code::ComponentRestarting, text))
 }
 
 /// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.

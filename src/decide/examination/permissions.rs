@@ -3,8 +3,9 @@
 
 use super::Case;
 use crate::config::Mode;
-use crate::decide::complaints::vmi_rbac;
+use crate::decide::complaints::{service_account, vmi_rbac};
 use crate::facts::Seen;
+use crate::facts::examination::pods::Origin;
 use crate::facts::permissions::{INSTANCES, Permission};
 use crate::findings::{Code, Finding};
 
@@ -16,7 +17,30 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let permissions = case.examination.permissions.iter();
     permissions
         .filter_map(|permission| finding(case, permission))
+        .chain(csi_driver(case))
         .collect()
+}
+
+/// The CSI driver that runs here has the same credential, and lacks its role.
+fn csi_driver(case: &Case<'_>) -> Option<Finding> {
+    let driver = case.examination.pods.csi_driver.known()?;
+    let (Origin::Pod(pod), Seen::Known(false)) =
+        (&driver.origin, &case.examination.credentials.csi_role)
+    else {
+        return None;
+    };
+    let text = format!(
+        "pod {pod} runs here, and the credential may not get storageclasses.storage.k8s.io of Harvester"
+    );
+    let finding = Finding::new(Code::CsiDriverForbidden, text);
+    let Some(account) = service_account(case.who) else {
+        return Some(finding);
+    };
+    let command = format!(
+        "kubectl create clusterrolebinding {}-{} --clusterrole=harvesterhci.io:csi-driver --serviceaccount={account}  # on Harvester",
+        account.namespace, account.name
+    );
+    Some(finding.with_commands(vec![command]))
 }
 
 fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
@@ -39,7 +63,7 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::examination::fixtures::{codes, unseen};
+    use crate::decide::examination::fixtures::{codes, component, unseen};
     use crate::decide::fixtures::World;
     use crate::facts::permissions::USEFUL;
     use crate::facts::{Why, WhyKind};
@@ -69,6 +93,23 @@ mod tests {
         }
         examination.permissions = without("watch");
         world.settings.mode = Mode::Signals;
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+
+    #[test]
+    fn a_csi_driver_that_runs_here_needs_its_role_and_one_that_does_not_needs_none() {
+        let world = World::new();
+        let mut examination = unseen();
+        examination.pods.csi_driver = component("v0.2.4");
+        assert_eq!(codes(&world, &examination, findings), [], "not known");
+        examination.credentials.csi_role = Seen::Known(true);
+        assert_eq!(codes(&world, &examination, findings), []);
+        examination.credentials.csi_role = Seen::Known(false);
+        assert_eq!(
+            codes(&world, &examination, findings),
+            [Code::CsiDriverForbidden]
+        );
+        examination.pods.csi_driver = Seen::Absent;
         assert_eq!(codes(&world, &examination, findings), []);
     }
 

@@ -3,7 +3,7 @@ use super::fixtures::{ADDRESS, Bench, NOW, addresses, component, host};
 use super::{addresses as of_addresses, conflicts, node, versions};
 use crate::facts::examination::instance::Interface;
 use crate::facts::examination::node::Uninitialized;
-use crate::facts::examination::pods::Pod;
+use crate::facts::examination::pods::{Pod, Restarts};
 use crate::facts::machine::Mac;
 use crate::facts::names::VmName;
 use crate::facts::topology::{REGION, ZONE, ZONE_BETA};
@@ -24,7 +24,12 @@ fn a_node_that_no_cloud_provider_takes_on_is_an_error_after_two_minutes() {
         tainted("NoSchedule", Some(119)).codes(node::findings),
         [""; 0]
     );
-    for since in [Some(120), Some(86_400), None] {
+    // A little of the future, as of a server's clock, is as new as that; more is not.
+    assert_eq!(
+        tainted("NoSchedule", Some(-30)).codes(node::findings),
+        [""; 0]
+    );
+    for since in [Some(120), Some(86_400), Some(-86_400), None] {
         let bench = tainted("NoSchedule", since);
         assert_eq!(bench.codes(node::findings), ["node-uninitialized"]);
     }
@@ -84,6 +89,7 @@ fn kubevirts_own_cloud_provider_is_known_by_its_pod_or_by_what_it_wrote() {
     bench.examination.pods.here = Seen::Known(vec![Pod {
         reference: "kube-system/ccm".to_owned(),
         images: vec!["quay.io/kubevirt/kubevirt-cloud-controller-manager:v0.5.1".to_owned()],
+        restarts: Vec::new(),
     }]);
     assert_eq!(bench.codes(node::findings), ["kubevirt-cloud-provider"]);
     let mut bench = Bench::new();
@@ -272,4 +278,72 @@ fn texts_from_outside_are_escaped() {
             "{code}: {text:?}"
         );
     }
+}
+
+#[test]
+fn twins_that_disagree_are_told_with_who_wrote_each() {
+    let mut bench = Bench::new();
+    let node = bench.world.node();
+    for (key, value, manager) in [
+        (ZONE, "rack-a", "terraform"),
+        (ZONE_BETA, "rack-z", "kubelet"),
+    ] {
+        node.labels.insert(key.to_owned(), value.to_owned());
+        let managers = &mut node.label_managers;
+        managers.insert(key.to_owned(), manager.to_owned());
+    }
+    let found = bench.found(conflicts::findings);
+    let text = format!("{ZONE} is rack-a (by `terraform`), {ZONE_BETA} is rack-z (by `kubelet`)");
+    assert!(found.contains(&("label-twins-differ", text)), "{found:?}");
+}
+
+#[test]
+fn a_cloud_provider_that_ends_again_and_again_is_named_and_one_of_a_reboot_is_not() {
+    let with = |image: &str, count, ended: i64, reason: &str| {
+        let mut bench = Bench::new();
+        bench.examination.pods.here = Seen::Known(vec![Pod {
+            reference: "kube-system/p".to_owned(),
+            images: vec![image.to_owned()],
+            restarts: vec![Restarts {
+                container: "main".to_owned(),
+                count,
+                ended: Some(NOW - ended),
+                reason: reason.to_owned(),
+                exit_code: Some(255),
+            }],
+        }]);
+        let codes = bench.codes(node::findings);
+        codes
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<String>>()
+    };
+    let ccm = "rancher/harvester-cloud-provider:v0.2.4";
+    for image in [ccm, "rancher/harvester-csi-driver:v0.2.4"] {
+        assert_eq!(
+            with(image, 7, 200, "Error"),
+            ["component-restarting"],
+            "{image}"
+        );
+    }
+    for (image, count, ended, reason) in [
+        (ccm, 2, 200, "Error"),
+        (ccm, 7, 90_000, "Error"),
+        (ccm, 7, 200, "Unknown"),
+        ("rancher/hardened-coredns:v1.12.1", 7, 200, "Error"),
+    ] {
+        assert!(
+            with(image, count, ended, reason).is_empty(),
+            "{image} {count} {ended} {reason}"
+        );
+    }
+}
+
+#[test]
+fn labels_of_harvester_are_not_missed_where_there_is_no_harvester() {
+    let mut bench = Bench::new();
+    bench.instance().creator = None;
+    assert_eq!(bench.codes(conflicts::findings), ["vm-labels-missing"]);
+    bench.examination.versions.harvester = Seen::Absent;
+    assert_eq!(bench.codes(conflicts::findings), [""; 0]);
 }

@@ -6,6 +6,7 @@ mod table;
 mod tests;
 
 use super::Case;
+use crate::facts::distribution::DistributionKind;
 use crate::facts::examination::pods::{Component, Origin};
 use crate::facts::release::Release;
 use crate::findings::{Code, Finding};
@@ -27,14 +28,17 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 fn judge(case: &Case<'_>, line: &Line) -> Option<Finding> {
     let (release, origin) = version(case, line.part)?;
     let rank = release.rank();
-    let is_hit = line.from <= rank && rank < line.below && applies(case, line.only);
+    let is_over = line.below.is_some_and(|below| below <= rank);
+    let is_hit = line.from <= rank && !is_over && applies(case, line.only);
     is_hit.then(|| {
+        let until = line
+            .below
+            .map_or_else(String::new, |below| format!(" not so since {below},"));
         let text = format!(
-            "{} {release}{}: {}; not so since {}, see {}",
+            "{} {release}{}: {};{until} see {}",
             line.part.title(),
             origin.map(told_by).unwrap_or_default(),
             line.fault,
-            line.below,
             line.source,
         );
         Finding::new(line.code, text)
@@ -52,6 +56,11 @@ fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a O
         Part::Rke2 => {
             let release = examination.node.kubelet.known()?;
             release.is_rke2().then_some((release, None))
+        }
+        Part::Rke1 => {
+            let mut distributions = case.who.distributions.iter();
+            let is_here = distributions.any(|one| one.kind == DistributionKind::Rke1);
+            Some((examination.node.kubelet.known().filter(|_| is_here)?, None))
         }
     }
 }
@@ -73,6 +82,7 @@ fn applies(case: &Case<'_>, only: Only) -> bool {
             version(case, Part::Harvester).is_some_and(|(release, _)| release.rank() < below)
         }
         Only::WhereNamesDiffer => case.names_differ(),
+        Only::WhereOthersAre => case.may_have_neighbours(),
         Only::WithCalico => case.examination.pods.may_use_calico(),
         Only::WithHarvesterCloudProvider => case.asks_for_cloud_provider(),
     }

@@ -20,6 +20,9 @@ pub struct Credentials {
     pub files: Seen<Vec<CredentialFile>>,
     /// The certificates of both: of the kubelet, and the authorities that are trusted.
     pub certificates: Seen<Vec<Certificate>>,
+    /// Whether the Harvester credential may read storage classes, as the CSI driver must. Absent where the agent has a credential
+    /// of its own, which the CSI driver does not use.
+    pub csi_role: Seen<bool>,
 }
 
 /// A place where the Harvester credential is looked for.
@@ -126,6 +129,7 @@ impl Credentials {
             token: Seen::Failed(why.clone()),
             files: Seen::Failed(why.clone()),
             certificates: Seen::Failed(why.clone()),
+            csi_role: Seen::Failed(why.clone()),
         }
     }
 
@@ -137,6 +141,11 @@ impl Credentials {
             Gap::of(group, "what kind of token it has", &self.token),
             Gap::of(group, "who may change the files", &self.files),
             Gap::of(group, "the certificates", &self.certificates),
+            Gap::of(
+                group,
+                "whether it has the role of the CSI driver",
+                &self.csi_role,
+            ),
         ];
         gaps.into_iter().flatten().collect()
     }

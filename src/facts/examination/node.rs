@@ -108,7 +108,8 @@ fn uninitialized(node: &Value) -> Seen<Uninitialized> {
     Seen::Known(Uninitialized { effect, since })
 }
 
-fn seconds(text: &str) -> Option<i64> {
+/// The time of a text of an API, in seconds since 1970.
+pub(super) fn seconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     Some(time.unix_timestamp())
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::node::{list, text};
+use super::node::{list, seconds, text};
 use super::{Gap, bundle};
 use crate::facts::release::Release;
 use crate::facts::{Seen, Why, WhyKind};
@@ -43,6 +43,23 @@ pub struct Pod {
     pub reference: String,
     /// The images of its containers, such as `rancher/harvester-csi-driver:v0.2.2`.
     pub images: Vec<String>,
+    /// Those of its containers that ended and were started again.
+    pub restarts: Vec<Restarts>,
+}
+
+/// A container that ended and was started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restarts {
+    /// Its name.
+    pub container: String,
+    /// How often.
+    pub count: u64,
+    /// When it ended last, in seconds since 1970.
+    pub ended: Option<i64>,
+    /// Why it ended last: `Error`, `OOMKilled`.
+    pub reason: String,
+    /// With which code.
+    pub exit_code: Option<i64>,
 }
 
 /// A program of Harvester in the guest cluster.
@@ -87,7 +104,15 @@ impl Pod {
             images: containers
                 .map(|container| text(container, "image").to_owned())
                 .collect(),
+            restarts: list(pod, "/status/containerStatuses")
+                .filter_map(Restarts::of)
+                .collect(),
         }
+    }
+
+    /// Whether it runs the cloud provider or the CSI driver of Harvester.
+    pub fn is_of_harvester(&self) -> bool {
+        self.tag(CLOUD_PROVIDER).is_some() || self.tag(CSI_DRIVER).is_some()
     }
 
     /// The tag of its image of this name, the last part of the image's path.
@@ -99,6 +124,20 @@ impl Pod {
             (found == name).then_some(tag)
         });
         tags.next()
+    }
+}
+
+impl Restarts {
+    fn of(status: &Value) -> Option<Self> {
+        let count = status.get("restartCount").and_then(Value::as_u64)?;
+        let last = status.pointer("/lastState/terminated")?;
+        (count > 0).then(|| Self {
+            container: text(status, "name").to_owned(),
+            count,
+            ended: seconds(text(last, "finishedAt")),
+            reason: text(last, "reason").to_owned(),
+            exit_code: last.get("exitCode").and_then(Value::as_i64),
+        })
     }
 }
 
@@ -208,6 +247,7 @@ mod tests {
         let pod = |image: &&str| Pod {
             reference: "kube-system/p".to_owned(),
             images: vec!["rancher/mirrored-pause:3.6".to_owned(), (*image).to_owned()],
+            restarts: Vec::new(),
         };
         Seen::Known(images.iter().map(pod).collect())
     }
@@ -248,6 +288,17 @@ mod tests {
         ] {
             assert_eq!(Pod::of(&pod).images, [""; 0]);
         }
+        let odd = serde_json::json!({"status": {"containerStatuses": [
+            {"name": "a", "restartCount": -1, "lastState": {"terminated": {}}},
+            {"name": "b", "restartCount": 7, "lastState": {}},
+            {"name": "c", "restartCount": 7, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "soon"}}},
+        ]}});
+        let restarts = Pod::of(&odd).restarts;
+        assert_eq!(restarts.len(), 1);
+        assert_eq!(
+            (restarts[0].container.as_str(), restarts[0].ended),
+            ("c", None)
+        );
         let pod = Pod::of(&serde_json::json!({
             "metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"image": "a:v1"}, {}]},
         }));

@@ -5,7 +5,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::Given;
+use super::{Given, briefly};
 use crate::connections::Link;
 use crate::credentials::search::harvester_candidates;
 use crate::credentials::token;
@@ -16,6 +16,8 @@ use crate::facts::examination::credentials::{
 };
 use crate::facts::who::Api;
 use crate::facts::{Seen, Why, WhyKind};
+use crate::kubeapi::ResourceAttributes;
+use crate::observe::why;
 use crate::root::{ReadError, Root};
 use crate::x509;
 
@@ -45,7 +47,32 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
                 .flat_map(|(api, link)| certificates(api, link))
                 .collect(),
         ),
+        csi_role: csi_role(given).await,
     }
+}
+
+/// Asks for what every release of the role `harvesterhci.io:csi-driver` allows, of no one storage class.
+async fn csi_role(given: &Given<'_>) -> Seen<bool> {
+    if given.settings.harvester.kubeconfig.is_some() {
+        return Seen::Absent;
+    }
+    let client = match &given.harvester {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    let right = ResourceAttributes {
+        verb: "get".to_owned(),
+        group: "storage.k8s.io".to_owned(),
+        resource: "storageclasses".to_owned(),
+        ..ResourceAttributes::default()
+    };
+    briefly(async {
+        match client.may(&right).await {
+            Ok(review) => Seen::Known(review.allowed),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
 }
 
 /// What stands at each place where the Harvester credential is looked for.

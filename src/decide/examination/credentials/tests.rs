@@ -215,7 +215,7 @@ fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
         (30 * DAY - 1, Some("less than 30 days")),
         (14 * DAY - 1, Some("less than 14 days")),
         (7 * DAY - 1, Some("less than 7 days")),
-        (DAY - 1, Some("less than 1 days")),
+        (DAY - 1, Some("less than a day")),
         (0, Some("ended at")),
         (-DAY, Some("ended at")),
     ] {

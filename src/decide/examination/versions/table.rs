@@ -13,8 +13,8 @@ pub(super) struct Line {
     pub part: Part,
     /// The first release that has it.
     pub from: Rank,
-    /// The first one that has it no more.
-    pub below: Rank,
+    /// The first one that has it no more; `None` where all have it.
+    pub below: Option<Rank>,
     /// Where it matters.
     pub only: Only,
     /// How it is reported.
@@ -36,6 +36,8 @@ pub(super) enum Part {
     CsiDriver,
     /// The RKE2 of this Node.
     Rke2,
+    /// The RKE1 of this Node.
+    Rke1,
 }
 
 /// Where a fault matters.
@@ -49,6 +51,8 @@ pub(super) enum Only {
     WithHarvesterBefore(Rank),
     /// Where the Node does not have the name of its VM.
     WhereNamesDiffer,
+    /// Where the namespace holds other VMs, or that is not known.
+    WhereOthersAre,
     /// Where Calico or Canal makes the network of pods, or that is not known.
     WithCalico,
     /// Where the configuration of the distribution asks for Harvester's cloud provider.
@@ -63,6 +67,7 @@ impl Part {
             Self::CloudProvider => "Harvester's cloud provider",
             Self::CsiDriver => "Harvester's CSI driver",
             Self::Rke2 => "RKE2",
+            Self::Rke1 => "RKE1 with Kubernetes",
         }
     }
 }
@@ -82,6 +87,9 @@ const GUEST_HOSTNAME: &str = "https://github.com/harvester/harvester/issues/4947
 const WRONG_VM: &str = "https://github.com/harvester/harvester/issues/6981";
 const STUCK_VOLUME: &str = "https://github.com/harvester/harvester/issues/6849";
 
+/// The project, whose first page tells of its end.
+const RKE1_PAGE: &str = "https://github.com/rancher/rke";
+
 /// What RKE2 before its first cloud provider with topology does.
 const NO_TOPOLOGY: &str = "the cloud provider that it brings sets neither region nor zone";
 /// What a CSI driver without discovery by MAC address does.
@@ -96,7 +104,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Harvester,
         from: FIRST,
-        below: Rank::of(1, 0, 3),
+        below: Some(Rank::of(1, 0, 3)),
         only: Only::Always,
         code: Code::HarvesterTooOld,
         fault: "it does not write region and zone of the host on the VM",
@@ -105,7 +113,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Harvester,
         from: FIRST,
-        below: Rank::of(1, 2, 0),
+        below: Some(Rank::of(1, 2, 0)),
         only: Only::WithCloudProviderSince(Rank::of(0, 2, 0)),
         code: Code::HarvesterTooOld,
         fault: "the cloud provider of this cluster needs a newer one to follow a migration",
@@ -114,7 +122,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Harvester,
         from: FIRST,
-        below: Rank::of(1, 3, 0),
+        below: Some(Rank::of(1, 3, 0)),
         only: Only::WithCloudProviderSince(Rank::of(0, 2, 1)),
         code: Code::HarvesterTooOld,
         fault: "its role for the cloud provider does not allow `guestosinfo`: host names that differ from their VM's are not \
@@ -124,7 +132,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CloudProvider,
         from: FIRST,
-        below: Rank::of(0, 1, 4),
+        below: Some(Rank::of(0, 1, 4)),
         only: Only::Always,
         code: Code::CloudProviderTooOld,
         fault: "it sets neither region nor zone",
@@ -133,7 +141,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CloudProvider,
         from: Rank::of(0, 1, 4),
-        below: Rank::of(0, 2, 0),
+        below: Some(Rank::of(0, 2, 0)),
         only: Only::Always,
         code: Code::CloudProviderTooOld,
         fault: "it sets region and zone when a Node is new, and not after a migration",
@@ -142,7 +150,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CloudProvider,
         from: FIRST,
-        below: Rank::of(0, 2, 1),
+        below: Some(Rank::of(0, 2, 1)),
         only: Only::WhereNamesDiffer,
         code: Code::CloudProviderTooOld,
         fault: "it looks for a VM that has the name of the Node, and finds none for this one",
@@ -151,8 +159,8 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CloudProvider,
         from: Rank::of(0, 2, 0),
-        below: Rank::of(0, 2, 2),
-        only: Only::Always,
+        below: Some(Rank::of(0, 2, 2)),
+        only: Only::WhereOthersAre,
         code: Code::CloudProviderTooOld,
         fault: "it stumbles over VMs of the namespace that are no Nodes of this cluster (`nodes \"VM\" not found`)",
         source: OTHER_CLUSTERS,
@@ -160,7 +168,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CsiDriver,
         from: FIRST,
-        below: Rank::of(0, 1, 6),
+        below: Some(Rank::of(0, 1, 6)),
         only: Only::WhereNamesDiffer,
         code: Code::CsiDriverTooOld,
         fault: NAME_ONLY,
@@ -170,7 +178,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CsiDriver,
         from: Rank::of(0, 1, 8),
-        below: Rank::of(0, 2, 0),
+        below: Some(Rank::of(0, 2, 0)),
         only: Only::WhereNamesDiffer,
         code: Code::CsiDriverTooOld,
         fault: NAME_ONLY,
@@ -179,7 +187,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CsiDriver,
         from: Rank::of(0, 2, 1),
-        below: Rank::of(0, 2, 2),
+        below: Some(Rank::of(0, 2, 2)),
         only: Only::WithHarvesterBefore(Rank::of(1, 4, 0)),
         code: Code::CsiDriverTooOld,
         fault: "on a Harvester before v1.4.0 it waits for ever for a volume to settle",
@@ -188,7 +196,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CsiDriver,
         from: Rank::of(0, 1, 6),
-        below: Rank::of(0, 1, 8),
+        below: Some(Rank::of(0, 1, 8)),
         only: Only::WithCalico,
         code: Code::CsiAttachesToWrongVm,
         fault: TAKES_CALICO,
@@ -197,7 +205,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::CsiDriver,
         from: Rank::of(0, 2, 0),
-        below: Rank::of(0, 2, 2),
+        below: Some(Rank::of(0, 2, 2)),
         only: Only::WithCalico,
         code: Code::CsiAttachesToWrongVm,
         fault: TAKES_CALICO,
@@ -206,7 +214,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Rke2,
         from: FIRST,
-        below: Rank::of(1, 22, 12),
+        below: Some(Rank::of(1, 22, 12)),
         only: Only::WithHarvesterCloudProvider,
         code: Code::KubeletTooOld,
         fault: NO_TOPOLOGY,
@@ -215,7 +223,7 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Rke2,
         from: Rank::of(1, 23, 0),
-        below: Rank::of(1, 23, 9),
+        below: Some(Rank::of(1, 23, 9)),
         only: Only::WithHarvesterCloudProvider,
         code: Code::KubeletTooOld,
         fault: NO_TOPOLOGY,
@@ -224,10 +232,19 @@ pub(super) const LINES: &[Line] = &[
     Line {
         part: Part::Rke2,
         from: Rank::of(1, 24, 0),
-        below: Rank::of(1, 24, 3),
+        below: Some(Rank::of(1, 24, 3)),
         only: Only::WithHarvesterCloudProvider,
         code: Code::KubeletTooOld,
         fault: NO_TOPOLOGY,
         source: NODE_DRIVER_PAGE,
+    },
+    Line {
+        part: Part::Rke1,
+        from: FIRST,
+        below: None,
+        only: Only::Always,
+        code: Code::DistributionEnded,
+        fault: "its support ended on 2025-07-31, and Rancher 2.12 knows it no more",
+        source: RKE1_PAGE,
     },
 ];

@@ -9,6 +9,9 @@ use crate::admin::ApiError;
 /// The role that lets a credential get the hosts, and the beginning of its bindings' names.
 pub const HOST_NODES: &str = "lab-host-nodes";
 
+/// The role of a guest cluster's CSI driver.
+const CSI_DRIVER: &str = "harvesterhci.io:csi-driver";
+
 /// What everybody may do in [`PUBLIC_NAMESPACE`].
 const PUBLIC_VIEW: &str = "lab-public-view";
 
@@ -24,6 +27,7 @@ impl Harvester {
         self.create_namespace(PUBLIC_NAMESPACE).await?;
         for role in [
             cloud_provider_role(),
+            csi_driver_role(),
             authenticated_role(),
             kubevirt_role(),
             public_view_role(),
@@ -72,7 +76,26 @@ impl Harvester {
         );
         let collection =
             format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
-        self.admin.create_if_absent(&collection, &binding).await
+        self.admin.create_if_absent(&collection, &binding).await?;
+        self.bind_csi_driver(namespace, name).await
+    }
+
+    /// Binds the role of Harvester's CSI driver, which is about objects outside of any namespace.
+    pub async fn bind_csi_driver(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let subject = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+        let name = format!("{namespace}-{name}");
+        let binding = binding("ClusterRoleBinding", &name, CSI_DRIVER, &subject);
+        self.admin
+            .create_if_absent(&format!("{rbac}/clusterrolebindings"), &binding)
+            .await
+    }
+
+    /// Takes [`Harvester::bind_csi_driver`](super::Harvester::bind_csi_driver) back.
+    pub async fn unbind_csi_driver(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let path =
+            format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{namespace}-{name}");
+        self.admin.delete_if_present(&path).await
     }
 
     /// Takes [`Harvester::bind_cloud_provider`](super::Harvester::bind_cloud_provider) back.
@@ -141,6 +164,18 @@ fn cloud_provider_role() -> Value {
                 "verbs": ["*"],
             },
         ],
+    })
+}
+
+/// The role that Harvester gives to a guest cluster's CSI driver, as far as all its releases agree.
+fn csi_driver_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": CSI_DRIVER},
+        "rules": [{
+            "apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch"],
+        }],
     })
 }
 
