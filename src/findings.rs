@@ -215,6 +215,7 @@ impl Code {
                 | Self::ConfigurationKept
                 | Self::StateDiscarded
                 | Self::WatchUnavailable
+                | Self::WatchInterrupted
                 | Self::MetricsUnavailable
                 | Self::SignalUnavailable
                 | Self::WrongObject

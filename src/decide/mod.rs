@@ -16,6 +16,7 @@ pub mod gate;
 pub mod guest_agent;
 pub mod identity;
 pub mod image;
+pub mod interruptions;
 pub mod labels;
 pub mod memory;
 pub mod patches;

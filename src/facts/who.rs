@@ -105,6 +105,13 @@ pub enum Remark {
         /// Why not, and of what.
         what: String,
     },
+    /// A watch is ended again and again, though it begins well.
+    WatchInterrupted {
+        /// At which of the two APIs.
+        api: Api,
+        /// Of what, and how often.
+        what: String,
+    },
     /// A signal of this machine does not work.
     SignalUnavailable {
         /// Why not, and what is done without it.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Sender;
 use super::health::Health;
 use crate::agent::Trigger;
+use crate::decide::interruptions::Interruptions;
 use crate::decide::schedule;
 use crate::escape::chain;
 use crate::facts::who::{Api, Remark};
@@ -102,9 +103,13 @@ pub async fn keep_watching<T: Watched>(
     let mut version = String::new();
     let mut silent: u32 = 0;
     let mut failures: u32 = 0;
+    let mut interruptions = Interruptions::default();
+    let started = Instant::now();
     loop {
         let mut redialled = false;
+        let mut has_begun = false;
         let opened = Instant::now();
+        let began = opened.duration_since(started);
         let request = WatchRequest {
             name: Some(target.name.clone()),
             // "0": begin with the object as the server's cache has it, or with silence. It closes the gap to the read before.
@@ -126,7 +131,10 @@ pub async fn keep_watching<T: Watched>(
                     true,
                     format!("watch of {} at {}", target.name, target.client.server()),
                 );
-                health.remark(signal, None);
+                has_begun = true;
+                if interruptions.alive(began, started.elapsed()) {
+                    health.remark(signal, None);
+                }
                 if failures > 0 {
                     // What happened while nobody watched, and the report that says so, are made up for.
                     sender.send(trigger);
@@ -144,6 +152,11 @@ pub async fn keep_watching<T: Watched>(
                     };
                     if event.is_ok() {
                         pulse.beat();
+                        if interruptions.count() > 0
+                            && interruptions.alive(began, started.elapsed())
+                        {
+                            health.remark(signal, None);
+                        }
                     }
                     match event {
                         Ok(
@@ -190,8 +203,27 @@ pub async fn keep_watching<T: Watched>(
             }
             Err(error) => Some(error),
         };
+        let is_cut = match &ended {
+            None => !redialled,
+            Some(error) => matches!(error, Error::Interrupted { .. }),
+        };
+        if has_begun && is_cut && interruptions.cut(began, started.elapsed()) {
+            let what = format!(
+                "the watch of {} at {} has ended 4 times within 5 minutes, each time after it had begun well",
+                target.name,
+                target.client.server()
+            );
+            let api = api_of(trigger);
+            health.remark(signal, Some(Remark::WatchInterrupted { api, what }));
+        }
         if redialled || ended.is_none() && opened.elapsed() >= SHORT {
             failures = 0;
+            // Whoever ends each watch at once must not be asked for the next one at once.
+            if !redialled && interruptions.count() > 0 {
+                let wait = schedule::retry(interruptions.count(), None, sender.random());
+                tokio::time::sleep(wait).await;
+                sender.send(trigger);
+            }
             continue;
         }
         // A stream that lived long enough proves that the ones before it are of the past.
@@ -238,11 +270,15 @@ async fn next<T: Watched>(
     event.await
 }
 
-fn complain(health: &Health, trigger: Trigger, error: &Error) {
-    let api = match trigger {
+fn api_of(trigger: Trigger) -> Api {
+    match trigger {
         Trigger::Node => Api::Guest,
         _ => Api::Harvester,
-    };
+    }
+}
+
+fn complain(health: &Health, trigger: Trigger, error: &Error) {
+    let api = api_of(trigger);
     let what = chain(error);
     health.remark(
         trigger.as_str(),

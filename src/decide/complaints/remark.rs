@@ -29,6 +29,14 @@ fn credential_group(side: &str) -> Group {
     }
 }
 
+/// Where what is wrong with a watch belongs.
+fn group(api: Api) -> Group {
+    match api {
+        Api::Harvester => Group::HarvesterApi,
+        Api::Guest => Group::Node,
+    }
+}
+
 /// The finding that a remark becomes.
 fn finding(remark: &Remark) -> Finding {
     match remark {
@@ -60,11 +68,10 @@ fn finding(remark: &Remark) -> Finding {
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what, api } => {
-            let group = match api {
-                Api::Harvester => Group::HarvesterApi,
-                Api::Guest => Group::Node,
-            };
-            Finding::new(Code::WatchUnavailable, what.clone()).about(group)
+            Finding::new(Code::WatchUnavailable, what.clone()).about(group(*api))
+        }
+        Remark::WatchInterrupted { what, api } => {
+            Finding::new(Code::WatchInterrupted, what.clone()).about(group(*api))
         }
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
         Remark::MetricsUnavailable { what } => Finding::new(Code::MetricsUnavailable, what.clone()),
