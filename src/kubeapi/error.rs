@@ -225,9 +225,14 @@ impl Error {
             | Self::Retry { .. }
             | Self::Silent { .. }
             | Self::Interrupted { .. } => Class::Retry,
-            Self::Credential { .. } | Self::Unauthorized { .. } | Self::Anonymous { .. } => {
-                Class::Credential
+            // A server that does not take our certificate has no quarrel about its own.
+            Self::Tls {
+                reason: TlsReason::ClientCertificateRejected { .. },
+                ..
             }
+            | Self::Credential { .. }
+            | Self::Unauthorized { .. }
+            | Self::Anonymous { .. } => Class::Credential,
             Self::Forbidden { .. } => Class::Forbidden,
             Self::NotFound { .. } => Class::NotFound,
             Self::Gone { .. } => Class::Gone,

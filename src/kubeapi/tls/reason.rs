@@ -17,7 +17,7 @@ use super::verifier::UnknownAuthority;
 pub enum TlsReason {
     /// Signed by somebody who is not trusted here.
     #[error(
-        "the server's certificate is signed by `{issuer}`, the credential trusts only `{trusted}`"
+        "the server's certificate is signed by `{issuer}`, the credential trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
     )]
     UnknownAuthority {
         /// Who signed it, as it says itself.
@@ -176,6 +176,15 @@ fn moment(time: UnixTime) -> Option<String> {
         .ok()?
         .format(&Rfc3339)
         .ok()
+}
+
+/// Two authorities of one name are what a cluster has before and after it is installed anew.
+fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
+    if issuer == trusted {
+        ", which has the same name and another key"
+    } else {
+        ""
+    }
 }
 
 fn list(names: &[String]) -> String {
