@@ -239,6 +239,8 @@ pub async fn keep_watching<T: Watched>(
             match error.class() {
                 Class::Gone => version.clear(),
                 Class::Forbidden => complain(&health, trigger, error),
+                // What is cut off can be kept open by the server, and has its complaint.
+                _ if is_cut && interruptions.count() > 0 => {}
                 _ if failures >= COMPLAIN_AFTER => complain(&health, trigger, error),
                 _ => {}
             }
