@@ -249,7 +249,7 @@ catalogue! {
     CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "the Harvester credential lacks the role of Harvester's CSI driver",
         why: "the CSI driver has the same credential and may not look at Harvester's storage classes: it takes a volume for one that needs nothing, so that volumes with accessMode ReadWriteMany are never mounted (ControllerPublishVolume), and says nothing of a storage class that is not there (CreateVolume)",
         fix: "bind the role to the service account of the credential, on Harvester, as an administrator; generate_addon_csi.sh and Rancher's own way of making the credential do so, generate_addon.sh does not",
-        run: [harvester "kubectl create clusterrolebinding <NAMESPACE>-csi-driver --clusterrole=harvesterhci.io:csi-driver --group=system:serviceaccounts:<NAMESPACE>"];
+        run: [harvester "kubectl get clusterrolebindings -o wide | grep harvesterhci.io:csi-driver"];
     WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "something between here and an API ends watches again and again",
         why: "each began well and was ended soon after: what changes in between is noticed late, and each program here that watches this API (kubelet, cloud provider, CSI driver) is cut off in the same way",
         fix: "look for what stands in between, a proxy or a load balancer that ends streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; Rancher's ingress), and let it keep them for 10 minutes at least; or let the kubeconfig lead straight to the API, of Harvester https://VIP:6443",

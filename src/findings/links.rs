@@ -144,7 +144,13 @@ impl Code {
             Self::GuestAgentNotInstalled => &[harvester!(1235), harvester!(8915), harvester!(9198)],
             Self::GuestAgentNotRunning => &[harvester!(1235), harvester!(9198)],
             Self::GuestAgentUnseen => &[harvester!(7018), harvester!(8915), harvester!(9198)],
-            Self::HardwareShared => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
+            Self::HardwareShared => &[
+                CSI_DRIVER,
+                harvester!(4893),
+                harvester!(6981),
+                harvester!(9788),
+                harvester!(9798),
+            ],
             Self::HostsInOneZone => &[harvester!(6546)],
             Self::VmLabelsMissing => &[harvester!(4089), harvester!(10399), harvester!(10906)],
             Self::NotLiveMigratable => &[

@@ -6,7 +6,6 @@
 
 mod causes;
 
-use harvester_lab::world::World;
 use harvester_node_agent::findings::{Code, Severity};
 use serde_json::Value;
 
@@ -16,59 +15,53 @@ use crate::doctor::doctor;
 #[derive(Debug)]
 struct Report {
     number: usize,
-    /// What happened, in words with `_` between them: the name of its test.
+    /// What happened, in words with `_` between them: the name of its tests.
     what: &'static str,
     /// The issues, as `owner/repository#number`.
     issues: &'static [&'static str],
-    outcome: Outcome,
+    /// What of it cannot be seen from inside the guest, and why not.
+    unseen: Option<&'static str>,
+    /// What of it can.
+    sights: &'static [Sight],
 }
 
-/// Whether its cause can be seen from inside the guest.
+/// A cause that can be seen: the function in `causes` that makes it, and the finding that names it.
 #[derive(Debug)]
-enum Outcome {
-    /// It can: the function in `causes` that makes it, and the finding that names it.
-    Seen { scenario: &'static str, code: Code },
-    /// It cannot.
-    Unseen { why: &'static str },
+struct Sight {
+    scenario: &'static str,
+    code: Code,
 }
 
-/// The table, and a test for each row that can be seen: `seen(scenario, code, part of what the finding must say)`.
+/// The table, and a test for each cause that can be seen: `seen(scenario, code, part of what the finding must say)`. What
+/// `doctor` finds besides stands behind `beside`: what the scenario makes as well, and is no consequence.
 macro_rules! reports {
-    ($($number:literal $what:ident [$($issue:literal),+ $(,)?] $outcome:ident $details:tt;)*) => {
+    ($($number:literal $what:ident [$($issue:literal),+ $(,)?]
+        $(unseen($why:literal $(,)?))?
+        $(seen($scenario:ident, $code:ident, $says:literal $(, beside [$($beside:ident),+])? $(,)?))*;)*) => {
         const REPORTS: [Report; 40] = [$(Report {
             number: $number,
             what: stringify!($what),
             issues: &[$($issue),+],
-            outcome: outcome!($outcome $details),
+            unseen: reports!(@why $($why)?),
+            sights: &[$(Sight {
+                scenario: stringify!($scenario),
+                code: Code::$code,
+            }),*],
         }),*];
 
         mod report {
-            $(test_of!($what $outcome $details);)*
+            $(mod $what {
+                $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $scenario() {
+                    use super::super::{Code, causes, is_named};
+                    let scene = causes::$scenario().await;
+                    is_named(&scene, Code::$code, $says, &[$($(Code::$beside),+)?]).await;
+                })*
+            })*
         }
     };
-}
-
-macro_rules! outcome {
-    (seen ($scenario:ident, $code:ident, $says:literal $(,)?)) => {
-        Outcome::Seen {
-            scenario: stringify!($scenario),
-            code: Code::$code,
-        }
-    };
-    (unseen ($why:literal $(,)?)) => {
-        Outcome::Unseen { why: $why }
-    };
-}
-
-macro_rules! test_of {
-    ($what:ident seen ($scenario:ident, $code:ident, $says:literal $(,)?)) => {
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $what() {
-            let scene = super::causes::$scenario().await;
-            super::is_named(&scene.world, super::Code::$code, $says).await;
-        }
-    };
-    ($what:ident unseen $why:tt) => {};
+    (@why) => { None };
+    (@why $why:literal) => { Some($why) };
 }
 
 reports! {
@@ -77,30 +70,33 @@ reports! {
         seen(cloud_provider_before_topology, CloudProviderTooOld, "neither region nor zone");
     2 labels_stay_those_of_the_host_before_after_a_migration
         ["harvester/harvester#3142"]
-        seen(cloud_provider_that_looks_once, CloudProviderTooOld, "not after a migration");
+        seen(cloud_provider_that_looks_once, CloudProviderTooOld, "not after a migration", beside [TopologyRival]);
     3 the_cloud_provider_stumbles_over_vms_of_other_clusters
         ["harvester/harvester#4459", "harvester/harvester#4432"]
         seen(cloud_provider_that_meets_other_clusters, CloudProviderTooOld, "not found");
     4 the_cloud_provider_restarts_whenever_a_vm_is_made
         ["harvester/harvester#9502"]
-        unseen("it shows in the logs of one pod, which no kubelet may read, and no release without it is known to compare with");
+        unseen("which VM made it restart stands in its log, which no kubelet may read; that it restarts is seen on the Node where it runs")
+        seen(cloud_provider_that_restarts, ComponentRestarting, "started again 12 times");
     5 vms_of_several_clusters_in_one_namespace_are_not_told_apart
         ["harvester/harvester#10906"]
         seen(vm_without_cluster, VmLabelsMissing, "guestcluster.harvesterhci.io/name is missing");
     6 a_custom_cluster_gets_no_topology
         ["harvester/harvester#10399"]
-        seen(vm_of_a_custom_cluster, TopologyUnknown, "vmi-annotations");
+        seen(vm_of_a_custom_cluster, TopologyUnknown, "vmi-annotations", beside [VmLabelsMissing]);
     7 volumes_need_a_node_with_the_name_of_its_vm
         ["harvester/harvester#4396"]
-        seen(csi_driver_that_knows_names_only, CsiDriverTooOld, "issues/4396");
+        seen(csi_driver_that_knows_names_only, CsiDriverTooOld, "issues/4396", beside [HostnameDiffers]);
     8 nobody_says_that_the_hostname_must_be_the_name_of_the_vm
         ["harvester/harvester#4291"]
         seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
     9 a_hostname_in_the_user_data_leaves_the_node_tainted
         ["harvester/harvester#4947"]
-        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is called `renamed`");
+        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is called `renamed`",
+            beside [HostnameDiffers, CloudProviderTooOld]);
     10 a_cluster_with_hostnames_of_its_own_cannot_be_upgraded
         ["harvester/harvester#11682"]
+        unseen("that the next machine of the pool gets the same hostname shows only when it is made")
         seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
     11 rancher_cuts_a_long_name
         ["rancher/rancher#40901", "rancher/rancher#41581"]
@@ -110,12 +106,14 @@ reports! {
         seen(csi_driver_that_takes_calicos_mac, CsiAttachesToWrongVm, "ee:ee:ee:ee:ee:ee");
     13 vms_of_one_template_have_one_mac_address
         ["harvester/harvester#9798", "harvester/harvester#9788", "harvester/harvester#4893"]
+        seen(two_vms_with_one_mac_address, HardwareShared, "default/gc8-pool1-copy has MAC address")
         seen(two_vms_of_one_template, IdentityAmbiguous, "default/gc8-pool1-copy");
     14 the_token_of_rancher_has_ended
         [
             "harvester/harvester#5827", "rancher/rancher#44912", "rancher/rancher#47491", "rancher/rancher#47492",
             "rancher/rancher#49685",
         ]
+        unseen("the cloud credential with which Rancher makes and deletes machines stays in Rancher; a token of Rancher in the guest's own file ends in the same way")
         seen(token_of_rancher_that_ended, RancherTokenRefused, "`kubeconfig-u-abcde`");
     15 kubeconfigs_of_rancher_end_by_default
         ["harvester/harvester#5868", "harvester/harvester#5874", "harvester/harvester#5669"]
@@ -125,22 +123,25 @@ reports! {
             "harvester/harvester#6286", "harvester/harvester#4077", "harvester/harvester#6821", "rancher/rancher#47501",
             "rancher/rancher#34969", "harvester/harvester#3162", "harvester/harvester#4568", "harvester/harvester#2042",
         ]
-        seen(directory_instead_of_credential, CredentialIsDirectory, "cloud-provider-config is a directory");
+        seen(directory_instead_of_credential, CredentialIsDirectory, "cloud-provider-config is a directory")
+        seen(credential_without_content, CredentialIsEmpty, "cloud-provider-config is empty")
+        seen(credential_at_another_path, CredentialNotAtNamedPath, "the one in use is /etc/kubernetes/cloud-config");
     17 the_cloud_config_is_a_secret_and_no_file
         ["harvester/harvester#9503", "harvester/harvester#10225"]
+        unseen("what SELinux denies to a pod it does not deny to the agent, and says only in the audit log")
         seen(credential_that_is_no_file, HarvesterCredentialMissing, "cloud-provider-config");
-    18 on_k3s_no_role_is_bound_to_the_credential
+    18 on_k3s_no_role_is_bound_for_the_csi_driver
         ["harvester/harvester#10298"]
-        seen(k3s_without_roles, HarvesterForbidden, "virtualmachineinstances");
+        seen(k3s_without_the_role_of_the_csi_driver, CsiDriverForbidden, "may not get storageclasses");
     19 an_address_of_rancher_stands_beside_the_authority_of_harvester
         ["harvester/harvester#4446"]
-        seen(address_of_rancher, HarvesterTls, "the credential trusts only");
+        seen(address_of_rancher, ServerIsWebAddress, "/k8s/clusters/local");
     20 the_name_of_the_vip_is_not_in_the_certificate
         ["harvester/harvester#4700", "harvester/harvester#1475"]
         seen(server_of_another_name, ServerNotInCertificate, "the certificate is for");
     21 the_node_has_no_internal_ip
         ["harvester/harvester#10079"]
-        seen(node_without_address, InternalIpMissing, "Harvester has no address");
+        seen(node_without_address, InternalIpMissing, "Harvester has no address", beside [GuestAgentUnseen]);
     22 the_guest_agent_is_not_in_the_image
         ["harvester/harvester#1235", "harvester/harvester#8915"]
         seen(image_without_guest_agent, GuestAgentNotInstalled, "qemu-ga");
@@ -172,16 +173,17 @@ reports! {
             "harvester/harvester#11374", "harvester/harvester#11440", "harvester/harvester#11634",
             "harvester/harvester#11338",
         ]
-        seen(vip_that_is_away, HarvesterUnreachable, "refused");
+        seen(vip_that_is_away, HarvesterUnreachable, "refused")
+        seen(vip_with_another_certificate, HarvesterTls, "which has the same name and another key");
     31 kubevirt_puts_no_zone_on_the_instance
         ["kubevirt/kubevirt#8063"]
-        seen(vm_of_a_custom_cluster, TopologyUnknown, "vmi-annotations");
+        seen(kubevirt_without_harvester, TopologyUnknown, "vmi-annotations");
     32 kubevirts_cloud_provider_leaves_the_zone_of_the_host_before
         ["kubevirt/cloud-provider-kubevirt#225"]
-        seen(cloud_provider_of_kubevirt, KubevirtCloudProvider, "kube-system/kccm");
+        seen(cloud_provider_of_kubevirt, KubevirtCloudProvider, "kube-system/kccm", beside [TopologyRival]);
     33 zones_need_the_right_to_read_nodes
         ["kubevirt/cloud-provider-kubevirt#89"]
-        seen(vm_of_a_custom_cluster, TopologyUnknown, "host-node");
+        seen(kubevirt_without_harvester, TopologyUnknown, "host-node");
     34 a_guest_cannot_learn_the_name_of_its_host
         ["kubevirt/kubevirt#11535", "kubevirt/kubevirt#10427"]
         unseen("a wish, and nothing that is broken: `whoami` answers it");
@@ -193,12 +195,14 @@ reports! {
             "rancher-sandbox/cluster-api-provider-harvester#237", "rancher-sandbox/cluster-api-provider-harvester#40",
             "rancher-sandbox/cluster-api-provider-harvester#55",
         ]
-        seen(watch_that_dies, WatchUnavailable, "502");
+        seen(watches_that_are_cut, WatchInterrupted, "4 times within 5 minutes")
+        seen(watch_that_is_refused, WatchUnavailable, "502");
     37 labels_of_other_clouds_are_not_updated_after_a_live_migration
         [
             "kubernetes/cloud-provider-openstack#2579", "kubernetes/cloud-provider-openstack#1801",
             "sergelogvinov/proxmox-cloud-controller-manager#110", "sergelogvinov/proxmox-cloud-controller-manager#265",
         ]
+        unseen("on other platforms this agent does not run; the same is made here on Harvester")
         seen(labels_of_the_host_before, TopologyRival, "the host has rack-b");
     38 the_csi_driver_of_kubevirt_knows_no_zones
         ["kubevirt/csi-driver#66"]
@@ -208,12 +212,14 @@ reports! {
         seen(machine_outside_of_harvester, NotKubevirt, "QEMU");
     40 addresses_of_a_node_are_those_of_before
         ["harvester/harvester#10381"]
+        unseen("the copy of the addresses that Rancher's pages show is Rancher's own; the Node's are looked at")
         seen(node_with_an_address_of_before, AddressDiffers, "192.0.2.77");
 }
 
-/// Holds that `doctor` names the cause, that nothing else is an error, and that what follows from it is not said.
-async fn is_named(world: &World, code: Code, says: &str) {
-    let said = doctor(world, &[]).await;
+/// Holds that `doctor` names the cause and finds nothing else, be it an error, a warning or a notice, but for what the
+/// scenario makes as well.
+async fn is_named(scene: &causes::Scene, code: Code, says: &str, beside: &[Code]) {
+    let said = doctor(&scene.world, &[]).await;
     let all = || format!("{:#}", said.document);
     let is_it = |finding: &&Value| {
         finding["code"] == code.as_str() && finding["seen"].as_str().unwrap().contains(says)
@@ -223,26 +229,22 @@ async fn is_named(world: &World, code: Code, says: &str) {
     assert_ne!(finding["remedy"], "", "{}", all());
     assert_ne!(finding["commands"], serde_json::json!([]), "{}", all());
 
+    let found = said
+        .findings()
+        .map(|finding| Code::parse(finding["code"].as_str().unwrap()).unwrap());
+    // No service runs in these worlds, but where only one that does meets the trouble.
+    let mut found: Vec<Code> = found
+        .filter(|code| *code != Code::AgentNotRunning || scene.is_served())
+        .collect();
+    let mut expected: Vec<Code> = beside.iter().copied().chain([code]).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "{}", all());
+
     let is_error = code.entry().severity == Severity::Error;
-    let errors = if is_error {
-        vec![code.as_str()]
-    } else {
-        vec![]
-    };
-    assert_eq!(said.codes("error"), errors, "{}", all());
     let exit = said.code.unwrap();
     assert_eq!([1, 4].contains(&exit), is_error, "{}", all());
     assert!([0, 1, 4, 75].contains(&exit), "{}", all());
-
-    let found = || {
-        said.findings()
-            .map(|finding| Code::parse(finding["code"].as_str().unwrap()).unwrap())
-    };
-    for cause in found() {
-        let silenced = cause.entry().silences;
-        let consequence = found().find(|code| silenced.contains(code));
-        assert_eq!(consequence, None, "although there is {cause}: {}", all());
-    }
 }
 
 /// The page of an issue.
@@ -254,13 +256,18 @@ fn page(issue: &str) -> String {
 #[test]
 fn explain_leads_to_every_report_that_a_code_names() {
     for report in &REPORTS {
-        if let Outcome::Seen { code, .. } = report.outcome {
-            let links = code.links();
-            let is_missing = |page: &String| !links.contains(&page.as_str());
-            let missing: Vec<String> = report.issues.iter().map(|issue| page(issue)).collect();
-            let missing: Vec<String> = missing.into_iter().filter(is_missing).collect();
-            assert!(missing.is_empty(), "{code} lacks {missing:#?}");
-        }
+        let links = report.sights.iter().flat_map(|sight| sight.code.links());
+        let links: Vec<&str> = links.collect();
+        let pages = report.issues.iter().map(|issue| page(issue));
+        let missing: Vec<String> = pages
+            .filter(|page| !links.contains(&page.as_str()))
+            .collect();
+        let is_seen = !report.sights.is_empty();
+        assert!(
+            missing.is_empty() || !is_seen,
+            "{} lacks {missing:#?}",
+            report.number
+        );
     }
 }
 
@@ -271,13 +278,19 @@ fn every_report_has_a_scenario_and_a_code_or_the_reason_why_not() {
         assert_eq!(report.number, number);
         let what = report.what.replace('_', " ");
         let issues = report.issues.join(", ");
-        let row = match report.outcome {
-            Outcome::Seen { scenario, code, .. } => format!("{scenario} | {code}"),
-            Outcome::Unseen { why } => {
-                assert!(why.contains(' '), "report {number} has no reason");
-                format!("cannot be seen from a guest | {why}")
-            }
-        };
-        println!("{number} | {what} ({issues}) | {row}");
+        let row = format!("{number} | {what} ({issues})");
+        for Sight { scenario, code } in report.sights {
+            println!("{row} | {scenario} | {code}");
+        }
+        match report.unseen {
+            Some(why) if why.contains(' ') => println!("{row} | not seen from a guest | {why}"),
+            Some(why) => panic!("report {number}: `{why}` is no reason"),
+            None => assert!(!report.sights.is_empty(), "report {number}"),
+        }
     }
+    let whole = REPORTS.iter().filter(|report| report.unseen.is_none());
+    let out_of_sight = REPORTS.iter().filter(|report| report.sights.is_empty());
+    let (whole, none) = (whole.count(), out_of_sight.count());
+    let part = REPORTS.len() - whole - none;
+    println!("{whole} are seen, {part} in part, {none} not at all");
 }

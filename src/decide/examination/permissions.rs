@@ -7,7 +7,7 @@ use crate::decide::complaints::{service_account, vmi_rbac};
 use crate::facts::Seen;
 use crate::facts::examination::pods::Origin;
 use crate::facts::permissions::{INSTANCES, Permission};
-use crate::findings::{Code, Finding};
+use crate::findings::{Code, Finding, Place};
 
 /// What is not allowed and nothing makes up for. What the round was refused itself is its finding.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
@@ -37,10 +37,10 @@ fn csi_driver(case: &Case<'_>) -> Option<Finding> {
         return Some(finding);
     };
     let command = format!(
-        "kubectl create clusterrolebinding {}-{} --clusterrole=harvesterhci.io:csi-driver --serviceaccount={account}  # on Harvester",
+        "kubectl create clusterrolebinding {}-{} --clusterrole=harvesterhci.io:csi-driver --serviceaccount={account}",
         account.namespace, account.name
     );
-    Some(finding.with_commands(vec![command]))
+    Some(finding.and_command(Place::Harvester, command))
 }
 
 fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {

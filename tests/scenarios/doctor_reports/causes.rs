@@ -2,6 +2,7 @@
 //! The causes behind the reports, each made in a world of its own.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use harvester_lab::admin::paths;
 use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
@@ -10,14 +11,15 @@ use harvester_lab::harvester::{Firmware, VmSpec};
 use harvester_lab::process::Agent;
 use harvester_lab::server::User;
 use harvester_lab::world::{
-    ACCOUNT, AGENT, CloudState, HostAccess, NAMESPACE, VM_NAME, World, WorldOptions,
+    ACCOUNT, AGENT, CloudState, NAMESPACE, VM_NAME, World, WorldOptions, eventually,
 };
 use harvester_node_agent::facts::names::rancher_truncation;
 use serde_json::json;
+use time::format_description::well_known::Rfc3339;
 
 use crate::doctor_conflicts::{addresses, all_hosts_in_one_zone, conditions, uninitialized};
 use crate::doctor_credentials::{HARVESTER, edit};
-use crate::{lab, serve};
+use crate::{REGION, REGION_BETA, SOON, ZONE, ZONE_BETA, lab, serve};
 
 const CLOUD_PROVIDER: &str = "rancher/harvester-cloud-provider";
 const CSI_DRIVER: &str = "rancher/harvester-csi-driver";
@@ -29,15 +31,18 @@ const RANCHER_TOKEN: &str = "kubeconfig-u-abcde:CANARYCANARY";
 pub(super) struct Scene {
     pub(super) world: World,
     /// The agent that has met it, where a single look cannot.
-    _agent: Option<Agent>,
+    agent: Option<Agent>,
+}
+
+impl Scene {
+    pub(super) fn is_served(&self) -> bool {
+        self.agent.is_some()
+    }
 }
 
 impl From<World> for Scene {
     fn from(world: World) -> Self {
-        Self {
-            world,
-            _agent: None,
-        }
+        Self { world, agent: None }
     }
 }
 
@@ -101,7 +106,10 @@ async fn without_addresses(world: &World) {
 // ---- versions ----
 
 pub(super) async fn cloud_provider_before_topology() -> Scene {
-    with_pod(CLOUD_PROVIDER, "v0.1.3").await.into()
+    let world = with_pod(CLOUD_PROVIDER, "v0.1.3").await;
+    let none = [REGION, ZONE, REGION_BETA, ZONE_BETA].map(|key| (key, None));
+    world.relabel_node("lab", &none).await;
+    world.into()
 }
 
 pub(super) async fn cloud_provider_that_looks_once() -> Scene {
@@ -111,7 +119,31 @@ pub(super) async fn cloud_provider_that_looks_once() -> Scene {
 }
 
 pub(super) async fn cloud_provider_that_meets_other_clusters() -> Scene {
-    with_pod(CLOUD_PROVIDER, "v0.2.1").await.into()
+    let world = with_pod(CLOUD_PROVIDER, "v0.2.1").await;
+    let mut other = VmSpec::named("gc9-pool1-x7k2p");
+    other.cluster = Some("gc9".to_owned());
+    world.harvester.create_vm(other, "hv-b").await.unwrap();
+    world.into()
+}
+
+/// As the kubelet tells of a container that ends each time a VM is made.
+pub(super) async fn cloud_provider_that_restarts() -> Scene {
+    let world = with_pod(CLOUD_PROVIDER, "v0.2.5").await;
+    let now = time::OffsetDateTime::now_utc()
+        .replace_nanosecond(0)
+        .unwrap();
+    let ended = json!({
+        "exitCode": 1, "reason": "Error", "finishedAt": now.format(&Rfc3339).unwrap(),
+        "startedAt": now.format(&Rfc3339).unwrap(),
+    });
+    let status = json!({
+        "name": "main", "image": "x", "imageID": "", "ready": true, "restartCount": 12, "lastState": {"terminated": ended},
+    });
+    let pod = paths::core("kube-system", "pods/pod");
+    let patch = json!({"status": {"containerStatuses": [status]}});
+    let admin = &world.guest_admin;
+    admin.merge_patch_status(&pod, &patch).await.unwrap();
+    world.into()
 }
 
 pub(super) async fn csi_driver_that_takes_calicos_mac() -> Scene {
@@ -158,6 +190,14 @@ pub(super) async fn two_vms_of_one_template() -> Scene {
     world.into()
 }
 
+pub(super) async fn two_vms_with_one_mac_address() -> Scene {
+    let world = standard().await;
+    let mut copy = VmSpec::named("gc8-pool1-copy").firmware(Firmware::Random);
+    copy.macs.clone_from(&world.vm.spec.macs);
+    world.harvester.create_vm(copy, "hv-b").await.unwrap();
+    world.into()
+}
+
 pub(super) async fn machine_outside_of_harvester() -> Scene {
     let world = standard().await;
     world.guest.foreign_dmi("QEMU", "Standard PC");
@@ -175,6 +215,16 @@ pub(super) async fn vm_without_cluster() -> Scene {
 
 pub(super) async fn vm_of_a_custom_cluster() -> Scene {
     of_vm(VmSpec::named(VM_NAME).created_by(None)).await.into()
+}
+
+/// A KubeVirt that no Harvester is around: nobody writes annotations, and nobody has a setting.
+pub(super) async fn kubevirt_without_harvester() -> Scene {
+    let mut vm = VmSpec::named(VM_NAME).created_by(None);
+    vm.cluster = None;
+    let world = of_vm(vm).await;
+    let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
+    world.harvester.admin().delete(setting).await.unwrap();
+    world.into()
 }
 
 pub(super) async fn hosts_in_one_zone() -> Scene {
@@ -244,6 +294,11 @@ pub(super) async fn cloud_provider_of_kubevirt() -> Scene {
     let id = json!({"spec": {"providerID": format!("kubevirt://{VM_NAME}")}});
     let node = paths::node(world.node_name());
     world.guest_admin.merge_patch(&node, &id).await.unwrap();
+    // It looks once, when the Node is new.
+    let zone = [(REGION, Some("eu-1")), (ZONE, Some("rack-a"))];
+    let manager = "kubevirt-cloud-controller-manager";
+    world.relabel_node(manager, &zone).await;
+    world.migrate("hv-b").await;
     world.into()
 }
 
@@ -276,6 +331,21 @@ pub(super) async fn directory_instead_of_credential() -> Scene {
     world.into()
 }
 
+pub(super) async fn credential_without_content() -> Scene {
+    let world = standard().await;
+    world.guest.write_secret(HARVESTER, "");
+    world.into()
+}
+
+pub(super) async fn credential_at_another_path() -> Scene {
+    let world = standard().await;
+    let text = world.guest.read(HARVESTER).unwrap();
+    world.guest.remove(HARVESTER);
+    let elsewhere = "/etc/kubernetes/cloud-config";
+    world.guest.write_secret(elsewhere, text);
+    world.into()
+}
+
 pub(super) async fn credential_that_is_no_file() -> Scene {
     let world = standard().await;
     world.guest.remove(HARVESTER);
@@ -289,13 +359,17 @@ pub(super) async fn credential_for_everybody() -> Scene {
     world.into()
 }
 
-pub(super) async fn k3s_without_roles() -> Scene {
+pub(super) async fn k3s_without_the_role_of_the_csi_driver() -> Scene {
     let options = WorldOptions {
-        access: HostAccess::Nothing,
         distribution: Distribution::K3s,
         ..WorldOptions::default()
     };
-    World::lab(options).await.into()
+    let world = World::lab(options).await;
+    world.run_pod("csi", &format!("{CSI_DRIVER}:v0.2.4")).await;
+    let harvester = &world.harvester;
+    let unbound = harvester.unbind_csi_driver(NAMESPACE, ACCOUNT).await;
+    unbound.unwrap();
+    world.into()
 }
 
 // ---- Harvester's API ----
@@ -320,8 +394,34 @@ pub(super) async fn vip_that_is_away() -> Scene {
     world.into()
 }
 
-/// What stands between the agent and Harvester ends each watch; all other requests are answered.
-pub(super) async fn watch_that_dies() -> Scene {
+/// The host that answers at the VIP has an authority of its own.
+pub(super) async fn vip_with_another_certificate() -> Scene {
+    let world = standard().await;
+    lab(&world.harvester_api).present(ServerCertificate::OtherAuthority);
+    world.into()
+}
+
+/// What stands between the agent and Harvester lets each watch begin, and cuts it off soon after.
+pub(super) async fn watches_that_are_cut() -> Scene {
+    let world = standard().await;
+    let agent = serve(&world).await;
+    world.findings_become(&[]).await;
+    let server = lab(&world.harvester_api);
+    for _ in 0..4 {
+        eventually(SOON, "a watch", async || server.watch_count() > 0).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        server.drop_watches();
+        eventually(SOON, "its end", async || server.watch_count() == 0).await;
+    }
+    world.findings_become(&["watch-interrupted"]).await;
+    Scene {
+        world,
+        agent: Some(agent),
+    }
+}
+
+/// What stands between the agent and Harvester refuses each watch; all other requests are answered.
+pub(super) async fn watch_that_is_refused() -> Scene {
     let world = standard().await;
     let watches = Matcher::path("virtualmachineinstances")
         .user_agent(AGENT)
@@ -332,6 +432,6 @@ pub(super) async fn watch_that_dies() -> Scene {
     world.findings_become(&["watch-unavailable"]).await;
     Scene {
         world,
-        _agent: Some(agent),
+        agent: Some(agent),
     }
 }
