@@ -19,6 +19,7 @@ use crate::report::diagnosis::text::Symbols;
 use crate::report::diagnosis::{self, Dress, View};
 use crate::report::text::Style;
 
+use bundle::Written;
 use look::Look;
 
 /// What stands below the options in the help.
@@ -27,7 +28,7 @@ pub const EXAMPLES: &str = "\
   sudo harvester-node-agent doctor --short          a few lines for a ticket, without secrets
   sudo harvester-node-agent doctor --wait 5m        until nothing is wrong, 5 minutes at most
   sudo harvester-node-agent doctor --quiet || ...   the exit code alone
-  sudo harvester-node-agent doctor --bundle /tmp/doctor.tar   an archive for whoever helps you
+  sudo harvester-node-agent doctor --bundle /root/doctor.tar   an archive for whoever helps you
 
 Exit codes: 0 nothing is wrong, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt machine; 75 an API \
 gave no answer or a credential may not be read, and nothing else is wrong; 78 the configuration has faults.";
@@ -59,7 +60,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration)]
     pub wait: Option<Duration>,
     /// Write a new archive for support too: this diagnosis, configuration, status, journal and versions, without what looks like
-    /// a secret. FILE is a path of yours, also with --root
+    /// a secret. FILE is a path of yours, also with --root; - prints the archive, and the diagnosis on standard error
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
 }
@@ -122,15 +123,17 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     };
     let mut exit = exit(look.outcome, process.strictness);
     let mut complaint = String::new();
+    let mut archive = None;
     if let Some(file) = &options.bundle {
         let printed = bundle::Printed {
             document: diagnosis::document(&view, exit as u8),
             text: diagnosis::text(&view, PLAIN, look::rights()),
-            at: look.seconds,
+            at: look.time,
         };
         match bundle::write_within(process, file, printed) {
-            Ok(_) if options.quiet => {}
-            Ok(said) => complaint = format!("{said}\n"),
+            Ok(Written::File(_)) if options.quiet => {}
+            Ok(Written::File(said)) => complaint = format!("{said}\n"),
+            Ok(Written::Printed(text)) => archive = Some(text),
             Err(why) => {
                 complaint = format!("{why}\n");
                 exit = Exit::Failed;
@@ -138,12 +141,16 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
         }
     }
     let is_silent = options.quiet && (exit == Exit::Ok || !options.short);
-    let text = match process.output {
+    let mut text = match process.output {
         _ if is_silent => String::new(),
         Output::Json => format!("{:#}\n", diagnosis::document(&view, exit as u8)),
         Output::Text if options.short => diagnosis::short(&view),
         Output::Text => diagnosis::text(&view, process.dress, look::rights()),
     };
+    if let Some(archive) = archive {
+        // Standard output is the archive's.
+        (text, complaint) = (archive, text);
+    }
     Answer {
         text,
         complaint,

@@ -209,7 +209,7 @@ catalogue! {
         fix: "give the named file to root, and let nobody else write it";
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "a credential or certificate ends soon or has ended",
         why: "from then on one side refuses the other: the API our credential, or the kubelet, the CSI driver and the cloud provider the server's certificate",
-        fix: "kubelet certificates: restart rke2-server, rke2-agent or k3s; a Harvester token: make a new kubeconfig, one with a service account token does not end";
+        fix: "kubelet certificates: restart rke2-server, rke2-agent or k3s; for Harvester make a new kubeconfig, one with the token of a service account does not end";
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "the token of the Harvester credential has ended",
         why: "Harvester's API refuses it, to the CSI driver and the cloud provider too: neither the VM nor its host can be read, and no volume is attached",
         fix: "see that the clock of this machine is right; then make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",

@@ -13,12 +13,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use serde_json::Value;
+use time::UtcDateTime;
+
+use crate::decide::rfc3339;
 
 /// For the owner alone: what is removed is only what could be recognised.
 const MODE: u32 = 0o600;
 
-/// The directory that everything unpacks to.
-const DIRECTORY: &str = "harvester-node-agent-doctor";
+/// A host name is no longer (`__NEW_UTS_LEN`).
+const HOST_MAX: usize = 64;
 
 /// The parts of an archive, in their order.
 #[derive(Debug, Default)]
@@ -59,12 +62,14 @@ impl Bundle {
         }
     }
 
-    /// The archive, in the format of ustar. `at` is the time for all its files, in seconds since 1970.
-    pub fn archive(&self, at: u64) -> Vec<u8> {
-        let mut archive = tar::Archive::new(at);
+    /// The archive, in the format of ustar. Everything unpacks to a directory that tells the machine, by its host name, and
+    /// the time: archives of several machines do not overwrite each other.
+    pub fn archive(&self, host: &str, at: UtcDateTime) -> Vec<u8> {
+        let seconds = u64::try_from(at.unix_timestamp()).unwrap_or_default();
+        let mut archive = tar::Archive::new(directory(host, at), seconds);
         let contents = ("contents.txt".to_owned(), self.contents());
         for (name, text) in [&contents].into_iter().chain(&self.parts) {
-            archive.add(&format!("{DIRECTORY}/{name}"), text.as_bytes());
+            archive.add(name, text.as_bytes());
         }
         archive.finish()
     }
@@ -75,13 +80,26 @@ impl Bundle {
                         Look through it before you pass it on.\n\n"
                 .to_owned();
         for (name, part) in &self.parts {
-            let _ = writeln!(text, "{name}: {} bytes", part.len());
+            let removed = match part.matches(scrub::REMOVED).count() {
+                0 => String::new(),
+                count => format!(", {count} x {}", scrub::REMOVED),
+            };
+            let _ = writeln!(text, "{name}: {} bytes{removed}", part.len());
         }
         for (name, why) in &self.absent {
             let _ = writeln!(text, "{name}: missing, {why}");
         }
         text
     }
+}
+
+/// A name for a directory, whatever the host is called.
+fn directory(host: &str, at: UtcDateTime) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let host: String = host.trim().chars().take(HOST_MAX).collect();
+    let host = host.replace(|character| !is_plain(character), "-");
+    let time = rfc3339(at).replace(['-', ':'], "");
+    format!("doctor-{}-{time}", host.trim_matches('-'))
 }
 
 /// Writes a new file for its owner alone. A file that is there, or a link, stays as it is.
@@ -92,7 +110,9 @@ impl Bundle {
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(MODE).open(path)?;
-    file.write_all(bytes).inspect_err(|_| {
+    // A disk may tell only now that it is full.
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.inspect_err(|_| {
         // Half an archive helps nobody; that writing it failed is the error to tell.
         let _ = std::fs::remove_file(path);
     })
@@ -111,6 +131,35 @@ mod tests {
         bundle.text("b.txt", Err("journalctl is not installed".to_owned()));
         let contents = bundle.contents();
         assert!(contents.contains("a.txt: 5 bytes\nb.txt: missing, journalctl is not installed\n"));
+    }
+
+    #[test]
+    fn how_much_was_removed_of_each_part_is_said() {
+        let mut bundle = Bundle::default();
+        bundle.text("a.txt", Ok("password: x\ntoken: y\n".to_owned()));
+        bundle.document("b.json", Ok(serde_json::json!({"token": "x"})));
+        let contents = bundle.contents();
+        for line in [
+            "a.txt: 37 bytes, 2 x [removed]",
+            "b.json: 27 bytes, 1 x [removed]",
+        ] {
+            assert!(contents.lines().any(|found| found == line), "{contents}");
+        }
+    }
+
+    #[test]
+    fn the_directory_tells_machine_and_time_and_is_one_name_whatever_the_host_is_called() {
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        for (host, name) in [
+            ("pool1-abcde\n", "doctor-pool1-abcde-20261118T110640Z"),
+            ("node.example", "doctor-node-example-20261118T110640Z"),
+            ("../../etc/\u{1b}[31m", "doctor-etc---31m-20261118T110640Z"),
+            ("", "doctor--20261118T110640Z"),
+        ] {
+            assert_eq!(directory(host, at), name);
+        }
+        let long = directory(&"x".repeat(500), at);
+        assert_eq!(long.len(), "doctor--20261118T110640Z".len() + HOST_MAX);
     }
 
     #[test]

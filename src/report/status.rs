@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::escape::one_line;
+
 /// `apiVersion` of the status.
 pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1";
 
@@ -62,8 +64,14 @@ impl Status {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// From JSON, by way of its text as well.
+    /// From JSON, by way of its text as well; of this version alone.
     pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
+        let version = value.get("apiVersion").and_then(Value::as_str);
+        if version != Some(API_VERSION) {
+            let found = version.unwrap_or("no apiVersion");
+            let text = format!("{}, and not {API_VERSION}", one_line(found, 100));
+            return Err(serde::de::Error::custom(text));
+        }
         serde_json::from_slice(&serde_json::to_vec(value)?)
     }
 }

@@ -15,6 +15,7 @@ on_both!(
     the_archive_tells_what_somebody_else_needs,
     no_secret_of_any_file_or_record_is_in_the_archive,
     a_file_that_is_there_is_never_written,
+    an_archive_can_be_printed_and_a_journal_that_hangs_is_said,
 );
 
 const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
@@ -78,11 +79,15 @@ impl Scene {
             .unwrap();
         assert!(tar.status.success(), "{tar:?}");
         let mut texts = Vec::new();
-        read_all(
-            &unpacked.join("harvester-node-agent-doctor"),
-            Path::new(""),
-            &mut texts,
+        let mut tops = std::fs::read_dir(&unpacked).unwrap();
+        let top = tops.next().unwrap().unwrap().file_name();
+        let top = top.to_str().unwrap();
+        let host = self.world.guest.read("/proc/sys/kernel/hostname").unwrap();
+        assert!(
+            top.starts_with(&format!("doctor-{}-2", host.trim())) && tops.next().is_none(),
+            "{top}"
         );
+        read_all(&unpacked.join(top), Path::new(""), &mut texts);
         (output, texts)
     }
 }
@@ -160,6 +165,16 @@ async fn the_archive_tells_what_somebody_else_needs(on: On) {
         arguments.contains(&tree) && arguments.contains("--lines 200"),
         "{arguments}"
     );
+    // Anybody may send records in our name.
+    assert!(
+        arguments.contains("SYSLOG_IDENTIFIER=harvester-node-agent _UID=0"),
+        "{arguments}"
+    );
+    let contents = text("contents.txt");
+    assert!(
+        contents.contains("units/harvester-node-agent.service: "),
+        "{contents}"
+    );
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
         said.contains("wrote ") && said.contains("doctor.tar"),
@@ -201,11 +216,13 @@ fn plant(world: &World) -> Vec<String> {
     );
     guest.write(
         "/etc/systemd/system/harvester-node-agent.service.d/proxy.conf",
-        format!("[Service]\nEnvironment=HTTPS_PROXY=http://u:{CANARY}proxy@proxy:3128\nEnvironment=\"X={CANARY}x\"\n"),
+        format!(
+            "[Service]\nEnvironment=HTTPS_PROXY=http://u:{CANARY}proxy@proxy:3128\nEnvironment=\"X={CANARY}x\" \"Y={CANARY}y\" \\\n  Z={CANARY}z\n"
+        ),
     );
     guest.write(
         "/usr/lib/systemd/system/harvester-node-agent.service",
-        format!("[Service]\nExecStart=/usr/bin/harvester-node-agent run\nSetCredential=token: {CANARY}set\n"),
+        format!("[Service]\nExecStart=/usr/bin/harvester-node-agent run\nSetCredential=mine:{CANARY}set\n"),
     );
     // What a past agent may have written, were it not as careful.
     let status = json!({"kind": "Status", "findings": [
@@ -232,6 +249,9 @@ async fn no_secret_of_any_file_or_record_is_in_the_archive(on: On) {
         key.replace('\n', "\\n"),
         format!("AWS_ACCESS_KEY_ID=AKIA{CANARY}7EXAMPLE1 AWS_SECRET_ACCESS_KEY={CANARY}aws"),
         format!("token-abcde:{CANARY}rancher"),
+        format!("HTTPS_PROXY=u:{CANARY}pw@proxy:3128 http://u:{CANARY}/pw@proxy"),
+        format!("rke2 server --token {CANARY}option"),
+        key.replace('\n', "\r\n"),
         format!("password is in {{\"password\": \"{CANARY} two words\"}}"),
         json!({"nested": json!({"token": format!("{CANARY}nested")}).to_string()}).to_string(),
     ];
@@ -287,4 +307,46 @@ async fn a_file_that_is_there_is_never_written(on: On) {
     );
     assert!(!output.stdout.is_empty());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+async fn an_archive_can_be_printed_and_a_journal_that_hangs_is_said(on: On) {
+    let scene = Scene::new(on, "").await;
+    let program = scene.dir.path().join("journalctl");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    let output = scene.doctor(Path::new("-")).await;
+    let archive = scene.dir.path().join("printed.tar");
+    std::fs::write(&archive, &output.stdout).unwrap();
+    let tar = Command::new("tar")
+        .args(["--wildcards", "-xOf"])
+        .arg(&archive)
+        .arg("*/contents.txt")
+        .output()
+        .unwrap();
+    let contents = String::from_utf8(tar.stdout).unwrap();
+    assert!(
+        contents.contains("journal.jsonl: missing, journalctl did not end within 5 s"),
+        "{contents}"
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("host hv-a, region eu-1, zone rack-a"),
+        "{said}"
+    );
+    assert!(!Path::new("-").exists());
+
+    // What it complains of is told.
+    std::fs::write(
+        &program,
+        "#!/bin/sh\necho 'insufficient permissions' >&2\nexit 1\n",
+    )
+    .unwrap();
+    let (_, texts) = scene.bundle().await;
+    let contents = texts.iter().find(|(name, _)| name == "contents.txt");
+    let (_, contents) = contents.unwrap();
+    assert!(
+        contents.contains(
+            "journal.jsonl: missing, journalctl failed, exit status: 1: insufficient permissions"
+        ),
+        "{contents}"
+    );
 }

@@ -3,16 +3,17 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use time::UtcDateTime;
 
 use crate::cli::run::Process;
 use crate::config::{self, show};
-use crate::escape::{chain, one_line};
+use crate::escape::{chain, one_line, shell_word};
 use crate::facts::guest_agent::UNITS;
 use crate::report::bundle::{self, Bundle};
 use crate::report::status_file;
@@ -21,8 +22,14 @@ use crate::root::Root;
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
-/// The agent in the journal.
+/// The agent in the journal, by its name, which anybody may use.
 const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
+
+/// The kernel's word of who sent a record.
+const OF_ROOT: &str = "_UID=0";
+
+/// The kernel's host name, in a tree as well.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Records of the journal.
 const RECORDS: &str = "200";
@@ -48,6 +55,12 @@ const UNIT_DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
+/// A command that was killed is gone after this time, unless the kernel does not let it go.
+const KILL_LIMIT: Duration = Duration::from_millis(500);
+
+/// What a command complains of, at most.
+const COMPLAINT_MAX: u64 = 4 << 10;
+
 /// What was printed, in both forms.
 #[derive(Debug)]
 pub(super) struct Printed {
@@ -55,8 +68,8 @@ pub(super) struct Printed {
     pub(super) document: Value,
     /// `-o text`.
     pub(super) text: String,
-    /// When, in seconds since 1970.
-    pub(super) at: u64,
+    /// When.
+    pub(super) at: UtcDateTime,
 }
 
 /// As [`write`], and given up after a while: what hangs where files are cannot be called back.
@@ -68,7 +81,7 @@ pub(super) fn write_within(
     process: &Process,
     file: &Path,
     printed: Printed,
-) -> Result<String, String> {
+) -> Result<Written, String> {
     let (tell, told) = mpsc::channel();
     let (process, path) = (process.clone(), file.to_owned());
     let work = move || {
@@ -86,21 +99,36 @@ pub(super) fn write_within(
     told.recv_timeout(LIMIT).unwrap_or_else(hung)
 }
 
-/// Writes the archive and returns what to say of it.
+/// Writes the archive; what to print of it, and what to say.
 ///
 /// # Errors
 ///
 /// Why there is no archive.
-fn write(process: &Process, file: &Path, printed: Printed) -> Result<String, String> {
+fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, String> {
     let at = printed.at;
-    let name = file.display().to_string();
-    let name = one_line(&name, 500);
-    let archive = gather(process, printed).archive(at);
+    let host = process.root.read_text(HOST_NAME, UNIT_MAX);
+    let archive = gather(process, printed).archive(&host.unwrap_or_default(), at);
+    if file == Path::new("-") {
+        // All of it is text and zeros.
+        let archive = String::from_utf8(archive).map_err(|error| error.to_string())?;
+        return Ok(Written::Printed(archive));
+    }
+    let name = one_line(&file.display().to_string(), 500).into_owned();
     bundle::write(file, &archive)
         .map_err(|error| format!("failed to write the new file {name}: {error}"))?;
-    Ok(format!(
-        "wrote {name} for root alone; look through it before you pass it on: tar -xOf {name} | less"
-    ))
+    let word = shell_word(&name);
+    Ok(Written::File(format!(
+        "wrote {name} for you alone (mode 0600); look through it before you pass it on: tar -xOf {word} | less"
+    )))
+}
+
+/// Where the archive is.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// In a file; what to say of it.
+    File(String),
+    /// It is to be printed.
+    Printed(String),
 }
 
 fn gather(process: &Process, printed: Printed) -> Bundle {
@@ -137,7 +165,7 @@ fn journal(root: &Root) -> Result<String, String> {
     if !root.is_live() {
         arguments.push(&tree);
     }
-    arguments.extend([&unit, "+", "_PID=1", &of_systemd, "+", IDENTIFIER]);
+    arguments.extend([&unit, "+", "_PID=1", &of_systemd, "+", IDENTIFIER, OF_ROOT]);
     output("journalctl", &arguments)
 }
 
@@ -187,31 +215,49 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
     let (sender, receiver) = mpsc::channel();
-    if let Some(stdout) = child.stdout.take() {
+    if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
         thread::spawn(move || {
-            let mut bytes = Vec::new();
+            let (mut bytes, mut complaint) = (Vec::new(), Vec::new());
             let read = stdout.take(OUTPUT_MAX).read_to_end(&mut bytes);
+            if (bytes.len() as u64) < OUTPUT_MAX {
+                let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut complaint);
+            }
             // Nobody listens any more when the time is over.
-            let _ = sender.send(read.map(|_| bytes));
+            let _ = sender.send(read.map(|_| (bytes, complaint)));
         });
     }
     let read = receiver.recv_timeout(COMMAND_LIMIT);
     // One that hangs, or has more to say than is wanted.
-    let is_whole = matches!(&read, Ok(Ok(bytes)) if (bytes.len() as u64) < OUTPUT_MAX);
+    let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < OUTPUT_MAX);
     if !is_whole {
         let _ = child.kill();
     }
-    let status = child.wait().map_err(failed)?;
+    let status = ended(&mut child).map_err(failed)?;
     let limit = COMMAND_LIMIT.as_secs();
-    let bytes = read.map_err(|_| format!("{program} did not end within {limit} s"))?;
-    let bytes = bytes.map_err(failed)?;
-    match () {
-        () if is_whole && !status.success() => Err(format!("{program} failed, {status}")),
-        () if bytes.is_empty() => Err(format!("{program} has nothing to say")),
-        () => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    let read = read.map_err(|_| format!("{program} did not end within {limit} s"))?;
+    let (bytes, complaint) = read.map_err(failed)?;
+    let complaint = String::from_utf8_lossy(&complaint);
+    let complaint = one_line(complaint.trim(), 500);
+    match status {
+        Some(status) if is_whole && !status.success() => {
+            Err(format!("{program} failed, {status}: {complaint}"))
+        }
+        _ if bytes.is_empty() => Err(format!("{program} has nothing to say: {complaint}")),
+        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// Waits for the end of a command that has said all or was killed; not for one that waits for a disk in the kernel.
+fn ended(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + KILL_LIMIT;
+    loop {
+        match child.try_wait()? {
+            None if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
+            status => return Ok(status),
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use time::UtcDateTime;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
@@ -41,7 +42,7 @@ pub(super) struct Look {
     pub(super) diagnosis: Diagnosis,
     pub(super) outcome: Outcome,
     pub(super) at: String,
-    pub(super) seconds: u64,
+    pub(super) time: UtcDateTime,
     pub(super) service: Service,
     pub(super) status: Option<Status>,
     pub(super) examination: Option<Examination>,
@@ -231,7 +232,7 @@ impl Look {
             outcome: diagnosis.outcome(part.is_unanswered),
             diagnosis,
             at: rfc3339(now.wall),
-            seconds: u64::try_from(now.wall.unix_timestamp()).unwrap_or_default(),
+            time: now.wall,
             service: part.service,
             status: part.status,
             examination: part.examination,

@@ -7,29 +7,33 @@ const BLOCK: usize = 512;
 /// The longest name that the header has room for; longer ones are cut. Ours are short.
 const NAME_MAX: usize = 100;
 
+/// The longest directory in front of it.
+const DIRECTORY_MAX: usize = 155;
+
 /// An archive that grows.
 #[derive(Debug)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
+    /// Where all files are.
+    directory: String,
     /// The time for all files, in seconds since 1970.
     at: u64,
 }
 
 impl Archive {
-    /// An empty one.
-    pub(super) fn new(at: u64) -> Self {
+    /// An empty one, for files below a directory.
+    pub(super) fn new(directory: String, at: u64) -> Self {
         Self {
             bytes: Vec::new(),
+            directory,
             at,
         }
     }
 
     /// Adds a file of mode 0600 that belongs to root.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) {
-        let name = name.as_bytes();
-        let name = name.get(..NAME_MAX).unwrap_or(name);
         let mut header = Vec::with_capacity(BLOCK);
-        field(&mut header, name, NAME_MAX);
+        field(&mut header, name.as_bytes(), NAME_MAX);
         for (number, width) in [
             (0o600, 8),
             (0, 8),
@@ -47,6 +51,9 @@ impl Archive {
         field(&mut header, b"ustar\x0000", 8);
         field(&mut header, b"root", 32);
         field(&mut header, b"root", 32);
+        // No device.
+        field(&mut header, b"", 16);
+        field(&mut header, self.directory.as_bytes(), DIRECTORY_MAX);
         header.resize(BLOCK, 0);
         let sum = header.iter().map(|byte| u64::from(*byte)).sum();
         let mut checksum = Vec::new();
@@ -66,8 +73,9 @@ impl Archive {
     }
 }
 
-/// Text, filled up with zeros.
+/// Text, cut or filled up with zeros.
 fn field(header: &mut Vec<u8>, text: &[u8], width: usize) {
+    let text = text.get(..width).unwrap_or(text);
     header.extend(text);
     header.resize(header.len() + width.saturating_sub(text.len()), 0);
 }
@@ -89,12 +97,14 @@ mod tests {
     #[test]
     fn tar_unpacks_what_was_put_in() {
         let long = "x".repeat(BLOCK);
+        let unit = format!("units/{}", "u".repeat(NAME_MAX - "units/".len()));
         let files = [
-            ("d/a.txt", "hello\n"),
-            ("d/units/empty", ""),
-            ("d/b", long.as_str()),
+            ("a.txt", "hello\n"),
+            (unit.as_str(), ""),
+            ("b", long.as_str()),
         ];
-        let mut archive = Archive::new(1_795_000_000);
+        let directory = "d".repeat(DIRECTORY_MAX);
+        let mut archive = Archive::new(directory.clone(), 1_795_000_000);
         for (name, content) in files {
             archive.add(name, content.as_bytes());
         }
@@ -123,7 +133,7 @@ mod tests {
         tar(&["-xf", "a.tar"]);
         for (name, content) in files {
             assert_eq!(
-                std::fs::read_to_string(dir.path().join(name)).unwrap(),
+                std::fs::read_to_string(dir.path().join(&directory).join(name)).unwrap(),
                 content
             );
         }

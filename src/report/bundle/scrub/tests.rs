@@ -7,6 +7,9 @@ use serde_json::json;
 /// Any window of so many characters of a secret is too much.
 const WINDOW: usize = 12;
 
+/// Lines of base64 as openssl, MIME and others break them.
+const WIDTHS: [usize; 4] = [24, 32, 64, 76];
+
 fn secrets() -> Vec<String> {
     let hexadecimal = "9f2c4e7a1b8d3f60c5e4a7b2d19f8e3c6a5b4d7f".to_owned();
     let rancher =
@@ -88,7 +91,7 @@ fn wherever_a_text_is_cut_no_long_part_of_a_secret_stays() {
             for part in [&whole[..at], &whole[at..]] {
                 let scrubbed = text(part);
                 // Of less than this nobody can tell that it is one.
-                for window in parts(&secret, MIXED_MIN) {
+                for window in parts(&secret, random::MIXED_MIN) {
                     assert!(
                         !scrubbed.contains(&window),
                         "{window} in {part}: {scrubbed}"
@@ -155,7 +158,47 @@ fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
             "http://me:hunter2@proxy:3128/x",
             "http://[removed]@proxy:3128/x",
         ),
+        (
+            "http://me:hun/ter@2@proxy:3128/x",
+            "http://[removed]@proxy:3128/x",
+        ),
+        (
+            "HTTPS_PROXY=me:hunter2@proxy:3128 next",
+            "HTTPS_PROXY=[removed]@proxy:3128 next",
+        ),
+        ("http://a@b|http://me:hunter2@c", "http://[removed]@c"),
         ("Environment=A=b", "Environment=[removed]"),
+        (
+            "Environment=\"A=b\" \"C=hunter2\" \\\n  \"D=hunter2\"\nNice=5",
+            "Environment=[removed]\nNice=5",
+        ),
+        (
+            "Environment=\\\nA=hunter2\nNice=5",
+            "Environment=[removed]\nNice=5",
+        ),
+        ("SetCredential=a:hunter2", "SetCredential=[removed]"),
+        (
+            "run --password hunter2 --agent-token 'two words' --debug",
+            "run --password [removed] --agent-token '[removed]' --debug",
+        ),
+        (
+            "tokens:\n- hunter2\n- hunter3\nnext: 1",
+            "tokens:[removed]\nnext: 1",
+        ),
+        (
+            "  - password: one\n      hunter2\n    next: 1",
+            "  - password: [removed]\n    next: 1",
+        ),
+        (
+            "  \"tokens\": [\n    \"hunter2\"\n  ],\n  \"next\": 1",
+            "  \"tokens\": [removed]\n  ],\n  \"next\": 1",
+        ),
+        ("Set-Cookie: id=hunter2; Secure", "Set-Cookie: [removed]"),
+        ("{\"auth\": \"aHVudGVyMg==\"}", "{\"auth\": \"[removed]\"}"),
+        (
+            "key 0a:1b:2c:3d:4e:5f:60:71:82:93:a4:b5:c6 of",
+            "key [removed] of",
+        ),
     ] {
         assert_eq!(text(context), expected);
     }
@@ -177,9 +220,80 @@ fn what_people_need_stays() {
         "helm-install-harvester-cloud-provider-x7k2p in kube-system, image rancher/harvester-csi-driver:v0.2.9",
         "",
         "Zürich 東京 🚀: ok = ja",
+        "registry.local:5000/rancher/shell:v0.2.9@sha256:00ff, getty@tty1.service, https://[fd00::1]:6443/x@y",
+        "instancesV2.zoneAndRegionEnabled: false, fe:54:00:12:34:56:78:9a",
     ] {
         assert_eq!(text(kept), kept);
     }
+}
+
+#[test]
+fn nothing_that_we_write_ourselves_is_taken_for_a_secret() {
+    for code in crate::findings::Code::ALL {
+        let entry = code.entry();
+        let commands = entry.commands.iter().map(|command| command.text.as_ref());
+        for own in [entry.title, entry.consequence, entry.remedy]
+            .into_iter()
+            .chain(commands)
+        {
+            assert_eq!(text(own), own, "{}", entry.name);
+        }
+    }
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in [
+        "systemd/harvester-node-agent.service",
+        "systemd/harvester-node-agent-gate.service",
+        "packaging/config.d/10-defaults.toml",
+    ] {
+        let own = std::fs::read_to_string(directory.join(file)).unwrap();
+        assert_eq!(text(&own), own, "{file}");
+    }
+}
+
+#[test]
+fn the_short_end_of_broken_lines_goes_with_them() {
+    let key = base64(
+        "canary: 0 a key of which the last line is so short that nobody could tell it from a word",
+    );
+    for width in WIDTHS {
+        for (line_end, indentation) in [("\n", ""), ("\r\n", ""), ("\n", "      ")] {
+            let characters: Vec<char> = key.chars().collect();
+            let lines = characters.chunks(width).map(|line| line.iter().collect());
+            let lines: Vec<String> = lines.collect();
+            let between = format!("{line_end}{indentation}");
+            let whole = format!("it is{between}{}{line_end}next: 1", lines.join(&between));
+            let scrubbed = text(&whole);
+            for line in lines {
+                assert!(!scrubbed.contains(&line), "{line} of {whole}: {scrubbed}");
+            }
+            assert!(scrubbed.starts_with("it is") && scrubbed.ends_with("next: 1"));
+            assert_eq!(text(&scrubbed), scrubbed);
+        }
+    }
+}
+
+#[test]
+fn a_large_text_takes_no_longer_than_its_length_asks() {
+    let begin = std::time::Instant::now();
+    for piece in [
+        " ",
+        "\" ",
+        "=",
+        "://",
+        "a://",
+        "token:\"",
+        "x token=\"a\" ",
+        "token:\n ",
+        "bearer ",
+        "u:p@",
+        "A",
+        "\\/",
+        "-----BEGIN ",
+    ] {
+        let _ = text(&piece.repeat(40_000 / piece.len()));
+    }
+    // In the square of the length the blanks alone took minutes.
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 
 #[test]
@@ -212,6 +326,7 @@ fn a_document_keeps_its_shape() {
     let mut document = json!({
         "findings": [{"code": "hostname-differs", "seen": format!("`{secret}`")}],
         "token": {"nested": "plain"},
+        secret.as_str(): 1,
         "hasToken": true,
         "count": 3,
     });
@@ -221,6 +336,7 @@ fn a_document_keeps_its_shape() {
         json!({
             "findings": [{"code": "hostname-differs", "seen": "`[removed]`"}],
             "token": "[removed]",
+            "[removed]": 1,
             "hasToken": true,
             "count": 3,
         })
