@@ -31,7 +31,7 @@ pub const EXAMPLES: &str = "\
   sudo harvester-node-agent doctor --bundle /root/doctor.tar   an archive for whoever helps you
 
 Exit codes: 0 nothing is wrong, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt machine; 75 an API \
-gave no answer or a credential may not be read, and nothing else is wrong; 78 the configuration has faults.";
+gave no answer, a credential may not be read, or something hung, and nothing else is wrong; 78 the configuration has faults.";
 
 /// Waits between two looks of `--wait`; the last one for all that follow.
 const PAUSES: [Duration; 3] = [
