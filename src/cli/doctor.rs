@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep};
 use super::run::Process;
 use super::{Answer, Exit, Output, Strictness};
 use crate::decide::diagnosis::Outcome;
-use crate::logging;
 use crate::report::diagnosis::text::Symbols;
 use crate::report::diagnosis::{self, Dress, View};
 use crate::report::text::Style;
@@ -67,9 +66,6 @@ pub struct Options {
 
 /// Looks, and says what is wrong.
 pub fn run(process: &Process, options: &Options) -> Answer {
-    if let Err(error) = logging::deny_core_dumps() {
-        tracing::debug!(%error, "failed to forbid core dumps");
-    }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
