@@ -5,6 +5,7 @@
 
 mod cold;
 mod layers;
+mod outcomes;
 mod readme;
 
 use std::fs;
