@@ -12,10 +12,11 @@
 //!                                                                   └────────► report ◄──────────┘
 //! ```
 //!
-//! Folders are these verbs; `facts` holds the nouns. A trigger says only *why* to look. An observation never fails: a fact
-//! that is missing is a value ([`facts::Seen`]). A decision is a function of what was seen, configured, remembered, and of
-//! the time. A write does what the plan says. A report may lose a message and never changes a decision. The loop
-//! ([`agent::run`]) is the one place that retries, and it cannot end by an error.
+//! Folders are these verbs; `facts` holds the nouns, `world` brings reads and writes to the loop. A trigger says only
+//! *why* to look. An observation never fails: a fact that is missing is a value ([`facts::Seen`]). A decision is a
+//! function of what was seen, configured, remembered, and of the time. A write does what the plan says. A report may lose
+//! a message and never changes a decision. The loop ([`agent::run`]) is the one place that retries, and it cannot end by
+//! an error.
 //!
 //! # What each part may touch
 //!
@@ -23,7 +24,7 @@
 //! |---|---|---|---|
 //! | `facts` | `bake::Code` `escape` `few` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `few` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
-//! | `findings` | `few` | `serde` | read or write anything |
+//! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
 //! | `reason` | | `serde` | carry facts |
 //! | `config` | `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
@@ -85,6 +86,7 @@
 //! | which versions go together | `decide/examination/versions/table.rs`; what RKE2 brings along: `facts/examination/bundle.rs` |
 //! | what wakes the agent | [`triggers`], [`reason`] |
 //! | which numbers Prometheus gets | `report/metrics.rs`; who may ask for them, [`endpoint`] |
+//! | what is read, and from where | [`observe`]; what is kept between two looks, [`world`] |
 //! | what is sent to the Node | [`apply`] |
 //! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
