@@ -129,8 +129,10 @@ struct FakeWait {
     timers: usize,
     began: Instant,
     log: Log,
-    /// After how long a look is cut short by a new name, once.
+    /// After how long a look is cut short by a new name.
     rename: Option<Duration>,
+    /// Whether one new name follows the other, for ever.
+    restless: bool,
 }
 
 impl Wait for FakeWait {
@@ -161,7 +163,7 @@ impl Wait for FakeWait {
             return std::future::pending().await;
         };
         tokio::time::sleep(after).await;
-        self.rename = None;
+        self.rename = self.rename.filter(|_| self.restless);
     }
 
     fn prove(&mut self, since: Duration) {
@@ -251,6 +253,7 @@ async fn run_world(
             began: Instant::now(),
             log: log.clone(),
             rename: None,
+            restless: false,
         },
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
@@ -419,6 +422,25 @@ async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
         "report node",
     ];
     assert_eq!(run.log[..expected.len()], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_never_rest_do_not_keep_a_slow_answer_from_being_heard() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let restless = |world: &mut FakeWorld, wait: &mut FakeWait| {
+        world.slow = Duration::from_secs(10);
+        wait.rename = Some(Duration::from_secs(1));
+        wait.restless = true;
+    };
+    let run = run_world(facts, Vec::new(), None, Vec::new(), restless).await;
+    let begun = run.log.iter().filter(|line| *line == "who All").count();
+    assert_eq!(begun, CUTS_MAX as usize + 1, "{:?}", run.log);
+    assert!(
+        run.log.contains(&"report startup".to_owned()),
+        "{:?}",
+        run.log
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,3 +85,16 @@ fn refusal(error: &Error) -> Refusal {
         retry_after: error.retry_after(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_for_another_node_is_refused() {
+        let [own, other] = ["worker-1", "worker-2"].map(|name| NodeName::parse(name).unwrap());
+        assert_eq!(own_path(&own, &own).unwrap(), "/api/v1/nodes/worker-1");
+        let refusal = own_path(&own, &other).unwrap_err();
+        assert!(refusal.text.contains("worker-2"), "{}", refusal.text);
+    }
+}

@@ -280,6 +280,18 @@ pub fn unit_path(unit: &str) -> String {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn in_a_tree_only_the_bus_of_the_tree_is_asked() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::new(tree.path());
+        let bus = Bus::new(&root, Some("unix:path=/run/dbus/system_bus_socket"));
+        let error = bus.call(MANAGER, "Reload", &[]).await.unwrap_err();
+        assert!(
+            matches!(&error, BusError::Absent(path) if *path == root.join(SOCKET)),
+            "{error:?}"
+        );
+    }
+
     #[test]
     fn unit_paths_are_those_that_systemd_makes() {
         for (unit, path) in [

@@ -3,6 +3,7 @@
 
 use harvester_lab::cloud_controller::fight;
 use harvester_lab::harvester::PodLabels;
+use harvester_lab::process::Signal;
 use harvester_lab::world::{CloudState, HostAccess, WorldOptions, eventually};
 
 use crate::{
@@ -116,7 +117,7 @@ async fn a_label_that_a_person_changed_is_put_right(on: On) {
 
 async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
     let world = on.world(WorldOptions::default()).await;
-    let _agent = serve(&world).await;
+    let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let before = node_patches(&world).await;
     let rival = fight(
@@ -139,6 +140,10 @@ async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
     let patches = node_patches(&world).await - before;
     assert!(patches <= 3, "{patches} patches");
     drop(rival);
+    // Whoever reads the configuration again has ended the fight.
+    agent.signal(Signal::SIGHUP);
+    label_becomes(&world, HOST, "hv-a").await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
 }
 
 async fn a_node_that_was_made_anew_is_labelled_anew(on: On) {

@@ -103,6 +103,27 @@ fn shipped(path: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+/// How long a process was on a processor, in all its threads, in units of 10 ms (`proc_pid_stat(5)`).
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_the_name = stat.rsplit_once(") ").unwrap().1;
+    let times = after_the_name.split(' ').skip(11).take(2);
+    times.map(|time| time.parse::<u64>().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn to_be_asked_costs_less_than_a_millisecond_of_a_processor() {
+    const ASKED: u64 = 300;
+    let world = world().await;
+    let agent = synced(&world).await;
+    let before = ticks(agent.pid());
+    for _ in 0..ASKED {
+        assert!(!scrape_socket(&world).await.unwrap().is_empty());
+    }
+    let spent = (ticks(agent.pid()) - before) * 10;
+    assert!(spent < ASKED, "{spent} ms for {ASKED} pages");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_and_both_kinds_of_sockets_tell_the_same() {
     let world = world().await;
@@ -242,25 +263,6 @@ async fn a_port_in_use_is_a_finding_that_goes_when_another_is_configured() {
     agent.signal(Signal::SIGHUP);
     findings_become(&world, &[]).await;
     scrape_socket(&world).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_cannot_be_written_is_a_finding_and_one_that_is_not_wanted_goes() {
-    let world = world().await;
-    std::fs::create_dir_all(world.guest.path(TEXTFILE)).unwrap();
-    let agent = synced(&world).await;
-    findings_become(&world, &["metrics-unavailable"]).await;
-    std::fs::remove_dir(world.guest.path(TEXTFILE)).unwrap();
-    agent.signal(Signal::SIGHUP);
-    findings_become(&world, &[]).await;
-    assert!(world.guest.path(TEXTFILE).is_file());
-    world
-        .guest
-        .agent_config("textfile.toml", "[report]\ntextfile = false\n");
-    agent.signal(Signal::SIGHUP);
-    let is_gone = || async { !world.guest.path(TEXTFILE).exists() };
-    eventually(SOON, "the file is gone", is_gone).await;
-    findings_become(&world, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use harvester_lab::harvester::Order;
-use harvester_lab::world::{CloudState, HostAccess, WorldOptions, always};
+use harvester_lab::world::{CloudState, HostAccess, WorldOptions, always, eventually};
 
 use crate::{
     HOST, IDENTITY, On, REGION, SOON, TOPOLOGY, ZONE, ZONE_BETA, condition, condition_becomes,
@@ -18,6 +18,7 @@ on_both!(
     there_and_back_ends_right,
     a_restart_on_another_host_is_followed,
     a_move_while_the_agent_was_down_is_told,
+    the_last_migration_is_told_after_a_restart_too,
 );
 
 /// Every combination of labels that was ever visible after the first labelling.
@@ -169,4 +170,27 @@ async fn a_move_while_the_agent_was_down_is_told(on: On) {
         annotation.contains(r#""from":"hv-a","to":"hv-b""#),
         "{annotation}"
     );
+}
+
+async fn the_last_migration_is_told_after_a_restart_too(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let mut agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    let told = || {
+        let last = &world.guest.status()?["lastMigration"];
+        last["latencyMs"].is_u64().then(|| last.clone())
+    };
+    eventually(SOON, "the migration is told", || async { told().is_some() }).await;
+    let before = told();
+    agent.signal(harvester_lab::process::Signal::SIGTERM);
+    agent.wait_exit(SOON).await;
+    world.guest.remove("/run/harvester-node-agent/status.json");
+    let _agent = serve(&world).await;
+    eventually(SOON, "the service tells again", || async {
+        told().is_some()
+    })
+    .await;
+    assert_eq!(told(), before);
 }

@@ -167,6 +167,26 @@ fn a_label_that_somebody_changed_since_is_not_removed() {
 }
 
 #[test]
+fn a_label_that_is_no_longer_wanted_goes_only_while_it_is_as_we_wrote_it() {
+    for (by_hand, removed) in [(None, true), (Some("by-hand"), false)] {
+        let mut world = World::new();
+        with_rack(&mut world, Some("r1"));
+        world.settle();
+        world.settings.extra_labels.clear();
+        world.settings.topology.host_label = None;
+        if let Some(value) = by_hand {
+            label(&mut world, RACK, value);
+            label(&mut world, HOST, value);
+        }
+        let changes = plan(&world).changes;
+        for key in [RACK, HOST] {
+            let expected = removed.then_some(&None);
+            assert_eq!(changes.get(key), expected, "{key}, {by_hand:?}");
+        }
+    }
+}
+
+#[test]
 fn absence_in_annotations_removes_nothing() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
