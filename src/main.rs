@@ -17,6 +17,8 @@ use harvester_node_agent::root::Root;
 fn main() -> ExitCode {
     logging::install_panic_hook(StderrStyle::Plain);
     let arguments = Arguments::parse();
+    // Of every command: each may read a credential. Where it is refused, nothing is lost but that.
+    let _ = logging::deny_core_dumps();
     let answer = dispatch(arguments).printed(&mut std::io::stdout());
     let _ = std::io::stderr().write_all(answer.complaint.as_bytes());
     ExitCode::from(answer.exit as u8)

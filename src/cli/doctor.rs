@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep};
 use super::run::Process;
 use super::{Answer, Exit, Output, Strictness};
 use crate::decide::diagnosis::Outcome;
-use crate::logging;
 use crate::report::diagnosis::text::Symbols;
 use crate::report::diagnosis::{self, Dress, View};
 use crate::report::text::Style;
@@ -31,7 +30,7 @@ pub const EXAMPLES: &str = "\
   sudo harvester-node-agent doctor --bundle /root/doctor.tar   an archive for whoever helps you
 
 Exit codes: 0 nothing is wrong, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt machine; 75 an API \
-gave no answer or a credential may not be read, and nothing else is wrong; 78 the configuration has faults.";
+gave no answer, a credential may not be read, or something hung, and nothing else is wrong; 78 the configuration has faults.";
 
 /// Waits between two looks of `--wait`; the last one for all that follow.
 const PAUSES: [Duration; 3] = [
@@ -67,9 +66,6 @@ pub struct Options {
 
 /// Looks, and says what is wrong.
 pub fn run(process: &Process, options: &Options) -> Answer {
-    if let Err(error) = logging::deny_core_dumps() {
-        tracing::debug!(%error, "failed to forbid core dumps");
-    }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

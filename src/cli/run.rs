@@ -104,9 +104,6 @@ pub fn run(process: &Process, task: Task) -> Answer {
     };
     let settings = loaded.settings;
     logging::init(level(settings.log.level));
-    if let Err(error) = logging::deny_core_dumps() {
-        tracing::debug!(%error, "failed to forbid core dumps");
-    }
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
         let entry = Code::NotKubevirt.entry();

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::guest_agent;
 use super::identity::{Identity, NameKind};
+use super::next::trouble;
 use super::rival::Rivalry;
 use super::window::{Epoch, Found, Outcome, Window};
-use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339, trouble};
+use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339};
 use crate::config::Settings;
 use crate::facts::names::{HostName, VmName};
 use crate::facts::vmi::Vmi;

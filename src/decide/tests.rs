@@ -11,6 +11,7 @@ use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::who::{Api, Remark};
 use crate::facts::{Seen as Fact, Why, WhyKind};
 use crate::findings::Code;
+use crate::reason::Scope;
 
 fn codes(plan: &Plan) -> Vec<Code> {
     plan.findings.iter().map(|finding| finding.code).collect()

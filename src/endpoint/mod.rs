@@ -37,6 +37,9 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Connections at one time. One more ends the oldest of them: who is slow makes room for who is quick.
 const CONNECTIONS_MAX: usize = 4;
 
+/// Reads of what follows a request's head, at most: more than any head that a program sends by mistake.
+const REST_MAX: usize = 64;
+
 /// Until a socket is tried again that cannot be had, because another program listens there or no descriptor is left.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
@@ -163,5 +166,14 @@ async fn answer(mut stream: Stream, page: &str) -> io::Result<()> {
         let count = poll_fn(|context| Pin::new(&mut stream).poll_write(context, left)).await?;
         left = left.get(count..).unwrap_or_default();
     }
-    poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await
+    poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await?;
+    // Who still sends would lose the answer with the connection, if that ended with something unread: RFC 9112, 9.6.
+    for _ in 0..REST_MAX {
+        let mut rest = ReadBuf::new(&mut room);
+        poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut rest)).await?;
+        if rest.filled().is_empty() {
+            break;
+        }
+    }
+    Ok(())
 }

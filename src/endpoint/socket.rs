@@ -3,9 +3,12 @@
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -50,7 +53,7 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Listens. A socket file that an earlier run left behind is replaced: one agent at a time runs here.
+    /// Listens. A socket file that an earlier run left behind is replaced; one where somebody listens never.
     pub(super) fn bind(root: &Root, listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Tcp(address) => {
@@ -115,6 +118,12 @@ impl Drop for Listener {
 fn remove_socket(place: &Path, path: &Path) -> Result<(), ListenError> {
     match fs::symlink_metadata(place) {
         Ok(metadata) if metadata.file_type().is_socket() => {
+            if is_held(place) {
+                return Err(ListenError::Bind {
+                    address: path.display().to_string(),
+                    source: io::ErrorKind::AddrInUse.into(),
+                });
+            }
             // What cannot be removed is still in the way, and the kernel says so at once.
             let _ = fs::remove_file(place);
             Ok(())
@@ -122,4 +131,14 @@ fn remove_socket(place: &Path, path: &Path) -> Result<(), ListenError> {
         Ok(_) => Err(ListenError::NotASocket(path.to_owned())),
         Err(_) => Ok(()),
     }
+}
+
+/// Whether somebody listens at a socket file. Does not wait: one whose queue is full is held too.
+fn is_held(place: &Path) -> bool {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let connected = socket(AddressFamily::Unix, SockType::Stream, flags, None).and_then(|socket| {
+        let address = UnixAddr::new(place)?;
+        connect(socket.as_raw_fd(), &address)
+    });
+    connected != Err(Errno::ECONNREFUSED)
 }

@@ -128,6 +128,23 @@ async fn a_socket_file_that_an_earlier_run_left_is_replaced_and_goes_with_the_ag
 }
 
 #[tokio::test]
+async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about() {
+    let served = Served::new();
+    let place = served.root.join("/metrics.sock");
+    let theirs = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    let listen = Listen::Unix("/metrics.sock".into());
+    served.board.show(Some(&listen), "", "");
+    timeout(SOON, served.health.changed()).await.unwrap();
+    let complaints = served.complaints();
+    assert!(
+        complaints.contains("failed to listen on `/metrics.sock`: "),
+        "{complaints}"
+    );
+    let _stream = UnixStream::connect(&place).await.unwrap();
+    theirs.accept().unwrap();
+}
+
+#[tokio::test]
 async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
     let served = Served::new();
     let place = served.root.join("/metrics.sock");
@@ -196,6 +213,12 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
     assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
     let text = ask(connect(address).await, &[b'a'; http::HEAD_MAX]).await;
     assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+    // Nor does one that goes on sending lose the answer.
+    let text = ask(connect(address).await, &[b'a'; 20 * http::HEAD_MAX]).await;
+    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+    let body = [REQUEST, &[b'x'; 20 * http::HEAD_MAX]].concat();
+    let text = ask(connect(address).await, &body).await;
+    assert!(text.ends_with("a 1\n"), "{text}");
     let mut half = connect(address).await;
     half.write_all(b"GET /").await.unwrap();
     half.shutdown().await.unwrap();

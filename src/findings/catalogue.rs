@@ -164,7 +164,8 @@ catalogue! {
         silences: [NodeMissing, NodeWriteFailed];
     CredentialKept, "credential-kept", HarvesterCredential, Warning, "a changed credential file cannot be used; the one before stays in use",
         why: "the credential in use may end",
-        fix: "correct the named file; the agent reads it again when it changes";
+        fix: "correct the named file; the agent reads it again when it changes",
+        run: [vm "harvester-node-agent whoami"];
     CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file can be read by every user of this machine",
         why: "whoever can log in here can act as the agent, the CSI driver or the kubelet; a token of Harvester usually never ends",
         fix: "chmod 0600 the named file";
@@ -420,8 +421,9 @@ catalogue! {
         fix: "if they are stale, compare the clocks (timedatectl here, date on the host); if another program holds the port, stop it (vm-dump-metrics, the SAP host agent); otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
         run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
     MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be told where the configuration says",
-        why: "a Prometheus that asks there gets no answer, and no alert of this machine comes",
-        fix: "for a port in use: ss -ltnp names who has it; choose another in [metrics] listen; for a socket that may not be made: put it into /run/harvester-node-agent, or allow its directory to the unit with systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY; then systemctl reload harvester-node-agent";
+        why: "a Prometheus that looks there gets nothing, or what once was, and no alert of this machine comes",
+        fix: "for a port in use: ss -ltnp names who has it; choose another in [metrics] listen; for a socket or file that may not be made: put the socket into /run/harvester-node-agent and the file where node-exporter looks, or allow its directory to the unit with systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY; then systemctl reload harvester-node-agent",
+        run: [vm "ss -ltnp", vm "systemctl reload harvester-node-agent"];
     AgentNotEnabled, "agent-not-enabled", Image, Warning, "nothing starts harvester-node-agent at the next boot",
         why: "after a reboot the labels stay what they are, wherever the VM runs then",
         fix: "enable the unit here, and in the image: the package does, unless a preset of the distribution forbids it",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading an answer, within caps of time, size and depth. The status comes before any look at the body.
 
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use reqwest::Response;
@@ -11,7 +12,7 @@ use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Error, Phase, Target};
+use super::error::{Error, Phase, Target, Unreached};
 use super::json::{MAXIMUM_DEPTH, is_deeper_than};
 use super::status::{Answered, clamp_retry_after, from_status, parse_retry_after};
 use super::text::describe;
@@ -243,7 +244,13 @@ impl Transport {
                     limit: self.timeouts.connect,
                 };
             }
-            return Error::Connect { target, source };
+            let reason = unreached(&source);
+            let source = Some(source).filter(|_| reason == Unreached::Other);
+            return Error::Connect {
+                target,
+                reason,
+                source,
+            };
         }
         match http_error(&source) {
             Some(error) if error.to_string() == HEAD_TOO_LARGE => Error::TooLarge {
@@ -288,6 +295,28 @@ fn parse_status(body: &[u8]) -> Option<Status> {
     serde_json::from_slice::<Status>(body)
         .ok()
         .filter(|status| status.kind.as_deref() == Some("Status"))
+}
+
+/// How far the way to the server was open.
+fn unreached(error: &reqwest::Error) -> Unreached {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        // The HTTP library's words for a name that was not found; it has no type for this that others may see.
+        if error.to_string() == "dns error" {
+            return Unreached::Name;
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                ErrorKind::ConnectionRefused => return Unreached::Port,
+                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                    return Unreached::Route;
+                }
+                _ => {}
+            }
+        }
+        next = error.source();
+    }
+    Unreached::Other
 }
 
 fn http_error(error: &reqwest::Error) -> Option<&hyper::Error> {

@@ -45,13 +45,15 @@ pub enum Error {
         problem: CredentialProblem,
     },
     /// No connection.
-    #[error("{target}: no connection")]
+    #[error("{target}: no connection: {reason}")]
     Connect {
         /// What was asked.
         target: Arc<Target>,
-        /// The cause.
+        /// How far it came.
+        reason: Unreached,
+        /// The cause, where the reason does not say it all.
         #[source]
-        source: reqwest::Error,
+        source: Option<reqwest::Error>,
     },
     /// Too slow.
     #[error("{target}: {phase} took longer than {limit:?}")]
@@ -322,6 +324,30 @@ impl Class {
     #[must_use]
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Retry | Self::Gone | Self::Conflict)
+    }
+}
+
+/// How far the way to a server was open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreached {
+    /// Its name leads nowhere.
+    Name,
+    /// No network leads to its address.
+    Route,
+    /// Its machine answers, and nothing listens there.
+    Port,
+    /// Anything else.
+    Other,
+}
+
+impl fmt::Display for Unreached {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Name => "the name of the server cannot be resolved (DNS)",
+            Self::Route => "there is no route to the server",
+            Self::Port => "nothing listens at the port of the server (connection refused)",
+            Self::Other => "it could not be opened",
+        })
     }
 }
 

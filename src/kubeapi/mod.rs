@@ -25,7 +25,7 @@ mod watch;
 
 pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
-pub use error::{Class, CredentialProblem, Error, Phase, Target};
+pub use error::{Class, CredentialProblem, Error, Phase, Target, Unreached};
 pub use json::{MAXIMUM_DEPTH, StringMap};
 pub use lines::MAXIMUM_LINE;
 pub use probe::{Shown, probe};

@@ -67,7 +67,8 @@ pub struct Reporter {
     board: Board,
     ready: bool,
     line: String,
-    troubles: BTreeSet<String>,
+    /// Reports that could not be made, by what they are of.
+    troubles: BTreeMap<&'static str, String>,
 }
 
 impl Reporter {
@@ -113,7 +114,7 @@ impl Reporter {
             board,
             ready: false,
             line: String::new(),
-            troubles: BTreeSet::new(),
+            troubles: BTreeMap::new(),
         }
     }
 
@@ -135,11 +136,14 @@ impl Reporter {
         self.journal.close(CLOSE_PATIENCE);
     }
 
-    /// A report that could not be made is said once for each kind of failure.
-    fn mention(&mut self, trouble: Option<Trouble>) {
-        if let Some(trouble) = trouble
-            && self.troubles.insert(trouble.what.clone())
-        {
+    /// A report that cannot be made is said once, and again when it could be made in between.
+    fn mention(&mut self, of: &'static str, trouble: Option<Trouble>) {
+        let Some(trouble) = trouble else {
+            self.troubles.remove(of);
+            return;
+        };
+        let before = self.troubles.insert(of, trouble.what.clone());
+        if before.as_ref() != Some(&trouble.what) {
             self.say(
                 Priority::Warning,
                 None,
@@ -185,8 +189,14 @@ impl Reporter {
         self.state = state;
         if self.state != self.saved {
             match state::save(&self.root, &self.state) {
-                Ok(()) => self.saved.clone_from(&self.state),
-                Err(error) => self.mention(Some(Trouble::new(durable::STATE_DIRECTORY, &error))),
+                Ok(()) => {
+                    self.saved.clone_from(&self.state);
+                    self.mention("state", None);
+                }
+                Err(error) => {
+                    let trouble = Trouble::new(durable::STATE_DIRECTORY, &error);
+                    self.mention("state", Some(trouble));
+                }
             }
         }
     }
@@ -208,13 +218,16 @@ impl Reporter {
             false => (String::new(), String::new()),
         };
         self.board.show(listen, &state, &activity);
-        if let Some(path) = path {
-            let uptime = report.now.uptime;
-            let trouble = self
-                .textfile
-                .publish(&self.root, &path, &state, &activity, uptime);
-            self.mention(trouble);
-        }
+        let left = self.textfile.leave(&self.root, path.as_deref());
+        let trouble = path.and_then(|path| {
+            let (root, uptime) = (&self.root, report.now.uptime);
+            self.textfile
+                .publish(root, &path, &state, &activity, uptime)
+        });
+        // A Prometheus sees nothing of it, so that a look has to tell.
+        let what = trouble.or(left).map(|trouble| trouble.what);
+        let remark = what.map(|what| Remark::MetricsUnavailable { what });
+        self.health.remark("textfile", remark);
     }
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
@@ -279,7 +292,7 @@ impl Publish for Reporter {
             self.journal.send(record);
         }
         let trouble = status_file::publish(&self.root, &status);
-        self.mention(trouble);
+        self.mention("status", trouble);
         self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);

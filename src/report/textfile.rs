@@ -2,9 +2,10 @@
 //! Metrics as a file for the textfile collector of the Prometheus node exporter.
 //!
 //! A file tells nothing of whether its writer lives, so it holds when the agent looked last. That alone is no reason to write
-//! to a disk after every look: see [`Textfile::publish`].
+//! to a disk after every look: see [`Textfile::publish`]. One that is not to be written any more is taken away: the collector
+//! would tell for ever what once was.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::trouble::Trouble;
@@ -37,9 +38,26 @@ pub struct Textfile {
     state: String,
     /// When, since the start of the process.
     written: Option<Duration>,
+    /// Where it was to be at the last look, if anywhere; none before the first look.
+    place: Option<Option<PathBuf>>,
 }
 
 impl Textfile {
+    /// Takes the file away from where it was, if it is to be elsewhere now. Of an earlier process only the default place is
+    /// known.
+    pub fn leave(&mut self, root: &Root, path: Option<&Path>) -> Option<Trouble> {
+        let place = Some(path.map(Path::to_owned));
+        if self.place == place {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.place, place);
+        let before = before.unwrap_or_else(|| default_file(root).map(Path::to_owned));
+        let before = before.filter(|before| Some(before.as_path()) != path)?;
+        self.written = None;
+        let error = durable::remove(root, &before).err()?;
+        Some(Trouble::new(before, &error))
+    }
+
     /// Writes both pages: when the first one changed at once, for the second one alone not before the file is some minutes
     /// old. Its directory has to exist.
     pub fn publish(
@@ -89,6 +107,34 @@ mod tests {
             root.list(DEFAULT_DIRECTORY).unwrap(),
             ["harvester_node_agent.prom"]
         );
+    }
+
+    #[test]
+    fn a_file_that_is_not_to_be_written_any_more_is_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let (default, other) = (Path::new(DEFAULT_FILE), Path::new("/other.prom"));
+        let mut textfile = Textfile::default();
+        // Nothing is there to be taken away.
+        assert_eq!(textfile.leave(&root, None), None);
+        std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
+        for path in [Some(default), Some(other), Some(default), None] {
+            assert_eq!(textfile.leave(&root, path), None);
+            if let Some(path) = path {
+                let written = textfile.publish(&root, path, "a 1\n", "", Duration::ZERO);
+                assert_eq!(written, None);
+            }
+            for place in [default, other] {
+                assert_eq!(root.exists(place), path == Some(place), "{path:?}");
+            }
+        }
+        // What an earlier process left behind, and what is not ours to take away.
+        std::fs::write(root.join(default), "old").unwrap();
+        assert_eq!(Textfile::default().leave(&root, None), None);
+        assert!(!root.exists(default));
+        std::fs::create_dir(root.join(default)).unwrap();
+        let trouble = Textfile::default().leave(&root, None).unwrap();
+        assert!(trouble.what.contains("is not a regular file"), "{trouble}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::guest::{Distribution, GuestTree};
 use harvester_lab::process::{Output, run_once};
 use harvester_lab::world::{HostAccess, Side, VM_NAME, World, WorldOptions, eventually};
-use harvester_node_agent::findings::Code;
+use harvester_node_agent::findings::{Code, Group};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -86,6 +86,11 @@ impl Said {
 
 /// Holds a document against the schema, in which for this nothing is allowed that it does not describe.
 fn conforms(document: &Value) {
+    conforms_to("", document);
+}
+
+/// The same with one part of the schema.
+fn conforms_to(part: &str, document: &Value) {
     let text = include_str!("../../packaging/schema/doctor.schema.json");
     let mut schema: Value = serde_json::from_str(text).unwrap();
     close(&mut schema);
@@ -94,9 +99,8 @@ fn conforms(document: &Value) {
     compiler
         .add_resource("file:///doctor.json", schema)
         .unwrap();
-    let index = compiler
-        .compile("file:///doctor.json", &mut schemas)
-        .unwrap();
+    let part = format!("file:///doctor.json#{part}");
+    let index = compiler.compile(&part, &mut schemas).unwrap();
     let fault = schemas.validate(document, index).err();
     let fault = fault.map(|error| format!("{error:#}"));
     assert_eq!(fault, None, "{document:#}");
@@ -446,10 +450,25 @@ async fn a_ticket_is_short_and_holds_no_secret() {
     assert!(!table.stdout.contains(&world.token) && !table.stdout.contains('\u{1b}'));
 }
 
+#[test]
+fn the_schema_knows_every_code_place_and_group() {
+    for code in Code::ALL {
+        conforms_to("/$defs/finding/properties/code", &json!(code.as_str()));
+        for command in code.entry().commands {
+            let command = json!({ "place": command.place.as_str(), "text": command.text });
+            conforms_to("/$defs/command", &command);
+        }
+    }
+    for group in Group::ALL {
+        conforms_to("/$defs/group/properties/group", &json!(group.as_str()));
+    }
+}
+
 /// What a shell thinks of a script that it does not run.
 fn is_shell(script: &str) -> bool {
     let status = std::process::Command::new("bash")
         .args(["-n", "-c", script])
+        .stderr(Stdio::null())
         .status();
     status.unwrap().success()
 }

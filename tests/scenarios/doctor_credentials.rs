@@ -4,6 +4,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use harvester_lab::faults::{Fault, Matcher, ServerCertificate};
 use harvester_lab::guest::Distribution;
 use harvester_lab::pki::{Authority, Validity};
@@ -328,6 +329,66 @@ async fn ends_of_tokens_and_certificates_are_told_in_time() {
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.warned("credential-expires");
     assert!(seen.contains("in less than 7 days"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_has_ended_is_the_one_error() {
+    let world = World::lab(WorldOptions::default()).await;
+    let part = |text: String| BASE64_URL_SAFE_NO_PAD.encode(text);
+    let claims =
+        format!(r#"{{"sub":"system:serviceaccount:{NAMESPACE}:{ACCOUNT}","exp":1795000000}}"#);
+    let ended = format!(
+        "{}.{}.c2ln",
+        part(r#"{"alg":"lab"}"#.to_owned()),
+        part(claims)
+    );
+    edit(&world, &world.token, &ended);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("harvester-credential-expired");
+    assert!(seen.contains("ended at 2026-11-18T11:06:40Z"), "{seen}");
+    // One that the server takes has not ended: one of the two clocks is wrong.
+    let user = User::service_account(NAMESPACE, ACCOUNT);
+    lab(&world.harvester_api).add_token(&ended, user);
+    let diagnosis = Diagnosis::of(&world).await;
+    assert!(diagnosis.warned("clock-differs").contains("takes it"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_of_the_kubelet_that_has_ended_is_the_one_error() {
+    let world = World::lab(WorldOptions::default()).await;
+    let user = format!("system:node:{}", world.node_name());
+    let authority = lab(&world.guest_api).authority();
+    let ended = authority.client_identity_with(&user, &["system:nodes"], Validity::expired());
+    world
+        .guest
+        .rotate_kubelet_certificate(Distribution::Rke2, &ended);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("kubelet-credential-expired");
+    assert!(seen.contains("kubelet.kubeconfig ended at"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_that_is_lost_on_the_way_is_no_missing_role() {
+    let world = World::lab(WorldOptions::default()).await;
+    let nobody = Fault::forbidden(
+        "virtualmachineinstances.kubevirt.io is forbidden: User \"system:anonymous\" cannot list resource",
+    );
+    let all = Matcher::path("/apis/kubevirt.io/").user_agent(AGENT);
+    lab(&world.harvester_api).faults().inject(all, nobody);
+    let diagnosis = Diagnosis::of(&world).await;
+    let seen = diagnosis.only("harvester-unauthorized");
+    assert!(seen.contains("did not reach the server"), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxys_page_is_no_proof_that_the_node_is_gone() {
+    let world = World::lab(WorldOptions::default()).await;
+    let nodes = Matcher::path("/api/v1/nodes/").user_agent(AGENT);
+    let page = Fault::html(404);
+    lab(&world.guest_api).faults().inject(nodes, page);
+    let diagnosis = Diagnosis::of(&world).await;
+    diagnosis.only("guest-api-refused");
+    assert_eq!(diagnosis.seen("node-missing"), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

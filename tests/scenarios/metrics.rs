@@ -266,6 +266,25 @@ async fn a_port_in_use_is_a_finding_that_goes_when_another_is_configured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_cannot_be_written_is_a_finding_and_one_that_is_not_wanted_goes() {
+    let world = world().await;
+    std::fs::create_dir_all(world.guest.path(TEXTFILE)).unwrap();
+    let agent = synced(&world).await;
+    findings_become(&world, &["metrics-unavailable"]).await;
+    std::fs::remove_dir(world.guest.path(TEXTFILE)).unwrap();
+    agent.signal(Signal::SIGHUP);
+    findings_become(&world, &[]).await;
+    assert!(world.guest.path(TEXTFILE).is_file());
+    world
+        .guest
+        .agent_config("textfile.toml", "[report]\ntextfile = false\n");
+    agent.signal(Signal::SIGHUP);
+    let is_gone = || async { !world.guest.path(TEXTFILE).exists() };
+    eventually(SOON, "the file is gone", is_gone).await;
+    findings_become(&world, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn alerts_and_dashboard_speak_of_what_the_agent_tells_and_of_nothing_else() {
     let world = world().await;
     let _agent = synced(&world).await;

@@ -86,7 +86,7 @@ pub(super) fn write_within(
     let (process, path) = (process.clone(), file.to_owned());
     let work = move || {
         tell.send(write(&process, &path, printed))
-            .unwrap_or_default()
+            .unwrap_or_default();
     };
     let thread = thread::Builder::new().spawn(work);
     thread.map_err(|error| format!("the kernel gives no thread: {error}"))?;

@@ -4,7 +4,7 @@
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
 use crate::decide::verdict::Verdict;
 use crate::escape::shell_word;
-use crate::facts::names::short;
+use crate::facts::names::{VmName, short};
 use crate::facts::who::Who;
 use crate::findings::{Code, Finding, Place};
 
@@ -70,7 +70,7 @@ fn lasting_name<'a>(who: &'a Who, identity: &'a Identity) -> Option<&'a str> {
         .kubelet
         .known()
         .map(|kubelet| kubelet.node_name.as_str());
-    node.or_else(|| identity.expected.as_ref().map(|vm| vm.as_str()))
+    node.or_else(|| identity.expected.as_ref().map(VmName::as_str))
 }
 
 fn set_hostname(name: &str) -> String {

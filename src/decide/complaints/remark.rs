@@ -68,7 +68,14 @@ fn finding(remark: &Remark) -> Finding {
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what, api } => {
-            Finding::new(Code::WatchUnavailable, what.clone()).about(group(*api))
+            let finding = Finding::new(Code::WatchUnavailable, what.clone()).about(group(*api));
+            match api {
+                Api::Harvester => finding,
+                // What a kubelet may watch is no matter of our roles.
+                Api::Guest => finding
+                    .with_remedy("see in its journal why: the API server may be too busy, or something before it ends connections")
+                    .with_commands(vec!["harvester-node-agent status".to_owned()]),
+            }
         }
         Remark::WatchInterrupted { what, api } => {
             Finding::new(Code::WatchInterrupted, what.clone()).about(group(*api))

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::super::{Class, Client, Error, Phase};
+use super::super::{Class, Client, Error, Phase, Unreached};
 use super::server::{Server, Step, answer, json, piece, status, stream_end, stream_head};
 use super::{TOKEN, client, impatient, printed};
 
@@ -308,8 +308,35 @@ async fn a_closed_port_is_no_connection() {
     let error = get(&client(&format!("http://{address}")))
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            Error::Connect {
+                reason: Unreached::Port,
+                source: None,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     assert_eq!(error.class(), Class::Retry);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_is_told_apart_from_a_server_that_is_away() {
+    let error = get(&client("http://nowhere.invalid:6443"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Connect {
+                reason: Unreached::Name,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -177,6 +177,32 @@ fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
 }
 
 #[test]
+fn a_ticket_says_what_was_not_seen_and_why() {
+    let hung = |group| {
+        gap(
+            group,
+            "all of it",
+            WhyKind::Unreachable,
+            "given up after 15 s",
+        )
+    };
+    let gaps: Vec<Gap> = Group::ALL.iter().copied().map(hung).collect();
+    let text = shown(&[], &gaps, short);
+    assert!(
+        text.ends_with("\nnot seen: all of it: given up after 15 s\n"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 2);
+    let many: Vec<Finding> = Code::ALL
+        .iter()
+        .map(|code| Finding::new(*code, "seen"))
+        .collect();
+    let text = shown(&many, &gaps, short);
+    assert!(text.contains("\nnot seen: all of it: "), "{text}");
+    assert!(text.lines().count() <= 15, "{text}");
+}
+
+#[test]
 fn people_get_lines_that_end_and_commands_stay_whole() {
     let finding = [Finding::new(Code::NodeUninitialized, "taint ".repeat(40))];
     let narrow = Dress {
@@ -248,7 +274,7 @@ fn nothing_is_said_of_the_image_that_its_findings_deny() {
         ),
         (vec![], "not all of it was looked at"),
     ] {
-        let summary = shown(&findings, &[], |view| view.image());
+        let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);
     }
 }

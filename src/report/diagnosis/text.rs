@@ -2,6 +2,7 @@
 //! The diagnosis for people: a table by group, and a few lines for a ticket.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::iter::repeat_n;
 
@@ -9,11 +10,14 @@ use super::{SHOWN_MAX, State, View, by_reason};
 use crate::decide::diagnosis::{Rights, Section};
 use crate::escape::one_line;
 use crate::facts::WhyKind;
-use crate::facts::examination::Need;
+use crate::facts::examination::{Gap, Need};
 use crate::findings::{Finding, Group, Severity};
 use crate::report::text::Style;
 
-/// Lines of findings in a ticket: with head and end they stay below fifteen.
+/// Lines of a ticket.
+const SHORT_LINES: usize = 15;
+
+/// Lines of findings in it: with head and end they leave one for what was not seen.
 const SHORT_FINDINGS: usize = 10;
 
 /// What is shown of one finding in a ticket, in characters.
@@ -219,6 +223,16 @@ pub fn short(view: &View<'_>) -> String {
     let more = findings.len().saturating_sub(SHORT_FINDINGS);
     if more > 0 {
         let _ = writeln!(text, "and {more} more: harvester-node-agent doctor");
+    }
+    let missed = view.diagnosis.gaps();
+    let missed = missed.filter(|gap| gap.need == Need::Usual && view.cause(gap).is_none());
+    let missed: Vec<Gap> = missed.cloned().collect();
+    let room = SHORT_LINES.saturating_sub(text.lines().count());
+    for (what, gap) in by_reason(&missed).into_iter().take(room) {
+        let what: BTreeSet<&str> = what.into_iter().collect();
+        let what: Vec<&str> = what.into_iter().collect();
+        let line = format!("not seen: {}: {}", what.join(", "), gap.why.text);
+        let _ = writeln!(text, "{}", one_line(&line, SHORT_SEEN));
     }
     text
 }

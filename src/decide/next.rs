@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! When to look again if nothing happens before, and how far: for what failed, what is awaited, or for good measure.
+
+use std::time::Duration;
+
+use super::placement::Known;
+use super::{Memory, Now, Seen, schedule};
+use crate::config::{Mode, Settings};
+use crate::facts::{self, Why};
+use crate::reason::{Next, Scope, Trigger};
+
+/// Reads that failed and may go well soon.
+pub(super) fn trouble(seen: Seen<'_>) -> Vec<&Why> {
+    let reads = [
+        seen.who.candidates.why(),
+        seen.who.node.why(),
+        seen.who.host_metrics.why(),
+    ];
+    let of_host = seen
+        .placement
+        .filter(|placement| placement.known.is_none() || placement.host_labels.is_none());
+    let of_host = of_host.and_then(|placement| placement.trouble.as_ref());
+    reads
+        .into_iter()
+        .flatten()
+        .chain(of_host)
+        .filter(|why| why.kind.is_passing())
+        .collect()
+}
+
+/// How much longer to wait for Harvester's own annotations.
+///
+/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the
+/// annotations would make it taint the Node and write the old values again, so on its Nodes we let Harvester go first.
+pub(super) fn settling(
+    settings: &Settings,
+    seen: Seen<'_>,
+    memory: &Memory,
+    now: Now,
+) -> Option<Duration> {
+    let vmi = seen.identity.vmi()?;
+    let by_cloud_provider = seen
+        .who
+        .node
+        .known()
+        .is_some_and(|node| node.vm_uid().is_some());
+    let (_, since) = memory.host.as_ref()?;
+    let waited = now.uptime.saturating_sub(*since);
+    let expected = vmi.annotated_by_harvester && !vmi.annotations_are_fresh();
+    let only_source = !matches!(
+        seen.placement.and_then(|placement| placement.known.as_ref()),
+        Some(Known { topology, .. }) if !topology.is_empty()
+    );
+    (expected && (by_cloud_provider || only_source))
+        .then(|| settings.timing.settle.saturating_sub(waited))
+        .filter(|left| !left.is_zero())
+}
+
+/// The look that comes by itself if nothing happens before.
+pub(super) fn next_look(
+    settings: &Settings,
+    seen: Seen<'_>,
+    memory: &mut Memory,
+    settling: Option<Duration>,
+    now: Now,
+) -> Next {
+    let passing = trouble(seen);
+    let refused = memory.refusal.as_ref();
+    let asked = passing
+        .iter()
+        .filter_map(|why| why.retry_after)
+        .chain(refused.and_then(|r| r.retry_after))
+        .max();
+    let is_trouble =
+        !passing.is_empty() || refused.is_some() || seen.who.node == facts::Seen::Absent;
+    let has_asked = seen.reasons.scope != Scope::NONE;
+    memory.failures = match (is_trouble, has_asked) {
+        (true, true) => memory.failures.saturating_add(1),
+        (true, false) => memory.failures.max(1),
+        (false, _) => 0,
+    };
+    let again = |after, trigger, scope| Next {
+        after,
+        trigger,
+        scope,
+    };
+    let usual = match &memory.window {
+        // While the window is open its schedule is the only retry.
+        Some(window) => {
+            let scope = Scope {
+                host: !passing.is_empty(),
+                node: seen.who.node.known().is_none(),
+                ..Scope::MOVED
+            };
+            let after = window.wait(now.uptime).max(asked.unwrap_or_default());
+            again(after, Trigger::Resync, scope)
+        }
+        None if is_trouble => {
+            // A look that asked nothing puts off no retry.
+            let due = memory.retry.filter(|_| !has_asked);
+            let due = due.unwrap_or_else(|| {
+                now.uptime + schedule::retry(memory.failures, asked, now.random)
+            });
+            memory.retry = Some(due);
+            again(due.saturating_sub(now.uptime), Trigger::Timer, Scope::KNOWN)
+        }
+        // Without a watch, a move that the API told of after the window would not be seen for an hour.
+        None if memory.is_doubtful && settings.mode == Mode::Signals => {
+            again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
+        }
+        None => {
+            let (interval, scope) = schedule::backstop(settings);
+            let machine = seen.who.machine.phase();
+            let after = schedule::poll(interval, machine, now.uptime, now.random);
+            again(after, Trigger::Timer, scope)
+        }
+    };
+    let settled = settling.map(|left| again(left, Trigger::Timer, Scope::KNOWN));
+    // Names that have been quiet for long enough are judged for good, and the VMs that have them are searched.
+    let quiet = match (
+        memory.names_left(settings, now),
+        memory.are_names_unsearched(),
+    ) {
+        (left, true) => Some(again(
+            left.unwrap_or_default(),
+            Trigger::Hostname,
+            Scope::MOVED,
+        )),
+        (Some(left), false) => Some(again(left, Trigger::Hostname, Scope::NONE)),
+        (None, false) => None,
+    };
+    let unit = memory
+        .guest_agent
+        .wait_to_start(now.uptime)
+        .filter(|_| settings.guest_agent.start)
+        .map(|left| again(left, Trigger::Units, Scope::UNITS));
+    [settled, quiet, unit]
+        .into_iter()
+        .flatten()
+        .fold(usual, |first, other| {
+            if other.after < first.after {
+                other
+            } else {
+                first
+            }
+        })
+}
