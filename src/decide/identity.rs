@@ -78,7 +78,7 @@ pub enum OwnVm {
     Identified(Box<Vmi>),
     /// No instance could be read, but the firmware UUID proves the VM's name. Enough to judge names, not to write labels.
     ProvenOffline(VmName),
-    /// Several instances fit (`namespace/name` each). Nothing may be written.
+    /// Several instances fit (`namespace/name` of the first ones, and how many more). Nothing may be written.
     Ambiguous(Vec<String>),
     /// No instance can be read just now; this is the one that was found before. Enough to judge names, not to write labels.
     Remembered(Box<Vmi>, Why),
