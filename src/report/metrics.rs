@@ -8,7 +8,7 @@ use time::UtcDateTime;
 
 use super::counters::{BOUNDS, Counters};
 use super::exposition::{Family, Kind};
-use super::status::Status;
+use super::status::{IdentityStatus, Status};
 use crate::agent::Report;
 use crate::config::Settings;
 use crate::decide::schedule;
@@ -83,17 +83,14 @@ fn standing(page: &mut String, status: &Status) {
         )
         .sample(&labels, 1.0);
     }
-    let verdict = &status.identity.verdict;
+    let (verdict, is_verified) = verified(&status.identity);
     Family::new(
         page,
         "harvester_node_agent_identity_verified",
         Kind::Gauge,
         "Whether the names of this machine are its VM's; 0 with the verdict unknown while that cannot be told.",
     )
-    .sample(
-        &[("verdict", verdict)],
-        number(verdict.starts_with("match")),
-    );
+    .sample(&[("verdict", verdict)], number(is_verified));
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
     let state = &status.labels.state;
     let is_synced = matches!(state.as_str(), "synced" | "host-has-no-topology");
@@ -112,6 +109,15 @@ fn standing(page: &mut String, status: &Status) {
         "Whether qemu-guest-agent does its work for the host; 0 with the state unknown while that cannot be told.",
     )
     .sample(&[("state", health)], number(health == "healthy"));
+}
+
+/// The verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names that
+/// agree with what the platform once said prove nothing while no VM, or more than one, is known.
+fn verified(identity: &IdentityStatus) -> (&str, bool) {
+    match (identity.verdict.as_str(), &identity.vm) {
+        (verdict, None) if verdict.starts_with("match") => ("unknown", false),
+        (verdict, _) => (verdict, verdict.starts_with("match")),
+    }
 }
 
 fn findings(page: &mut String, status: &Status) {
@@ -198,4 +204,43 @@ fn looked(page: &mut String, wall: UtcDateTime) {
         "When the agent looked last, in seconds since 1970.",
     )
     .sample(&[], wall.unix_timestamp() as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::status::VmStatus;
+
+    #[test]
+    fn names_are_verified_only_against_a_vm_that_is_known() {
+        let vm = VmStatus {
+            name: "pool1-abcde".to_owned(),
+            namespace: None,
+            uid: None,
+            instance_uid: None,
+        };
+        for (verdict, vm, expected) in [
+            ("match", Some(&vm), ("match", true)),
+            (
+                "match-modulo-case-or-domain",
+                Some(&vm),
+                ("match-modulo-case-or-domain", true),
+            ),
+            ("match", None, ("unknown", false)),
+            ("mismatch", None, ("mismatch", false)),
+            ("platform-hostname", Some(&vm), ("platform-hostname", false)),
+            ("unknown", None, ("unknown", false)),
+        ] {
+            let identity = IdentityStatus {
+                verdict: verdict.to_owned(),
+                consequence: String::new(),
+                vm: vm.cloned(),
+                expected: None,
+                reason: None,
+                names: Vec::new(),
+                evidence: Vec::new(),
+            };
+            assert_eq!(verified(&identity), expected, "{verdict} {vm:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use time::UtcDateTime;
@@ -236,7 +236,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     if !is_whole {
         let _ = child.kill();
     }
-    let status = ended(&mut child).map_err(failed)?;
+    let status = ended(child).map_err(failed)?;
     let limit = COMMAND_LIMIT.as_secs();
     let read = read.map_err(|_| format!("{program} did not end within {limit} s"))?;
     let (bytes, complaint) = read.map_err(failed)?;
@@ -252,12 +252,11 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 /// Waits for the end of a command that has said all or was killed; not for one that waits for a disk in the kernel.
-fn ended(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + KILL_LIMIT;
-    loop {
-        match child.try_wait()? {
-            None if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
-            status => return Ok(status),
-        }
-    }
+fn ended(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Nobody listens any more when the time is over.
+        let _ = sender.send(child.wait());
+    });
+    receiver.recv_timeout(KILL_LIMIT).ok().transpose()
 }
