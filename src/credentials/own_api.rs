@@ -25,11 +25,6 @@ pub enum OwnApiEvidence {
     },
     /// Both trust the same certificate authorities, and each cluster has its own.
     SameAuthority,
-    /// The Namespace `kube-system` has the same UID behind both, as the caller has found.
-    KubeSystemUid {
-        /// That UID.
-        uid: String,
-    },
 }
 
 impl fmt::Display for OwnApiEvidence {
@@ -40,12 +35,6 @@ impl fmt::Display for OwnApiEvidence {
             }
             Self::SameAuthority => {
                 formatter.write_str("both kubeconfigs trust the same certificate authority")
-            }
-            Self::KubeSystemUid { uid } => {
-                write!(
-                    formatter,
-                    "the Namespace kube-system has the UID {uid} behind both"
-                )
             }
         }
     }

@@ -30,3 +30,19 @@ pub(super) fn too_slow_text(whom: &str) -> String {
 pub(super) fn too_slow<T>(whom: &str) -> Seen<T> {
     Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_comes_is_given_up_and_what_comes_is_not() {
+        let began = tokio::time::Instant::now();
+        assert_eq!(limited(pending::<()>()).await, None);
+        assert_eq!(began.elapsed(), LOOK_LIMIT);
+        assert_eq!(briefly(pending::<()>()).await, None);
+        assert!(began.elapsed() < LOOK_LIMIT * 2);
+        assert_eq!(limited(ready(1)).await, Some(1));
+    }
+}

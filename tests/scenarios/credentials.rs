@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use harvester_lab::guest::{Distribution, KubeconfigForm};
 use harvester_lab::world::{CloudState, World, WorldOptions};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     HOST, On, SOON, TOPOLOGY, ZONE, agent, condition_becomes, findings_become, label_becomes,
@@ -19,6 +20,7 @@ on_both!(
     a_rotated_kubelet_certificate_is_used_at_once,
     a_half_written_kubeconfig_keeps_the_old_one,
     the_guests_own_api_is_refused_as_harvester,
+    the_guests_own_api_at_another_address_is_known_by_what_is_in_it,
     a_token_is_never_seen,
 );
 
@@ -138,6 +140,43 @@ async fn the_guests_own_api_is_refused_as_harvester(on: On) {
             .iter()
             .all(|write| write.body["metadata"]["labels"].is_null())
     );
+}
+
+async fn the_guests_own_api_at_another_address_is_known_by_what_is_in_it(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let [own, other] = [&world.guest_api, &world.harvester_api].map(|api| api.endpoint());
+    // Behind a load balancer, and with one more authority: nothing in the files says that it is the same cluster.
+    let balancer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let balanced = format!("https://{}", balancer.local_addr().unwrap());
+    let behind = own.url.trim_start_matches("https://").to_owned();
+    let balancing = tokio::spawn(async move {
+        while let Ok((mut client, _)) = balancer.accept().await {
+            let behind = behind.clone();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(behind).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let authorities = "/etc/harvester-node-agent/authorities.crt";
+    let both = format!("{}{}", own.authority_pem, other.authority_pem);
+    world.guest.write(authorities, both);
+    let directory = "/var/lib/rancher/rke2/agent";
+    let kubelet = world
+        .guest
+        .read(&format!("{directory}/kubelet.kubeconfig"))
+        .unwrap();
+    let server = |line: &str| line.contains("server: https://").then(|| line.to_owned());
+    let named = kubelet.lines().find_map(server).unwrap();
+    let text = kubelet
+        .replace(&named, &format!("    server: {balanced}"))
+        .replace(&format!("{directory}/server-ca.crt"), authorities);
+    world.guest.write_secret(HARVESTER, text);
+    let output = agent(&world, &["once"]).await;
+    balancing.abort();
+    let said = &output.stdout;
+    assert!(said.contains("[harvester-is-own-api]"), "{said}");
+    assert!(said.contains("has the same UID there"), "{said}");
 }
 
 async fn a_token_is_never_seen(on: On) {
