@@ -357,3 +357,22 @@ pub struct FindingStatus {
     /// Since when, RFC 3339.
     pub since: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_status_of_another_version_is_refused_by_its_name() {
+        for (document, found) in [
+            (json!({"apiVersion": "v9", "kind": "Status"}), "v9"),
+            (json!({"kind": "Status"}), "no apiVersion"),
+            (json!({"apiVersion": "a\nb"}), "a\\nb"),
+        ] {
+            let error = Status::from_json(&document).unwrap_err().to_string();
+            let expected = format!("{found}, and not {API_VERSION}");
+            assert_eq!(error, expected, "{document}");
+        }
+    }
+}
