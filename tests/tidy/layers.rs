@@ -135,7 +135,12 @@ fn others(code: &str, libraries: &Names) -> Names {
 
 fn libraries() -> Names {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
-    let names = manifest["dependencies"].as_table().unwrap().keys();
+    let names = manifest
+        .get("dependencies")
+        .unwrap()
+        .as_table()
+        .unwrap()
+        .keys();
     names.map(|name| name.replace('-', "_")).collect()
 }
 
