@@ -192,6 +192,18 @@ fn every_part_uses_what_its_row_of_the_table_says_and_nothing_else() {
 }
 
 #[test]
+fn every_library_is_used() {
+    let libraries = libraries();
+    let used: Names = product_files()
+        .iter()
+        .flat_map(|file| others(&product_lines(&read(file)).join("\n"), &libraries))
+        .collect();
+    let idle: Vec<&String> = libraries.difference(&used).collect();
+    // Only its version is of use: the one without tables.
+    assert_eq!(idle, ["idna_adapter"]);
+}
+
+#[test]
 fn no_path_leads_around_the_table() {
     for file in product_files() {
         let code = product_lines(&read(&file)).join("\n");
