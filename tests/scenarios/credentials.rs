@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use harvester_lab::guest::{Distribution, KubeconfigForm};
-use harvester_lab::world::{CloudState, World, WorldOptions};
+use harvester_lab::world::{Api, CloudState, World, WorldOptions};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
@@ -144,7 +144,7 @@ async fn the_guests_own_api_is_refused_as_harvester(on: On) {
 
 async fn the_guests_own_api_at_another_address_is_known_by_what_is_in_it(on: On) {
     let world = on.world(WorldOptions::default()).await;
-    let [own, other] = [&world.guest_api, &world.harvester_api].map(|api| api.endpoint());
+    let [own, other] = [&world.guest_api, &world.harvester_api].map(Api::endpoint);
     // Behind a load balancer, and with one more authority: nothing in the files says that it is the same cluster.
     let balancer = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let balanced = format!("https://{}", balancer.local_addr().unwrap());
