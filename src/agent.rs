@@ -84,7 +84,7 @@ pub struct Refusal {
 pub trait Publish {
     /// Tells what is new since the last time.
     fn publish(&mut self, report: &Report<'_>);
-    /// A sign of a move, before it is asked what became of it.
+    /// A sign of a move, before it is asked what became of it. Its source may have told of it already.
     fn sign(&mut self, sign: Trigger);
     /// The process works, as a finished step proves.
     fn alive(&mut self);

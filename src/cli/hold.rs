@@ -34,7 +34,7 @@ pub(super) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         process.journal_stream.clone(),
         process.no_color.as_deref(),
     );
-    let mut journal = Journal::new(choose_sink(&facts));
+    let journal = Journal::new(choose_sink(&facts));
     let mut notifier = process.notifier();
     let paths = match &process.config {
         Some(file) => vec![file.clone()],

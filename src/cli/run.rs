@@ -250,6 +250,7 @@ async fn serve(
         reporter.watchdog_period(),
         health.clone(),
         dice,
+        reporter.herald(),
     );
     let signals = (
         listener,

@@ -5,15 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc::{MSG_DONTWAIT, MSG_TRUNC};
-use nix::sys::epoll::EpollFlags;
+use nix::libc::MSG_TRUNC;
 use rtnetlink::packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use socket2::{SockFilter, SockRef};
 
 use super::message::{HEADER, LINK_HEADER, Link, Message, MessageError, RTM_GETLINK, messages};
-use crate::edges::Edges;
 
 /// The port id of the kernel. A message from any other was made up by a process.
 pub const KERNEL: u32 = 0;
@@ -82,15 +80,13 @@ pub enum Received {
     },
     /// The kernel had more to say than the buffer holds, and dropped what did not fit.
     Overrun,
-    /// Nothing now.
+    /// Nothing in the time that the socket waits, or a signal came first.
     Nothing,
 }
 
 /// Where messages come from: the kernel, or a test.
-pub trait Source: Sync {
-    /// Waits for messages. Receive after each until there is nothing: it is told once. Cancel-safe.
-    fn ready(&self) -> impl Future<Output = io::Result<()>> + Send;
-    /// The next message, without waiting for it.
+pub trait Source {
+    /// Waits for the next message, and blocks the thread until it is there.
     ///
     /// # Errors
     ///
@@ -100,11 +96,7 @@ pub trait Source: Sync {
 
 /// Hears of links.
 #[derive(Debug)]
-pub struct LinkSocket {
-    // Before the socket: an epoll instance must not outlive what it follows.
-    edges: Edges,
-    socket: Socket,
-}
+pub struct LinkSocket(Socket);
 
 impl LinkSocket {
     /// Hears what `filter` keeps from now on, with room for `receive_buffer` bytes of the kernel's memory.
@@ -116,28 +108,32 @@ impl LinkSocket {
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
         let options = SockRef::from(&socket);
         // The filter comes before the subscription, or what happens in between would not go through it.
-        let edges = options
+        options
             .attach_filter(filter)
             .and_then(|()| options.set_recv_buffer_size(receive_buffer))
             .and_then(|()| socket.bind(&SocketAddr::new(0, LINKS)))
-            .and_then(|()| Edges::of(&socket, EpollFlags::EPOLLIN))
             .map_err(NetlinkError::Open)?;
-        Ok(Self { edges, socket })
+        Ok(Self(socket))
+    }
+
+    /// The same, but nobody waits longer for a message.
+    #[cfg(test)]
+    pub(crate) fn patient(self, limit: Duration) -> Self {
+        SockRef::from(&self.0)
+            .set_read_timeout(Some(limit))
+            .unwrap();
+        self
     }
 }
 
 impl Source for LinkSocket {
-    async fn ready(&self) -> io::Result<()> {
-        self.edges.next().await.map(drop)
-    }
-
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        receive(&self.socket, buffer, MSG_DONTWAIT)
+        receive(&self.0, buffer)
     }
 }
 
-fn receive(socket: &Socket, mut buffer: &mut [u8], flags: i32) -> io::Result<Received> {
-    match socket.recv_from(&mut buffer, flags | MSG_TRUNC) {
+fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
+    match socket.recv_from(&mut buffer, MSG_TRUNC) {
         Ok((length, sender)) => Ok(Received::Datagram {
             length,
             sender: sender.port_number(),
@@ -164,7 +160,7 @@ pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
     let mut buffer = vec![0; PART_MAX];
     let mut links = Vec::new();
     for _ in 0..PARTS_MAX {
-        let part = match receive(&socket, &mut buffer, 0).map_err(NetlinkError::Io)? {
+        let part = match receive(&socket, &mut buffer).map_err(NetlinkError::Io)? {
             Received::Datagram { sender, .. } if sender != KERNEL => continue,
             Received::Datagram { length, .. } => buffer.get(..length),
             Received::Overrun | Received::Nothing => None,

@@ -9,8 +9,8 @@ mod native;
 mod record;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use record::{Priority, Record};
@@ -19,9 +19,12 @@ use super::sink::Sink;
 use native::Connection;
 use writer::{Queued, Writer};
 
-/// The sending end. Sending never blocks and never fails.
+/// The sending end, for any thread. Sending never waits for a journal and never fails.
+#[derive(Debug, Clone)]
+pub struct Journal(Arc<Mutex<Outlet>>);
+
 #[derive(Debug)]
-pub struct Journal {
+struct Outlet {
     sink: Sink,
     /// `None` where records go to stderr, and where the journal cannot be reached.
     direct: Option<Connection>,
@@ -37,16 +40,31 @@ impl Journal {
             Sink::Journal => Connection::open_nonblocking().ok(),
             Sink::Stderr(_) => None,
         };
-        Self {
+        Self(Arc::new(Mutex::new(Outlet {
             sink,
             direct,
             writer: None,
             lost: Arc::default(),
-        }
+        })))
     }
 
     /// Writes a record, queues it, or counts it as lost.
-    pub fn send(&mut self, record: Record) {
+    pub fn send(&self, record: Record) {
+        let mut outlet = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        outlet.send(record);
+    }
+
+    /// Waits until all records are written, but no longer than `timeout`. Returns whether they were.
+    pub fn close(self, timeout: Duration) -> bool {
+        let mut outlet = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = outlet.writer.take();
+        drop(outlet);
+        writer.is_none_or(|writer| writer.close(timeout))
+    }
+}
+
+impl Outlet {
+    fn send(&mut self, record: Record) {
         // Records must not overtake those that wait.
         let is_in_turn = self.lost.load(Ordering::Relaxed) == 0
             && self.writer.as_ref().is_none_or(Writer::is_idle);
@@ -71,11 +89,6 @@ impl Journal {
         {
             self.lost.fetch_add(lost_before + 1, Ordering::Relaxed);
         }
-    }
-
-    /// Waits until all records are written, but no longer than `timeout`. Returns whether they were.
-    pub fn close(self, timeout: Duration) -> bool {
-        self.writer.is_none_or(|writer| writer.close(timeout))
     }
 }
 

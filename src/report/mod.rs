@@ -24,6 +24,7 @@ pub mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::{Publish, Report};
@@ -37,6 +38,7 @@ use crate::findings::Code;
 use crate::reason::Trigger;
 use crate::root::Root;
 use crate::state::{self, State};
+use crate::triggers::Herald;
 use crate::triggers::health::Health;
 use compose::Context;
 use counters::Counters;
@@ -57,7 +59,7 @@ pub struct Reporter {
     journal: Journal,
     systemd: Notifier,
     health: Health,
-    told: Told,
+    told: Arc<Mutex<Told>>,
     state: State,
     /// What was written last, or tried to be.
     saved: State,
@@ -105,7 +107,7 @@ impl Reporter {
             journal,
             systemd,
             health,
-            told: Told::default(),
+            told: Arc::default(),
             saved: state.clone(),
             state,
             context,
@@ -124,6 +126,15 @@ impl Reporter {
             message_id,
             ..Record::new(priority, message)
         });
+    }
+
+    /// Tells of a sign of a move at once, from any thread, with the VM and the host as they were told last.
+    pub fn herald(&self) -> Herald {
+        let (journal, told) = (self.journal.clone(), Arc::clone(&self.told));
+        Box::new(move |sign| {
+            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.send(told.sign(sign));
+        })
     }
 
     /// How often systemd wants to hear that the loop works.
@@ -288,7 +299,10 @@ impl Publish for Reporter {
                     )
                 }),
         };
-        for record in self.told.news(&status, deeds) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = told.news(&status, deeds);
+        drop(told);
+        for record in records {
             self.journal.send(record);
         }
         let trouble = status_file::publish(&self.root, &status);
@@ -299,9 +313,10 @@ impl Publish for Reporter {
     }
 
     fn sign(&mut self, sign: Trigger) {
-        self.journal.send(self.told.sign(sign));
-        // On a machine with one processor the record would wait for the reads.
-        std::thread::yield_now();
+        // The listener has told of it already, from its own thread.
+        if sign != Trigger::Link {
+            self.herald()(sign);
+        }
     }
 
     fn alive(&mut self) {

@@ -5,17 +5,22 @@
 //! (`virtnet_config_changed_work`) tells its neighbours, and rtnetlink tells us: `RTM_NEWLINK` with `IFLA_EVENT` =
 //! `IFLA_EVENT_NOTIFY_PEERS`, within milliseconds. A restore from a file looks the same, so it is a reason to look and proves
 //! nothing.
+//!
+//! The listener has a thread of its own, which does nothing else: whatever the agent is busy with, a move is on record as soon
+//! as the kernel has told of it.
 
 pub mod burst;
 pub mod judge;
 #[cfg(test)]
 mod tests;
 
-use tokio::time::Instant;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::Sender;
 use super::health::{Health, Signal};
 use super::waits::Waits;
+use super::{Herald, Sender};
 use crate::agent::Trigger;
 use crate::escape::chain;
 use crate::facts::nic::{Announce, Nic};
@@ -32,18 +37,27 @@ const SIGNAL: &str = "link";
 /// Room for one message: the kernel makes them of 1.5 kB, and of less than a page.
 const MESSAGE_MAX: usize = 8 << 10;
 
-/// Messages that are taken before others have their turn: no flood of them may stop the agent.
-const TURN: u32 = 64;
-
-/// Listens until dropped.
-pub async fn listen(root: Root, sender: Sender, health: Health) {
-    let mut listening = Listening::new(root, sender, health);
-    listening
-        .keep(|| LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER))
-        .await;
+/// Listens for as long as the process lives.
+pub fn listen(root: Root, sender: Sender, health: &Health, herald: Herald) {
+    let start = Instant::now();
+    let now = Box::new(move || start.elapsed());
+    let mut listening = Listening::new(root, sender, health.clone(), herald, now);
+    let started = thread::Builder::new()
+        .name(SIGNAL.to_owned())
+        .spawn(move || listening.keep());
+    if let Err(error) = started {
+        deaf(health, &format!("no thread for rtnetlink: {error}"));
+    }
 }
 
-/// How the signal would stand, without listening. Needs a tokio runtime.
+/// Says that nobody listens.
+fn deaf(health: &Health, detail: &str) {
+    health.set(SIGNAL, false, detail.to_owned());
+    let what = format!("{detail}; a migration is noticed later, by the other signals");
+    health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
+}
+
+/// How the signal would stand, without listening.
 pub fn probe(root: &Root) -> Signal {
     match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
         Ok(_) => standing(root),
@@ -57,8 +71,6 @@ pub fn probe(root: &Root) -> Signal {
 /// What came in so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
-    /// Times that the socket woke us.
-    wakes: u64,
     /// Announcements of virtio NICs.
     announced: u64,
     /// Messages that are no reason to look.
@@ -71,100 +83,101 @@ struct Tally {
     told: u64,
 }
 
-#[derive(Debug)]
 struct Listening {
     root: Root,
     sender: Sender,
     health: Health,
-    start: Instant,
+    herald: Herald,
+    /// The time since some moment.
+    now: Box<dyn Fn() -> Duration + Send>,
     burst: Burst,
+    waits: Waits,
     tally: Tally,
     /// How the signal stands, forgeries aside.
     signal: Signal,
-    /// A reason was given, and it was not yet looked how the signal stands now.
-    has_told: bool,
+    /// What was announced in the meantime was not heard.
+    was_deaf: bool,
 }
 
 impl Listening {
-    fn new(root: Root, sender: Sender, health: Health) -> Self {
+    fn new(
+        root: Root,
+        sender: Sender,
+        health: Health,
+        herald: Herald,
+        now: Box<dyn Fn() -> Duration + Send>,
+    ) -> Self {
         Self {
+            root,
+            sender,
+            health,
+            herald,
+            now,
+            burst: Burst::default(),
+            waits: Waits::default(),
+            tally: Tally::default(),
             signal: Signal {
                 live: false,
                 detail: "rtnetlink: not open yet".to_owned(),
             },
-            root,
-            sender,
-            health,
-            start: Instant::now(),
-            burst: Burst::default(),
-            tally: Tally::default(),
-            has_told: false,
+            was_deaf: false,
         }
     }
 
-    /// Listens until dropped to what `open` gives, anew each time that it dies.
-    async fn keep<S: Source>(&mut self, mut open: impl FnMut() -> Result<S, NetlinkError>) {
-        let mut waits = Waits::default();
-        let mut was_deaf = false;
+    /// Listens, anew each time that the kernel's socket dies.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the thread is the listener's own"
+    )]
+    fn keep(&mut self) -> ! {
         loop {
-            let opened = Instant::now();
-            let died = match open() {
-                Ok(source) => {
-                    self.signal = standing(&self.root);
-                    self.say();
-                    self.health.remark(SIGNAL, None);
-                    if was_deaf {
-                        // What was announced in the meantime is made up for.
-                        self.tell();
-                    }
-                    NetlinkError::Io(self.follow(&source).await)
-                }
-                Err(error) => error,
-            };
-            was_deaf = true;
-            let detail = format!("rtnetlink: {}", chain(&died));
-            self.signal = Signal {
-                live: false,
-                detail: detail.clone(),
-            };
-            self.say();
-            let what = format!("{detail}; a migration is noticed later, by the other signals");
-            self.health
-                .remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
-            tokio::time::sleep(waits.after(opened.elapsed())).await;
+            thread::sleep(self.live(LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER)));
         }
     }
 
-    /// Listens to one source for as long as it lives. Cancel-safe.
-    async fn follow(&mut self, source: &impl Source) -> std::io::Error {
+    /// Listens to a source for as long as it lives. Answers how long to wait before the next one.
+    fn live<S: Source>(&mut self, opened: Result<S, NetlinkError>) -> Duration {
+        let began = (self.now)();
+        let died = match opened {
+            Ok(source) => {
+                self.look();
+                self.health.remark(SIGNAL, None);
+                if std::mem::take(&mut self.was_deaf) {
+                    self.tell();
+                }
+                NetlinkError::Io(self.follow(&source))
+            }
+            Err(error) => error,
+        };
+        self.was_deaf = true;
+        deaf(&self.health, &format!("rtnetlink: {}", chain(&died)));
+        self.waits.after((self.now)().saturating_sub(began))
+    }
+
+    /// Takes what a source gives, to its end.
+    fn follow(&mut self, source: &impl Source) -> io::Error {
         let mut buffer = vec![0; MESSAGE_MAX];
         loop {
-            if let Err(error) = source.ready().await {
-                return error;
-            }
-            self.tally.wakes += 1;
-            let mut taken = 0;
-            loop {
-                match source.receive(&mut buffer) {
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Overrun) => self.lost(),
-                    Ok(Received::Datagram { length, sender }) => {
-                        self.hear(buffer.get(..length), sender);
-                    }
-                    Err(error) => return error,
+            let told = self.tally.told;
+            match source.receive(&mut buffer) {
+                Ok(Received::Nothing) => {}
+                Ok(Received::Overrun) => self.lost(),
+                Ok(Received::Datagram { length, sender }) => {
+                    self.hear(buffer.get(..length), sender);
                 }
-                taken += 1;
-                if taken % TURN == 0 {
-                    tokio::task::yield_now().await;
-                }
+                Err(error) => return error,
             }
-            if std::mem::take(&mut self.has_told) {
-                // Whoever was told goes first. NICs may have come and gone, and another QEMU may offer other features.
-                tokio::task::yield_now().await;
-                self.signal = standing(&self.root);
-                self.say();
+            if self.tally.told != told {
+                // NICs may have come and gone, and another QEMU may offer other features.
+                self.look();
             }
         }
+    }
+
+    /// Looks how the signal stands now.
+    fn look(&mut self) {
+        self.signal = standing(&self.root);
+        self.say();
     }
 
     /// Takes a message; `None` if it was too long to be taken whole.
@@ -195,10 +208,11 @@ impl Listening {
     }
 
     fn tell(&mut self) {
-        if self.burst.begins(self.start.elapsed()) {
+        if self.burst.begins((self.now)()) {
             self.tally.told += 1;
+            // Whoever reads the journal goes first.
+            (self.herald)(Trigger::Link);
             self.sender.send(Trigger::Link);
-            self.has_told = true;
         }
     }
 

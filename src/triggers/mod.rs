@@ -51,6 +51,9 @@ pub struct Targets {
     pub files: BTreeSet<PathBuf>,
 }
 
+/// Tells of a sign of a move at once, before anybody looks what became of it.
+pub type Herald = Box<dyn Fn(Trigger) + Send>;
+
 /// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
 #[derive(Debug, Clone)]
 pub struct Sender {
@@ -148,8 +151,10 @@ impl Listener {
         watchdog: Option<Duration>,
         health: Health,
         dice: fn() -> Random,
+        herald: Herald,
     ) -> std::io::Result<Self> {
         let (sender, reasons) = Inbox::new(dice);
+        link::listen(root.clone(), sender.clone(), &health, herald);
         let guest = guest_signals(&root, bus, &sender, &health);
         Ok(Self {
             root,
@@ -260,7 +265,6 @@ impl Listener {
 fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
     let (root, sender, health) = (|| root.clone(), || sender.clone(), || health.clone());
     vec![
-        tokio::spawn(link::listen(root(), sender(), health())),
         tokio::spawn(clock::listen(sender(), health())),
         tokio::spawn(hostname::listen(root(), sender(), health())),
         tokio::spawn(channel::serve(root(), sender(), health())),

@@ -40,6 +40,16 @@ fn receive(socket: &UnixDatagram) -> Fields {
     fields
 }
 
+fn has_writer(journal: &Journal) -> bool {
+    journal.0.lock().unwrap().writer.is_some()
+}
+
+/// A thread was needed, and has written all.
+fn is_idle(journal: &Journal) -> bool {
+    let outlet = journal.0.lock().unwrap();
+    outlet.writer.as_ref().is_some_and(Writer::is_idle)
+}
+
 fn full_record() -> Record {
     Record {
         priority: Priority::Notice,
@@ -62,7 +72,7 @@ fn a_record_arrives_with_exactly_its_fields() {
         return;
     }
     let socket = listen();
-    let mut journal = Journal::new(Sink::Journal);
+    let journal = Journal::new(Sink::Journal);
     let fields = |pairs: &[(&str, &str)]| -> Fields {
         let own = ("SYSLOG_IDENTIFIER", "harvester-node-agent");
         pairs
@@ -115,7 +125,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
         return;
     }
     let socket = listen();
-    let mut journal = Journal::new(Sink::Journal);
+    let journal = Journal::new(Sink::Journal);
     // More than the queue and any socket's queue (`max_dgram_qlen`) hold.
     let sent = 5000;
     let started = Instant::now();
@@ -147,7 +157,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
             lost += told(&fields);
         }
         // Whatever waited is read: the rest was lost.
-        if !last && journal.writer.as_ref().is_some_and(Writer::is_idle) {
+        if !last && is_idle(&journal) {
             last = true;
             journal.send(Record::new(Priority::Info, "back again"));
         }
@@ -204,7 +214,7 @@ fn a_journal_that_keeps_up_costs_no_thread_and_a_replaced_socket_is_found() {
         return;
     }
     let socket = listen();
-    let mut journal = Journal::new(Sink::Journal);
+    let journal = Journal::new(Sink::Journal);
     journal.send(Record::new(Priority::Info, "one"));
     assert_eq!(receive(&socket)["MESSAGE"], "one");
     drop(socket);
@@ -212,7 +222,7 @@ fn a_journal_that_keeps_up_costs_no_thread_and_a_replaced_socket_is_found() {
     let socket = UnixDatagram::bind(JOURNAL_SOCKET).unwrap();
     journal.send(Record::new(Priority::Info, "two"));
     assert_eq!(receive(&socket)["MESSAGE"], "two");
-    assert!(journal.writer.is_none());
+    assert!(!has_writer(&journal));
 }
 
 #[test]
@@ -221,17 +231,17 @@ fn records_do_not_overtake_those_that_wait() {
         return;
     }
     let socket = listen();
-    let mut journal = Journal::new(Sink::Journal);
+    let journal = Journal::new(Sink::Journal);
     let mut sent = 0;
-    let mut send = |journal: &mut Journal| {
+    let mut send = |journal: &Journal| {
         journal.send(Record::new(Priority::Info, sent.to_string()));
         sent += 1;
     };
-    while journal.writer.is_none() {
-        send(&mut journal);
+    while !has_writer(&journal) {
+        send(&journal);
     }
     for expected in 0..200 {
-        send(&mut journal);
+        send(&journal);
         assert_eq!(receive(&socket)["MESSAGE"], expected.to_string());
     }
 }
@@ -257,7 +267,7 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
     match own_mounts(test) {
         Role::Child => {
             run(&["mount", "-t", "tmpfs", "none", "/run"]);
-            let mut journal = Journal::new(Sink::Journal);
+            let journal = Journal::new(Sink::Journal);
             journal.send(full_record());
             assert!(journal.close(Duration::from_secs(5)));
         }
@@ -282,7 +292,7 @@ fn only_records_reach_the_journal_and_they_reach_nothing_else() {
         Role::Child => {
             let socket = listen();
             crate::logging::init(tracing::level_filters::LevelFilter::TRACE);
-            let mut journal = Journal::new(Sink::Journal);
+            let journal = Journal::new(Sink::Journal);
             journal.send(Record::new(Priority::Error, "a record"));
             assert_eq!(receive(&socket)["MESSAGE"], "a record");
             tracing::error!("an event of our own");

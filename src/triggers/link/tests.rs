@@ -14,20 +14,55 @@ use socket2::SockFilter;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::Duration;
-use tokio::time::timeout;
-
-const SOON: Duration = Duration::from_secs(60);
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 type Reasons = crate::triggers::Inbox;
 
-fn listening() -> (Listening, Reasons) {
+/// What a listener does to the world, and the world's time in milliseconds.
+struct Effects {
+    reasons: Reasons,
+    health: Health,
+    announced: Arc<AtomicU64>,
+    time: Arc<AtomicU64>,
+}
+
+fn listening() -> (Listening, Effects) {
     let (sender, reasons) = sender();
-    (
-        Listening::new(Root::new("/"), sender, Health::default()),
+    let effects = Effects {
         reasons,
-    )
+        health: Health::default(),
+        announced: Arc::default(),
+        time: Arc::default(),
+    };
+    let (announced, time) = (Arc::clone(&effects.announced), Arc::clone(&effects.time));
+    let announce = move |sign| {
+        assert_eq!(sign, Trigger::Link);
+        announced.fetch_add(1, Ordering::Relaxed);
+    };
+    let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
+    let listening = Listening::new(
+        Root::new("/"),
+        sender,
+        effects.health.clone(),
+        Box::new(announce),
+        Box::new(now),
+    );
+    (listening, effects)
+}
+
+impl Effects {
+    /// The reasons that were given since the last time, which are on record as well.
+    fn told(&mut self) -> u64 {
+        let recorded = self.announced.swap(0, Ordering::Relaxed);
+        let reasons = std::iter::from_fn(|| self.reasons.try_recv().ok()).count();
+        assert!(reasons as u64 <= recorded.min(1), "{reasons} of {recorded}");
+        recorded
+    }
+
+    fn pass(&self, milliseconds: u64) {
+        self.time.fetch_add(milliseconds, Ordering::Relaxed);
+    }
 }
 
 fn detail(health: &Health) -> (bool, String) {
@@ -150,11 +185,10 @@ fn how_the_signal_stands_is_said_of_each_virtio_nic() {
 
 // ---- the loop, with a source that plays the kernel ----
 
-/// What a source gives next: a message of the kernel, an overrun, or its end.
+/// What a source gives before its end: a message of the kernel or an overrun.
 enum Next {
     Message(Vec<u8>),
     Overrun,
-    End,
 }
 
 struct Played(Mutex<VecDeque<Next>>);
@@ -166,19 +200,11 @@ impl Played {
 }
 
 impl Source for Played {
-    async fn ready(&self) -> io::Result<()> {
-        if self.0.lock().unwrap().is_empty() {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
-    }
-
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let sender = KERNEL;
         match self.0.lock().unwrap().pop_front() {
-            None => Ok(Received::Nothing),
+            None => Err(io::Error::from_raw_os_error(19)),
             Some(Next::Overrun) => Ok(Received::Overrun),
-            Some(Next::End) => Err(io::Error::from_raw_os_error(19)),
             Some(Next::Message(bytes)) => {
                 let length = bytes.len();
                 let fits = length.min(buffer.len());
@@ -189,9 +215,9 @@ impl Source for Played {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_another() {
-    let (mut listening, mut reasons) = listening();
+#[test]
+fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_another() {
+    let (mut listening, mut effects) = listening();
     let nics = ["eth0", "eth1", "eth2"];
     let storm = || {
         // Each announcement is followed by an event of its own (IFLA_EVENT_IGMP_RESEND).
@@ -202,65 +228,61 @@ async fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_mo
         )
     };
     for moves in 1..=2 {
-        let storm = storm();
-        let quiet = timeout(Duration::from_secs(2), listening.follow(&storm));
-        quiet.await.unwrap_err();
-        assert_eq!(reasons.try_recv().unwrap().0, Trigger::Link);
-        reasons.try_recv().unwrap_err();
+        listening.follow(&storm());
+        assert_eq!(effects.told(), 1);
         assert_eq!(listening.tally.announced, 15 * moves);
         assert_eq!(listening.tally.told, moves);
-        assert_eq!(listening.tally.wakes, moves);
+        effects.pass(2000);
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_made_up_for() {
-    let (sender, mut reasons) = sender();
-    let health = Health::default();
-    let mut listening = Listening::new(Root::new("/"), sender, health.clone());
-    let start = Instant::now();
-    let opened = Mutex::new(Vec::new());
-    let open = || {
-        let mut opened = opened.lock().unwrap();
-        opened.push((start.elapsed().as_secs(), health.remarks().len()));
-        match opened.len() {
-            1 | 2 => Err(NetlinkError::Forbidden),
-            3 => Ok(Played::new([Next::End])),
+#[test]
+fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_made_up_for() {
+    let (mut listening, mut effects) = listening();
+    let mut waits = Vec::new();
+    for turn in 0..4 {
+        let opened = match turn {
+            0 | 1 => Err(NetlinkError::Forbidden),
             _ => Ok(Played::new([])),
-        }
-    };
-    let quiet = timeout(Duration::from_secs(3600), listening.keep(open));
-    quiet.await.unwrap_err();
-    // Waits of 1, 2 and 4 s; the complaint stands while nobody listens, and is taken back.
-    assert_eq!(*opened.lock().unwrap(), [(0, 0), (1, 1), (3, 1), (7, 1)]);
-    assert_eq!(health.remarks(), []);
-    // When it was opened after it had been deaf, and when it was opened again: the second says nothing more.
-    assert_eq!(listening.tally.told, 2);
-    assert_eq!(reasons.try_recv().unwrap().0, Trigger::Link);
-    reasons.try_recv().unwrap_err();
+        };
+        let wait = listening.live(opened);
+        waits.push(wait.as_secs());
+        effects.pass(wait.as_millis() as u64);
+        // The complaint stands while nobody listens.
+        assert_eq!(effects.health.remarks().len(), 1);
+        // What a deaf listener missed is made up for as soon as it hears again.
+        assert_eq!(effects.told(), u64::from(turn >= 2), "{turn}");
+    }
+    assert_eq!(waits, [1, 2, 4, 8]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dead_source_is_said() {
-    let (sender, _reasons) = sender();
-    let health = Health::default();
-    let mut listening = Listening::new(Root::new("/"), sender, health.clone());
-    let open = || Err::<Played, _>(NetlinkError::Forbidden);
-    timeout(SOON, listening.keep(open)).await.unwrap_err();
-    let (live, said) = detail(&health);
+#[test]
+fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
+    let (mut listening, effects) = listening();
+    listening.live(Err::<Played, _>(NetlinkError::Forbidden));
+    let (live, said) = detail(&effects.health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&health.remarks()[..], [Remark::SignalUnavailable { what }] if what.starts_with(&said))
+        matches!(&effects.health.remarks()[..], [Remark::SignalUnavailable { what }] if what.starts_with(&said))
     );
+
+    struct Asking(Health);
+    impl Source for Asking {
+        fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
+            assert_eq!(self.0.remarks(), []);
+            Err(io::Error::from_raw_os_error(19))
+        }
+    }
+    listening.live(Ok(Asking(effects.health.clone())));
+    assert_eq!(effects.health.remarks().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
+#[test]
+fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
     for next in [Next::Message(vec![0; MESSAGE_MAX + 1]), Next::Overrun] {
-        let (mut listening, mut reasons) = listening();
-        let source = Played::new([next]);
-        timeout(SOON, listening.follow(&source)).await.unwrap_err();
-        assert_eq!(reasons.try_recv().unwrap().0, Trigger::Link);
+        let (mut listening, mut effects) = listening();
+        listening.follow(&Played::new([next]));
+        assert_eq!(effects.told(), 1);
         assert_eq!((listening.tally.overruns, listening.tally.told), (1, 1));
     }
 }
@@ -272,22 +294,27 @@ const EVERYTHING: [SockFilter; 1] = [SockFilter::new(0x06, 0, 0, u32::MAX)];
 
 const OPTIONS: [&str; 2] = ["--map-root-user", "--net"];
 
-/// Runs `work` on another thread while `listening` listens.
-async fn meanwhile<T: Send + 'static>(
-    listening: &mut Listening,
-    socket: &LinkSocket,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> T {
-    tokio::select! {
-        error = listening.follow(socket) => panic!("{error}"),
-        result = tokio::task::spawn_blocking(work) => result.unwrap(),
+/// A socket until it says nothing for a while and the work is done that makes it speak.
+struct Until<'a>(&'a LinkSocket, &'a (dyn Fn() -> bool + Sync));
+
+impl Source for Until<'_> {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let done = (self.1)();
+        match self.0.receive(buffer)? {
+            Received::Nothing if done => Err(io::ErrorKind::TimedOut.into()),
+            received => Ok(received),
+        }
     }
 }
 
-/// Listens until nothing more can be there.
-async fn drain(listening: &mut Listening, socket: &LinkSocket) {
-    // What the kernel tells is in the socket when the call that caused it returns.
-    let _ = timeout(Duration::from_millis(50), listening.follow(socket)).await;
+fn open(filter: &[SockFilter], receive_buffer: usize) -> LinkSocket {
+    let socket = LinkSocket::open(filter, receive_buffer).unwrap();
+    socket.patient(Duration::from_millis(50))
+}
+
+/// Listens until nothing more can be there: what the kernel tells is in the socket when the call that caused it returns.
+fn drain(listening: &mut Listening, socket: &LinkSocket) {
+    listening.follow(&Until(socket, &|| true));
 }
 
 /// Makes a veth pair, sets it up and removes it, so many times.
@@ -315,45 +342,49 @@ fn forge(message: &[u8]) {
     );
 }
 
-#[tokio::test]
-async fn interfaces_that_come_and_go_wake_nobody() {
+#[test]
+fn interfaces_that_come_and_go_wake_nobody() {
     let test = "triggers::link::tests::interfaces_that_come_and_go_wake_nobody";
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut filtered, mut reasons) = listening();
+    let (mut filtered, mut effects) = listening();
     let (mut unfiltered, _) = listening();
-    let ours = LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER).unwrap();
-    let plain = LinkSocket::open(&EVERYTHING, RECEIVE_BUFFER).unwrap();
-    tokio::select! {
-        error = filtered.follow(&ours) => panic!("{error}"),
-        () = meanwhile(&mut unfiltered, &plain, || churn(300)) => {}
-    }
-    drain(&mut filtered, &ours).await;
+    let ours = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
+    let plain = open(&EVERYTHING, RECEIVE_BUFFER);
+    let is_done = AtomicBool::new(false);
+    let done = || is_done.load(Ordering::Relaxed);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            churn(300);
+            is_done.store(true, Ordering::Relaxed);
+        });
+        threads.spawn(|| filtered.follow(&Until(&ours, &done)));
+        unfiltered.follow(&Until(&plain, &done));
+    });
     println!(
-        "300 veth pairs made, set up and removed: {} wake-ups with the filter; without it {} wake-ups, {} messages, {} overruns",
-        filtered.tally.wakes,
-        unfiltered.tally.wakes,
+        "300 veth pairs made, set up and removed: {} messages that wake with the filter; without it {} messages, {} overruns",
+        filtered.tally.refused + filtered.tally.announced,
         unfiltered.tally.refused,
         unfiltered.tally.overruns
     );
     assert_eq!(filtered.tally, Tally::default());
-    assert!(unfiltered.tally.wakes > 300, "{:?}", unfiltered.tally);
-    reasons.try_recv().unwrap_err();
+    assert!(unfiltered.tally.refused > 300, "{:?}", unfiltered.tally);
+    assert_eq!(effects.told(), 0);
     // The socket is not deaf: what it is for goes through.
     forge(&event(VIRTIO, NOTIFY_PEERS));
-    drain(&mut filtered, &ours).await;
-    assert_eq!(filtered.tally.wakes, 1);
+    drain(&mut filtered, &ours);
+    assert_eq!(filtered.tally.forged, 1);
 }
 
-#[tokio::test]
-async fn an_announcement_that_root_makes_up_is_refused_and_counted() {
+#[test]
+fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     let test = "triggers::link::tests::an_announcement_that_root_makes_up_is_refused_and_counted";
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut listening, mut reasons) = listening();
-    let socket = LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER).unwrap();
+    let (mut listening, mut effects) = listening();
+    let socket = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
     listening.signal = standing(&listening.root);
     for message in [
         event(VIRTIO, NOTIFY_PEERS),
@@ -370,15 +401,14 @@ async fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     ] {
         forge(&message);
     }
-    drain(&mut listening, &socket).await;
+    drain(&mut listening, &socket);
     let tally = Tally {
-        wakes: 1,
         refused: 2,
         forged: 2,
         ..Tally::default()
     };
     assert_eq!(listening.tally, tally);
-    reasons.try_recv().unwrap_err();
+    assert_eq!(effects.told(), 0);
     let said = (
         false,
         "rtnetlink; no virtio NIC; 2 forged refused".to_owned(),
@@ -386,54 +416,54 @@ async fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     assert_eq!(detail(&listening.health), said);
 }
 
-#[tokio::test]
-async fn other_events_of_the_kernel_are_no_reason() {
+#[test]
+fn other_events_of_the_kernel_are_no_reason() {
     let test = "triggers::link::tests::other_events_of_the_kernel_are_no_reason";
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut filtered, mut reasons) = listening();
+    let (mut filtered, mut effects) = listening();
     let (mut unfiltered, mut others) = listening();
-    let ours = LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER).unwrap();
-    let plain = LinkSocket::open(&EVERYTHING, RECEIVE_BUFFER).unwrap();
+    let ours = open(&ANNOUNCEMENTS, RECEIVE_BUFFER);
+    let plain = open(&EVERYTHING, RECEIVE_BUFFER);
     run(&[
         "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1",
     ]);
     run(&["ip", "link", "set", "v0", "mtu", "1400"]);
-    drain(&mut unfiltered, &plain).await;
+    drain(&mut unfiltered, &plain);
     let before = unfiltered.tally.refused;
     assert!(before >= 3, "{:?}", unfiltered.tally);
     // IFLA_EVENT_FEATURES, from the kernel itself. A filter for it keeps it, so the one for announcements was asked.
     let (mut features, mut none) = listening();
-    let theirs = LinkSocket::open(&only(2), RECEIVE_BUFFER).unwrap();
+    let theirs = open(&only(2), RECEIVE_BUFFER);
     run(&["ethtool", "-K", "v0", "tso", "off", "gso", "off"]);
-    drain(&mut unfiltered, &plain).await;
+    drain(&mut unfiltered, &plain);
     assert!(unfiltered.tally.refused > before, "{:?}", unfiltered.tally);
-    drain(&mut features, &theirs).await;
-    assert_eq!((features.tally.wakes, features.tally.refused), (1, 1));
-    drain(&mut filtered, &ours).await;
+    drain(&mut features, &theirs);
+    assert_eq!(features.tally.refused, 1);
+    drain(&mut filtered, &ours);
     assert_eq!(filtered.tally, Tally::default());
-    for reasons in [&mut reasons, &mut others, &mut none] {
-        reasons.try_recv().unwrap_err();
+    for effects in [&mut effects, &mut others, &mut none] {
+        assert_eq!(effects.told(), 0);
     }
 }
 
-#[tokio::test]
-async fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on() {
+#[test]
+fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on() {
     let test = "triggers::link::tests::messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on";
     if !own_namespaces(test, &OPTIONS).is_child() {
         return;
     }
-    let (mut listening, mut reasons) = listening();
+    let (mut listening, mut effects) = listening();
     // No room for more than a message or two, and nobody takes them meanwhile.
-    let socket = LinkSocket::open(&EVERYTHING, 0).unwrap();
+    let socket = open(&EVERYTHING, 0);
     churn(20);
-    drain(&mut listening, &socket).await;
+    drain(&mut listening, &socket);
     assert_eq!((listening.tally.overruns, listening.tally.told), (1, 1));
-    assert_eq!(reasons.try_recv().unwrap().0, Trigger::Link);
+    assert_eq!(effects.told(), 1);
     let before = listening.tally.refused;
     forge(VIRTIO);
-    drain(&mut listening, &socket).await;
+    drain(&mut listening, &socket);
     assert_eq!(listening.tally.refused, before + 1);
 }
 
@@ -441,11 +471,7 @@ async fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_li
 fn the_probe_opens_a_socket_and_says_what_the_listener_would() {
     let test = "triggers::link::tests::the_probe_opens_a_socket_and_says_what_the_listener_would";
     if own_namespaces(test, &OPTIONS).is_child() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let signal = runtime.block_on(async { probe(&Root::new("/")) });
+        let signal = probe(&Root::new("/"));
         assert_eq!(
             (signal.live, signal.detail.as_str()),
             (false, "rtnetlink; no virtio NIC")
