@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-pub use crate::reason::{Next, Reasons, Scope, Trigger};
+pub use crate::reason::{Herald, Next, Reasons, Scope, Trigger};
 pub use round::{Report, Round};
 
 use crate::config::Settings;

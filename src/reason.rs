@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+/// Tells people of a sign of a move at once, before anybody looks what became of it.
+pub type Herald = Box<dyn Fn(Trigger) + Send>;
+
 /// Why the agent looks. A reason only: what is true is read afresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

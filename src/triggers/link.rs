@@ -18,10 +18,10 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Sender;
 use super::health::{Health, Signal};
 use super::waits::Waits;
-use super::{Herald, Sender};
-use crate::agent::Trigger;
+use crate::agent::{Herald, Trigger};
 use crate::escape::chain;
 use crate::facts::nic::{Announce, Nic};
 use crate::facts::who::Remark;

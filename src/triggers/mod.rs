@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::{Next, Reasons, Trigger, Wait, Wake};
+use crate::agent::{Herald, Next, Reasons, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
 use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
@@ -50,9 +50,6 @@ pub struct Targets {
     /// The credential files, and the places where one may appear.
     pub files: BTreeSet<PathBuf>,
 }
-
-/// Tells of a sign of a move at once, before anybody looks what became of it.
-pub type Herald = Box<dyn Fn(Trigger) + Send>;
 
 /// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
 #[derive(Debug, Clone)]

@@ -81,15 +81,20 @@ async fn get(credential: &Credential) -> Result<Value, Error> {
     client.get("/version").await
 }
 
-/// The reason for which no request was sent.
+/// The reason for which no request was sent, where the server is not to be trusted.
 async fn reason(server: &Server, credential: &Credential) -> TlsReason {
+    reason_of(Class::Tls, server, credential).await
+}
+
+/// The reason for which no request was sent.
+async fn reason_of(class: Class, server: &Server, credential: &Credential) -> TlsReason {
     let error = get(credential).await.unwrap_err();
-    assert_eq!(error.class(), Class::Tls, "{error:?}");
+    assert_eq!(error.class(), class, "{error:?}");
     assert!(!printed(&error).contains(TOKEN));
     assert_eq!(
         server.requests().len(),
         0,
-        "something was sent to a server that is not trusted"
+        "something was sent without a trusted connection"
     );
     match error {
         Error::Tls { reason, .. } => reason,
@@ -259,13 +264,13 @@ async fn a_client_certificate_that_is_missing_or_foreign_is_told_apart_from_the_
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let server = serve(ours.issue(&["127.0.0.1"], |_| {}), Some(&ours)).await;
     let mut credential = trusting(&server, &ours);
-    let found = reason(&server, &credential).await;
+    let found = reason_of(Class::Credential, &server, &credential).await;
     assert!(
         matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "CertificateRequired"),
         "{found:?}"
     );
     credential.client_certificate = Some(other.issue(&[], |_| {}));
-    let found = reason(&server, &credential).await;
+    let found = reason_of(Class::Credential, &server, &credential).await;
     assert!(
         matches!(found, TlsReason::ClientCertificateRejected { .. }),
         "{found:?}"
