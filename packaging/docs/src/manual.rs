@@ -139,7 +139,9 @@ mod tests {
             let text = page(&format!("harvester-node-agent-{}", command.get_name()));
             for argument in command.get_arguments() {
                 let positional = argument.get_value_names().and_then(<[_]>::first);
-                let name = argument.get_long().or(positional.map(|name| name.as_str()));
+                let name = argument
+                    .get_long()
+                    .or(positional.map(clap::builder::Str::as_str));
                 let name = name.unwrap_or(argument.get_id().as_str());
                 assert!(text.contains(name), "{}: {name}", command.get_name());
             }
