@@ -205,8 +205,11 @@ mod tests {
         let test = "triggers::hostname::tests::a_tree_with_the_kernels_file_mounted_in_it_is_live";
         if own_namespaces(test, &["--map-root-user", "--uts", "--mount"]).is_child() {
             let (_dir, root) = tree();
-            run(&["mount", "--bind", PATH, root.join(PATH).to_str().unwrap()]);
+            let file = root.join(PATH);
+            run(&["mount", "--bind", PATH, file.to_str().unwrap()]);
             each_change_is_told(root).await;
+            // Else the directory could not be removed.
+            run(&["umount", "--lazy", file.to_str().unwrap()]);
         }
     }
 
