@@ -2,9 +2,9 @@
 //! Takes out of a text whatever looks like a secret.
 //!
 //! None of our own texts holds one; this is for those of others, such as a unit with a password in a proxy's address, or a
-//! record that a library wrote. It works by three signs: the name before a value ([`named`]: `password: ...`), a form that
-//! only secrets have ([`shapes`]: PEM, `https://user:password@...`), and characters in no order, as random bytes have them in
-//! base64, base64url, hexadecimal or any other alphabet ([`random`]). Rather too much is removed than too little, but nothing
+//! record that a library wrote. It works by three signs: the name before a value (`named`: `password: ...`), a form that
+//! only secrets have (`shapes`: PEM, `https://user:password@...`), and characters in no order, as random bytes have them in
+//! base64, base64url, hexadecimal or any other alphabet (`random`). Rather too much is removed than too little, but nothing
 //! of what we write ourselves: no setting of our units, no text of the catalogue.
 //!
 //! The texts may be anybody's, and large: each step takes time in proportion to the text.
