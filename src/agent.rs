@@ -191,6 +191,8 @@ pub async fn run<W, P, T, R, C>(
                 let renamed = async {
                     match cuts {
                         CUTS_MAX.. => std::future::pending().await,
+                        // It came together with a reason to ask an API.
+                        _ if reasons.renamed && reasons.scope != Scope::NONE => {}
                         _ => wait.renamed().await,
                     }
                 };
@@ -209,6 +211,7 @@ pub async fn run<W, P, T, R, C>(
                     Wake::Look(Reasons {
                         scope: Scope::NONE,
                         sign: None,
+                        renamed: false,
                         at: clock.now().uptime,
                         ..reasons
                     })
@@ -375,6 +378,7 @@ where
             let scope = look.reasons.scope.and(Scope::KNOWN);
             let cut = Reasons {
                 scope,
+                renamed: false,
                 ..look.reasons
             };
             (reasons, Some(cut), observed)

@@ -185,6 +185,8 @@ pub struct Reasons {
     pub at: Duration,
     /// The first sign of a move among them, and when it arrived.
     pub sign: Option<(Trigger, Duration)>,
+    /// Whether a new name of this machine is among them. It is told before any API is asked.
+    pub renamed: bool,
 }
 
 impl Reasons {
@@ -195,6 +197,7 @@ impl Reasons {
             scope: trigger.scope(),
             at,
             sign: trigger.is_sign_of_move().then_some((trigger, at)),
+            renamed: trigger == Trigger::Hostname,
         }
     }
 
@@ -204,6 +207,7 @@ impl Reasons {
         Self {
             scope: self.scope.and(later.scope),
             sign: self.sign.or(later.sign),
+            renamed: self.renamed || later.renamed,
             ..self
         }
     }

@@ -155,6 +155,7 @@ impl Wait for FakeWait {
             scope: next.scope,
             at: self.began.elapsed() + Duration::from_secs(1),
             sign: None,
+            renamed: false,
         })
     }
 
@@ -420,6 +421,33 @@ async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
         "report startup",
         "who Node",
         "report node",
+    ];
+    assert_eq!(run.log[..expected.len()], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_told_first() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let at = Duration::from_secs(1);
+    let both = Reasons::new(Trigger::Node, at).and(Reasons::new(Trigger::Hostname, at));
+    let alone = look(Trigger::Hostname);
+    let slowly = |world: &mut FakeWorld, _: &mut FakeWait| world.slow = Duration::from_secs(10);
+    let script = vec![Wake::Look(both), alone];
+    let run = run_world(facts, script, None, Vec::new(), slowly).await;
+    let expected = [
+        "who All",
+        "report startup",
+        "who Node",
+        "who nothing",
+        "report hostname",
+        "who Known",
+        "report node",
+        // And nobody is asked for the sake of the name alone.
+        "who nothing",
+        "report hostname",
+        "who Known",
+        "report timer",
     ];
     assert_eq!(run.log[..expected.len()], expected);
 }

@@ -339,6 +339,7 @@ impl Wait for Listener {
                     scope: next.scope,
                     at: self.since_start(now),
                     sign: None,
+                    renamed: false,
                 };
                 return Wake::Look(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),
@@ -355,10 +356,18 @@ impl Wait for Listener {
 
     async fn renamed(&mut self) {
         while let Some((trigger, at)) = self.reasons.recv().await {
-            if trigger == Trigger::Hostname && self.pace().is_zero() {
-                return;
+            if trigger != Trigger::Hostname {
+                self.keep(trigger, at);
+                continue;
             }
-            self.keep(trigger, at);
+            let pace = self.pace();
+            if !pace.is_zero() {
+                // Kept as well: what is read may be here before the time is.
+                self.keep(trigger, at);
+                self.alarm.set(pace);
+                self.alarm.ring().await;
+            }
+            return;
         }
     }
 
