@@ -164,8 +164,6 @@ pub struct Machine {
     logs: PathBuf,
     /// How many hosts it had.
     hosts: usize,
-    /// The one it left, until there is a next one. Its end takes time of a processor, which on Harvester is another host's.
-    left: Option<Host>,
     _switch: Guard,
 }
 
@@ -222,7 +220,6 @@ impl Machine {
             dir,
             logs: logs.to_owned(),
             hosts: 1,
-            left: None,
             _switch: switch,
         }
     }
@@ -256,9 +253,9 @@ impl Machine {
         UnixStream::connect(self.host.socket(port)).await
     }
 
-    /// Moves the machine to a new QEMU process.
+    /// Moves the machine to a new QEMU process, and ends the old one.
     pub async fn migrate(&mut self) -> Move {
-        let target = self.target().await;
+        let mut target = self.target().await;
         let uri = incoming(&target.dir);
         self.host
             .monitor
@@ -267,7 +264,7 @@ impl Machine {
         self.host.monitor.migration_is("completed").await;
         let stopped = self.host.monitor.event("STOP", LIMIT, |_| true).await;
         let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
-        self.left = Some(std::mem::replace(&mut self.host, target));
+        std::mem::swap(&mut self.host, &mut target);
         Move {
             resumed: resumed.at,
             downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
@@ -340,7 +337,6 @@ impl Machine {
     }
 
     async fn next_host(&mut self, incoming: Option<&str>) -> Host {
-        self.left = None;
         let number = self.hosts;
         self.hosts += 1;
         let dir = self.dir.path();
