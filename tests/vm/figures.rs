@@ -25,6 +25,11 @@ impl Figures {
         self.samples.entry(name).or_default().push(milliseconds);
     }
 
+    /// Forgets the samples of a scenario that is played again.
+    pub fn forget_samples(&mut self) {
+        self.samples.clear();
+    }
+
     /// Puts median and maximum of the samples of a figure into the table, the median with a target.
     pub fn summarise(&mut self, name: &'static str, target: f64, note: &str) {
         let samples = self.samples.remove(name).unwrap_or_default();

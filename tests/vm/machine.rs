@@ -15,6 +15,14 @@ use crate::qmp::{Monitor, connect};
 use crate::seed::Seed;
 use crate::{LIMIT, Setup};
 
+/// What a kernel says on its console before it stops to work.
+const CRASHES: [&str; 4] = [
+    "general protection fault",
+    "BUG: unable to handle",
+    "kernel BUG at",
+    "Kernel panic",
+];
+
 /// A boot under emulation takes 40 s on an idle machine with two cores.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
 
@@ -222,6 +230,17 @@ impl Machine {
             hosts: 1,
             _switch: switch,
         }
+    }
+
+    /// What the guest's kernel said of its crash, if it did crash.
+    pub fn kernel_crash(&self) -> Option<String> {
+        let consoles = (0..self.hosts).map(|number| self.logs.join(format!("console-{number}")));
+        let texts = consoles.filter_map(|console| std::fs::read(console).ok());
+        texts.into_iter().find_map(|text| {
+            let text = String::from_utf8_lossy(&text);
+            let crash = |line: &&str| CRASHES.iter().any(|crash| line.contains(crash));
+            text.lines().find(crash).map(str::to_owned)
+        })
     }
 
     /// QEMU's monitor.
