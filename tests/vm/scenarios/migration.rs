@@ -167,6 +167,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
 pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
+    stage.begin().await;
     let version = stage.world.node_resource_version().await;
     let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
     let begun = harvester.prepare_migration(&vm, "hv-b").await.unwrap();
@@ -186,6 +187,7 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
 pub async fn a_restored_machine_is_told_as_unconfirmed(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
+    stage.begin().await;
     let patches = label_patches(stage).await;
     // Announcements within two seconds of each other are those of one move, and the guest's time stands still while it is saved.
     tokio::time::sleep(Duration::from_secs(4)).await;

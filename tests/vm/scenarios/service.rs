@@ -127,6 +127,7 @@ pub async fn a_clock_that_is_set_is_told_and_harmless(stage: &mut Stage, _: &mut
 pub async fn a_quiet_minute_costs_nothing(stage: &mut Stage, figures: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
+    stage.begin().await;
     let version = stage.world.node_resource_version().await;
     // Nobody may ask QEMU's guest agent anything meanwhile.
     let units = format!("{UNIT} qemu-guest-agent.service");
