@@ -232,9 +232,9 @@ impl Machine {
         }
     }
 
-    /// What the guest's kernel said of its crash, if it did crash.
-    pub fn kernel_crash(&self) -> Option<String> {
-        let consoles = (0..self.hosts).map(|number| self.logs.join(format!("console-{number}")));
+    /// What the guest's kernel said of its crash, if the machine has moved and then crashed.
+    pub fn crash_after_a_move(&self) -> Option<String> {
+        let consoles = (1..self.hosts).map(|number| self.logs.join(format!("console-{number}")));
         let texts = consoles.filter_map(|console| std::fs::read(console).ok());
         texts.into_iter().find_map(|text| {
             let text = String::from_utf8_lossy(&text);
