@@ -30,16 +30,19 @@ impl Figures {
         self.samples.clear();
     }
 
-    /// Puts median and maximum of the samples of a figure into the table, the median with a target.
-    pub fn summarise(&mut self, name: &'static str, target: f64, note: &str) {
+    /// Puts median and maximum of the samples of a figure into the table, the median with a target where there is one.
+    /// Answers whether the target was met.
+    pub fn summarise(&mut self, name: &'static str, target: Option<f64>, note: &str) -> bool {
         let samples = self.samples.remove(name).unwrap_or_default();
-        let median = format!("{name}, median");
-        self.add(
-            Figure::new(median, samples.median(), "ms")
-                .target(target)
-                .note(note),
-        );
+        let median = Figure::new(format!("{name}, median"), samples.median(), "ms").note(note);
+        let median = match target {
+            Some(target) => median.target(target),
+            None => median,
+        };
+        let is_met = median.is_met() == Some(true);
+        self.add(median);
         self.add(Figure::new(format!("{name}, most"), samples.max(), "ms"));
+        is_met
     }
 
     /// Writes the table as JSON.

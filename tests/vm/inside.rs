@@ -25,9 +25,6 @@ const POLL: Duration = Duration::from_millis(300);
 /// From the start of a command to the first question whether it has ended; each following one comes after twice as long.
 const FIRST_QUESTION: Duration = Duration::from_millis(20);
 
-/// Exchanges with the guest's clock, of which the shortest counts.
-const EXCHANGES: usize = 20;
-
 /// Commands in the guest.
 #[derive(Debug)]
 pub struct Inside {
@@ -41,27 +38,6 @@ pub struct Output {
     pub code: i64,
     /// Both streams.
     pub text: String,
-}
-
-/// How the guest's wall clock and the host's are related.
-#[derive(Debug, Clone, Copy)]
-pub struct Clocks {
-    /// Guest less host, in nanoseconds.
-    ahead: i128,
-    /// The relation is right to within this.
-    pub error: Duration,
-}
-
-impl Clocks {
-    /// A time of the host by the guest's clock, in microseconds since the epoch.
-    pub fn in_guest(&self, host_us: i128) -> i128 {
-        host_us + self.ahead / 1000
-    }
-
-    /// A time of the guest by the host's clock, in microseconds since the epoch.
-    pub fn on_host(&self, guest_us: i128) -> i128 {
-        guest_us - self.ahead / 1000
-    }
 }
 
 /// A time of the host in microseconds since the epoch.
@@ -264,22 +240,5 @@ impl Inside {
         );
         self.until(&script).await;
         self.records(since).await
-    }
-
-    /// The relation between both wall clocks now. The guest's answer was made between request and reply; the shortest
-    /// exchange says it best.
-    pub async fn clocks(&mut self) -> Clocks {
-        let mut best: Option<Clocks> = None;
-        for _ in 0..EXCHANGES {
-            let asked = SystemTime::now();
-            let guest = self.execute("guest-get-time", json!({})).await;
-            let error = asked.elapsed().unwrap_or_default() / 2;
-            let host = micros(asked + error) * 1000;
-            let ahead = i128::from(guest.as_i64().unwrap()) - host;
-            if best.is_none_or(|best| error < best.error) {
-                best = Some(Clocks { ahead, error });
-            }
-        }
-        best.unwrap()
     }
 }

@@ -11,6 +11,7 @@ use harvester_lab::guard::Guard;
 use serde_json::json;
 use tokio::net::UnixStream;
 
+use crate::clocks::machine_time;
 use crate::qmp::{Monitor, connect};
 use crate::seed::Seed;
 use crate::{LIMIT, Setup};
@@ -22,6 +23,11 @@ const CRASHES: [&str; 4] = [
     "kernel BUG at",
     "Kernel panic",
 ];
+
+/// What an instruction takes by the clocks of a machine that count them (`-icount` of QEMU): 2 to this many nanoseconds. QEMU's own
+/// work, such as to translate the guest's code anew after each move, takes no time by such clocks. Nor does what a real processor waits
+/// for its memory: hence 8 ns, several times what one takes for an instruction on average.
+const INSTRUCTION_SHIFT: u32 = 3;
 
 /// A boot under emulation takes 40 s on an idle machine with two cores.
 pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
@@ -95,6 +101,8 @@ pub struct Hardware {
     pub announces: bool,
     /// Its virtio-serial ports and lines.
     pub ports: Vec<Port>,
+    /// Whether times in it are measured, so that those of an emulator may not count.
+    pub is_timed: bool,
 }
 
 impl Hardware {
@@ -107,6 +115,21 @@ impl Hardware {
             mac: mac.to_owned(),
             announces: true,
             ports: Port::ALL.to_vec(),
+            is_timed: false,
+        }
+    }
+
+    /// Whether all clocks of the machine count its instructions.
+    fn counts_instructions(&self) -> bool {
+        self.is_timed && self.accelerator == "tcg"
+    }
+
+    fn processors(&self) -> String {
+        if self.counts_instructions() {
+            // Processors that count take turns (`docs/devel/tcg-icount.rst` of QEMU): a second one would gain nothing.
+            format!("-smp 1 -icount shift={INSTRUCTION_SHIFT},sleep=on")
+        } else {
+            "-smp 2".to_owned()
         }
     }
 
@@ -114,9 +137,10 @@ impl Hardware {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
         let mut line = format!(
-            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max -smp 2 -m 640 \
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max {} -m 640 \
              -device virtio-serial-pci,id=ports",
-            self.accelerator
+            self.accelerator,
+            self.processors()
         );
         if let Firmware::KubeVirt { uuid, serial } = &self.firmware {
             let serial = serial.as_ref().map(|serial| format!(",serial={serial}"));
@@ -175,11 +199,13 @@ pub struct Machine {
     _switch: Guard,
 }
 
-/// A live migration, by the host's clock.
+/// A live migration.
 #[derive(Debug, Clone, Copy)]
 pub struct Move {
-    /// When the target's processors ran.
+    /// When the target's processors ran, by the host's clock.
     pub resumed: SystemTime,
+    /// The same by the machine's clock, in nanoseconds.
+    pub machine_time: i128,
     /// How long none ran.
     pub downtime: Duration,
 }
@@ -243,6 +269,16 @@ impl Machine {
         })
     }
 
+    /// By which clock times in the guest are measured, for people.
+    pub fn clock(&self) -> String {
+        if self.hardware.counts_instructions() {
+            let nanoseconds = 1 << INSTRUCTION_SHIFT;
+            format!("the guest's clock ({nanoseconds} ns for each instruction)")
+        } else {
+            "the guest's clock".to_owned()
+        }
+    }
+
     /// QEMU's monitor.
     pub fn monitor(&mut self) -> &mut Monitor {
         &mut self.host.monitor
@@ -282,10 +318,12 @@ impl Machine {
             .await;
         self.host.monitor.migration_is("completed").await;
         let stopped = self.host.monitor.event("STOP", LIMIT, |_| true).await;
+        let machine_time = machine_time(&mut self.host.monitor).await;
         let resumed = target.monitor.event("RESUME", LIMIT, |_| true).await;
         std::mem::swap(&mut self.host, &mut target);
         Move {
             resumed: resumed.at,
+            machine_time,
             downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
         }
     }
@@ -318,6 +356,7 @@ impl Machine {
         monitor.execute("migrate", json!({"uri": save})).await;
         monitor.migration_is("completed").await;
         let stopped = monitor.event("STOP", LIMIT, |_| true).await;
+        let machine_time = machine_time(monitor).await;
         let load = format!("exec:cat {}", file.display());
         let host = self.next_host(Some(&load)).await;
         self.host = host;
@@ -330,6 +369,7 @@ impl Machine {
         let resumed = monitor.event("RESUME", LIMIT, |_| true).await;
         Move {
             resumed: resumed.at,
+            machine_time,
             downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
         }
     }

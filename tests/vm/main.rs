@@ -14,6 +14,7 @@
     reason = "tests"
 )]
 
+mod clocks;
 mod figures;
 mod inside;
 mod machine;

@@ -9,7 +9,8 @@ use harvester_lab::harvester::Order;
 use harvester_lab::world::{World, WorldOptions, eventually};
 use serde_json::{Value, json};
 
-use crate::inside::{Clocks, Inside, Record, micros};
+use crate::clocks::Clocks;
+use crate::inside::{Inside, Record, micros};
 use crate::machine::{BOOT_LIMIT, Firmware, Hardware, Machine, Move, Port};
 use crate::seed::Seed;
 use crate::witness::Witness;
@@ -20,7 +21,9 @@ use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
 pub enum Setting {
     /// Everything that the agent can use, and the lab's own API servers.
     Lab,
-    /// The same, and two real kube-apiservers.
+    /// The same, on a machine by whose clocks an emulator's own work takes no time.
+    Timed,
+    /// As in the lab, and two real kube-apiservers.
     Real,
     /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
     Alone,
@@ -71,8 +74,15 @@ pub struct Migration {
     pub shown: Instant,
     /// When it showed the new host's region and zone as well.
     pub annotated: Instant,
-    /// How the guest's clock stood to the host's in between.
+    /// How the guest's wall clock stood to the machine's.
     pub clocks: Clocks,
+}
+
+impl Migration {
+    /// When the target's processors ran, by the guest's wall clock, in microseconds since the epoch.
+    pub fn resumed_in_guest(&self) -> i128 {
+        self.clocks.in_guest(self.moved.machine_time)
+    }
 }
 
 /// How Harvester tells of a live migration.
@@ -114,6 +124,7 @@ impl Setting {
             },
         };
         let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
+        hardware.is_timed = self == Self::Timed;
         let mut seed =
             Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
         match self {
@@ -123,7 +134,7 @@ impl Setting {
                     .with_file(CONFIG, &table_of_hosts())
                     .with_user_data("hostname", WRONG_NAME.into());
             }
-            Self::Lab | Self::Real | Self::Plain | Self::Blind => {
+            Self::Lab | Self::Timed | Self::Real | Self::Plain | Self::Blind => {
                 seed = seed.with_credentials(&world.guest);
             }
         }
@@ -244,7 +255,7 @@ impl Stage {
         // virt-launcher asks the guest agent at intervals, and nothing waits for it.
         tokio::time::sleep_until(resumed + LOOK_AFTER).await;
         self.reattach().await;
-        let clocks = self.inside.clocks().await;
+        let clocks = Clocks::relate(self.machine.monitor(), &mut self.inside).await;
         if !self.broken {
             self.set_clock().await;
         }

@@ -10,26 +10,10 @@ use serde_json::json;
 use crate::figures::Figures;
 use crate::inside::micros;
 use crate::stage::{Migration, Stage, Telling, wall_clock};
-use crate::table::Figure;
 use crate::{HOST, REGION, ZONE};
 
-const MOVES: usize = 20;
-
-/// How many of these the observer watches.
-const OBSERVED: usize = 5;
-
-/// Another program in the guest that listens to the same announcement.
-const OBSERVER: &str = "observer";
-
-const TO_ANNOUNCEMENT: &str = "resume to the kernel's announcement";
-const TO_RECORD: &str = "resume to first record";
-const TO_JOURNAL: &str = "resume to first record in the journal";
-const TO_OBSERVER: &str = "resume to the line of ip monitor";
-const TO_LABEL: &str = "API shows the new host's zone to label written";
-const DOWNTIME: &str = "downtime of a migration";
-
 /// How the first record of a move begins.
-const SIGN: &str = "sign of a live migration (link";
+pub(super) const SIGN: &str = "sign of a live migration (link";
 
 pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
     stage: &mut Stage,
@@ -64,12 +48,11 @@ pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
 
 /// The journal of one migration, and the times of what the guest cannot see.
 async fn print_journal(stage: &mut Stage, migration: &Migration) {
-    let clocks = migration.clocks;
     let resumed = micros(migration.moved.resumed);
     let shown = micros(wall_clock(migration.shown));
     println!(
         "QEMU resumed the machine at {:.6} of the guest's clock, after {} ms in which none ran; Harvester's API showed the move {} ms later",
-        (clocks.in_guest(resumed) % 60_000_000) as f64 / 1e6,
+        (migration.resumed_in_guest() % 60_000_000) as f64 / 1e6,
         migration.moved.downtime.as_millis(),
         (shown - resumed) / 1000
     );
@@ -77,90 +60,8 @@ async fn print_journal(stage: &mut Stage, migration: &Migration) {
 }
 
 /// The agent's PATCHes of the Node's metadata so far.
-async fn label_patches(stage: &Stage) -> usize {
+pub(super) async fn label_patches(stage: &Stage) -> usize {
     label_patch_times(stage).await.len()
-}
-
-/// Of twenty moves none may be missed, and each must be noticed by the guest's own signal. In the last ones the kernel notes its
-/// announcement and `ip monitor` listens too: what these take is the guest's and not ours. Who is measured is not made to wait
-/// for them.
-pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mut Figures) {
-    stage.settled().await;
-    stage.synced().await;
-    let observer = format!(
-        "systemd-run --quiet --unit={OBSERVER} --property=SyslogIdentifier={OBSERVER} ip monitor link"
-    );
-    let mut noticed = 0;
-    let mut most_lines = 0;
-    let mut error = Duration::ZERO;
-    for turn in 0..MOVES {
-        let is_observed = turn >= MOVES - OBSERVED;
-        if turn == MOVES - OBSERVED {
-            stage.inside.sh(&observer).await;
-            stage.inside.trace_announcements().await;
-        }
-        stage.begin().await;
-        let to = ["hv-b", "hv-a"][turn % 2];
-        let before = label_patches(stage).await;
-        let migration = stage.migrate(to, Telling::default()).await;
-        stage.labelled(to).await;
-        let records = stage.recorded("labelled in").await;
-        assert_eq!(label_patches(stage).await - before, 1, "move {turn}");
-        most_lines = most_lines.max(records.len());
-
-        let clocks = migration.clocks;
-        error = error.max(clocks.error);
-        let Some(sign) = records.iter().find(|one| one.message().starts_with(SIGN)) else {
-            println!("move {turn}: no record of the signal, but {records:?}");
-            continue;
-        };
-        noticed += 1;
-        let resumed = clocks.in_guest(micros(migration.moved.resumed));
-        if is_observed {
-            let announced = stage.inside.announced().await.unwrap() + sign.wall_ahead();
-            figures.sample(TO_ANNOUNCEMENT, milliseconds(announced - resumed));
-            if let Some(seen) = stage.inside.first_record_of(OBSERVER, resumed).await {
-                figures.sample(TO_OBSERVER, milliseconds(seen - resumed));
-            }
-        } else {
-            figures.sample(TO_RECORD, milliseconds(sign.sent_at() - resumed));
-            figures.sample(TO_JOURNAL, milliseconds(sign.at() - resumed));
-        }
-        let written = label_patch_times(stage).await.pop().unwrap();
-        let took = written.saturating_duration_since(migration.annotated);
-        figures.sample(TO_LABEL, took.as_secs_f64() * 1000.0);
-        figures.sample(DOWNTIME, migration.moved.downtime.as_secs_f64() * 1000.0);
-    }
-    stage.inside.sh(&format!("systemctl stop {OBSERVER}")).await;
-    println!("{noticed} of {MOVES} moves were noticed by the guest's own signal");
-    let note = format!(
-        "QEMU's RESUME to the time of the record (journalctl); the clocks are related by guest-get-time to within {error:?}"
-    );
-    figures.summarise(
-        TO_ANNOUNCEMENT,
-        50.0,
-        "QEMU's RESUME to `netdev_notify_peers` of the guest's kernel: before it nobody can know",
-    );
-    figures.summarise(TO_RECORD, 50.0, &note);
-    figures.summarise(TO_JOURNAL, 50.0, "the same, to when journald had read it");
-    figures.summarise(
-        TO_OBSERVER,
-        50.0,
-        "the same for `ip monitor link` in the same guest, which journald has to read too",
-    );
-    let note = "the PATCH at the API server, after the update of the VM's annotations was answered";
-    figures.summarise(TO_LABEL, 100.0, note);
-    figures.summarise(
-        DOWNTIME,
-        500.0,
-        "QEMU's STOP on one host to RESUME on the other",
-    );
-    figures.add(Figure::new(
-        "journal lines of a migration, most",
-        most_lines as f64,
-        "lines",
-    ));
-    assert_eq!(noticed, MOVES);
 }
 
 /// A migration that is given up, and a pause: the guest has no sign of either, and nothing is written.
@@ -293,14 +194,10 @@ pub async fn without_any_sign_a_move_is_not_seen(stage: &mut Stage, _: &mut Figu
 }
 
 /// When the agent's PATCHes of the Node's metadata arrived.
-async fn label_patch_times(stage: &Stage) -> Vec<Instant> {
+pub(super) async fn label_patch_times(stage: &Stage) -> Vec<Instant> {
     let writes = stage.world.agent_writes().await;
     let of_labels = writes
         .iter()
         .filter(|write| write.verb == "patch" && !write.path.ends_with("/status"));
     of_labels.map(|write| write.at).collect()
-}
-
-fn milliseconds(micros: i128) -> f64 {
-    micros as f64 / 1000.0
 }

@@ -9,6 +9,7 @@ mod boot;
 mod channel;
 mod elsewhere;
 mod guest_agent;
+mod latency;
 mod migration;
 mod names;
 mod service;
@@ -17,6 +18,7 @@ use boot::*;
 use channel::*;
 use elsewhere::*;
 use guest_agent::*;
+use latency::*;
 use migration::*;
 use names::*;
 use service::*;
@@ -25,6 +27,7 @@ use service::*;
 pub const OF_MOVES: &[&str] = &[
     "annotations_that_lag_are_waited_for_and_labels_move_in_one_patch",
     "of_twenty_migrations_none_is_missed",
+    "a_move_is_told_within_fifty_milliseconds",
     "a_move_while_harvester_is_away_is_followed_when_it_is_back",
     "a_watch_that_is_half_open_after_the_move_is_replaced",
     "a_restored_machine_is_told_as_unconfirmed",
@@ -52,6 +55,7 @@ pub fn all() -> Vec<Scenario> {
         a_boot_before_the_apis_is_outlived,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
+    let timed = scenarios![Setting::Timed => a_move_is_told_within_fifty_milliseconds];
     let alone = scenarios![Setting::Alone =>
         a_name_from_user_data_is_told_and_labels_are_written,
         downward_metrics_alone_lead_to_labels,
@@ -67,5 +71,5 @@ pub fn all() -> Vec<Scenario> {
     ];
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
     let blind = scenarios![Setting::Blind => without_any_sign_a_move_is_not_seen];
-    [lab, alone, real, plain, blind].concat()
+    [lab, timed, alone, real, plain, blind].concat()
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How soon a move is noticed, told and followed.
+
+use std::time::Duration;
+
+use super::migration::{SIGN, label_patch_times, label_patches};
+use crate::figures::Figures;
+use crate::inside::Record;
+use crate::stage::{Migration, Stage, Telling};
+use crate::table::Figure;
+
+const MOVES: usize = 20;
+
+/// Moves by the guest's clock that nobody else watches, and those after them that the observer watches too.
+const TIMED: usize = 7;
+const OBSERVED: usize = 3;
+
+/// Another program in the guest that listens to the same announcement.
+const OBSERVER: &str = "observer";
+
+const TO_ANNOUNCEMENT: &str = "resume to the kernel's announcement";
+const TO_RECORD: &str = "resume to first record";
+const TO_JOURNAL: &str = "resume to first record in the journal";
+const TO_OBSERVER: &str = "resume to the line of ip monitor";
+const TO_RECORD_ON_HOST: &str = "resume to first record, by the host's clock";
+const TO_LABEL: &str = "API shows the new host's zone to label written";
+const DOWNTIME: &str = "downtime of a migration";
+
+/// A move that led to new labels.
+struct Followed {
+    migration: Migration,
+    /// What was told of it; none where only the API told of it.
+    sign: Option<Record>,
+    /// All that the agent wrote to the journal, in lines.
+    lines: usize,
+    /// From the API's news of the zone to the PATCH.
+    labelled: Duration,
+}
+
+/// Of twenty moves none may be missed, and each must be noticed by the guest's own signal.
+pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let mut noticed = 0;
+    let mut most_lines = 0;
+    for turn in 0..MOVES {
+        let followed = follow(stage, turn).await;
+        let migration = &followed.migration;
+        most_lines = most_lines.max(followed.lines);
+        figures.sample(TO_LABEL, milliseconds(followed.labelled));
+        figures.sample(DOWNTIME, milliseconds(migration.moved.downtime));
+        if let Some(sign) = followed.sign {
+            noticed += 1;
+            figures.sample(TO_RECORD_ON_HOST, after(migration, sign.sent_at()));
+        }
+    }
+    println!("{noticed} of {MOVES} moves were noticed by the guest's own signal");
+    let note =
+        "an emulator's work included, which translates the guest's code anew after each move";
+    figures.summarise(TO_RECORD_ON_HOST, None, note);
+    let note = "the PATCH at the API server, after the update of the VM's annotations was answered";
+    figures.summarise(TO_LABEL, Some(100.0), note);
+    let note = "QEMU's STOP on one host to RESUME on the other";
+    figures.summarise(DOWNTIME, Some(500.0), note);
+    figures.add(Figure::new(
+        "journal lines of a migration, most",
+        most_lines as f64,
+        "lines",
+    ));
+    assert_eq!(noticed, MOVES);
+}
+
+/// What the agent needs from the resume to its record. In the last moves the kernel notes its announcement and `ip monitor`
+/// listens too: what these take is the guest's and not ours. Who is measured is not made to wait for them.
+pub async fn a_move_is_told_within_fifty_milliseconds(stage: &mut Stage, figures: &mut Figures) {
+    stage.settled().await;
+    stage.synced().await;
+    let observer = format!(
+        "systemd-run --quiet --unit={OBSERVER} --property=SyslogIdentifier={OBSERVER} ip monitor link"
+    );
+    let mut error = Duration::ZERO;
+    for turn in 0..TIMED + OBSERVED {
+        if turn == TIMED {
+            stage.inside.sh(&observer).await;
+            stage.inside.trace_announcements().await;
+        }
+        let Followed {
+            migration, sign, ..
+        } = follow(stage, turn).await;
+        error = error.max(migration.clocks.error);
+        let sign = sign.expect("the guest's own signal");
+        if turn < TIMED {
+            figures.sample(TO_RECORD, after(&migration, sign.sent_at()));
+            figures.sample(TO_JOURNAL, after(&migration, sign.at()));
+            continue;
+        }
+        let announced = stage.inside.announced().await.unwrap() + sign.wall_ahead();
+        let announced = after(&migration, announced);
+        // The clocks are related rightly only if no effect comes before its cause.
+        assert!(
+            announced >= -milliseconds(migration.clocks.error),
+            "{announced} ms"
+        );
+        figures.sample(TO_ANNOUNCEMENT, announced);
+        let resumed = migration.resumed_in_guest();
+        if let Some(seen) = stage.inside.first_record_of(OBSERVER, resumed).await {
+            figures.sample(TO_OBSERVER, after(&migration, seen));
+        }
+    }
+    stage.inside.sh(&format!("systemctl stop {OBSERVER}")).await;
+    let note = format!(
+        "QEMU's RESUME to the time of the record (journalctl), by {}, read to within {error:?}",
+        stage.machine.clock()
+    );
+    let is_soon = figures.summarise(TO_RECORD, Some(50.0), &note);
+    let note = "the same, to when journald had read it";
+    figures.summarise(TO_JOURNAL, Some(50.0), note);
+    let note =
+        "the same, to `netdev_notify_peers` of the guest's kernel: before it nobody can know";
+    figures.summarise(TO_ANNOUNCEMENT, None, note);
+    let note = "the same for `ip monitor link` in the same guest, which journald has to read too";
+    figures.summarise(TO_OBSERVER, None, note);
+    assert!(is_soon, "{}", figures.print());
+}
+
+/// Moves the machine to the other host, and waits for the labels.
+async fn follow(stage: &mut Stage, turn: usize) -> Followed {
+    stage.begin().await;
+    let to = ["hv-b", "hv-a"][turn % 2];
+    let before = label_patches(stage).await;
+    let migration = stage.migrate(to, Telling::default()).await;
+    stage.labelled(to).await;
+    let records = stage.recorded("labelled in").await;
+    let written = label_patch_times(stage).await;
+    assert_eq!(written.len() - before, 1, "move {turn}");
+    let is_sign = |record: &&Record| record.message().starts_with(SIGN);
+    let sign = records.iter().find(is_sign).cloned();
+    if sign.is_none() {
+        println!("move {turn}: no record of the signal, but {records:?}");
+    }
+    Followed {
+        labelled: written[before].saturating_duration_since(migration.annotated),
+        lines: records.len(),
+        sign,
+        migration,
+    }
+}
+
+/// From the resume to a time of the guest's wall clock in microseconds since the epoch; in milliseconds.
+fn after(migration: &Migration, guest: i128) -> f64 {
+    (guest - migration.resumed_in_guest()) as f64 / 1000.0
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
