@@ -62,6 +62,17 @@ variable "memory" {
   default = 2048
 }
 
+variable "cpus" {
+  type    = number
+  default = 2
+}
+
+variable "compress" {
+  type        = bool
+  default     = true
+  description = "Whether the image is made small; it takes a while."
+}
+
 variable "ssh_timeout" {
   type    = string
   default = "20m"
@@ -75,8 +86,9 @@ source "qemu" "image" {
   disk_interface   = "virtio"
   net_device       = "virtio-net"
   format           = "qcow2"
-  disk_compression = true
+  disk_compression = var.compress
   accelerator      = var.accelerator
+  cpus             = var.cpus
   memory           = var.memory
   headless         = true
 
