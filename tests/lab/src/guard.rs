@@ -9,13 +9,14 @@ use std::process::{Child, Command, Stdio};
 /// Runs a command until this process closes the shell's standard input, which the kernel does for a process that is
 /// killed. Not a parent-death signal: that one fires when the *thread* that started the child ends, as each test's does.
 ///
-/// The child of a child goes first: it may be the first process of a PID namespace, and `unshare` ends when all of it is gone.
+/// The child of a child goes first: it may be the first process of a PID namespace, and `unshare` ends when all of it is gone. What
+/// goes on without its child, as QEMU does, has a second for that.
 const GUARD: &str = r#"
 exec 3<&0
 dir=$1; shift
 "$@" 3<&- </dev/null &
 child=$!
-(read -r _ <&3; pkill -KILL -P "$child" || kill -KILL "$child"; [ -z "$dir" ] || rm -rf "$dir") 2>/dev/null &
+(read -r _ <&3; pkill -KILL -P "$child" && sleep 1; kill -KILL "$child"; [ -z "$dir" ] || rm -rf "$dir") 2>/dev/null &
 wait "$child"
 "#;
 
