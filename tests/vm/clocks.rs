@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The guest's wall clock, seen from the host. All clocks of a machine count by one, which moves with it and stands still while
-//! no host runs it: what it says where one host has stopped the machine, it says where the next one resumes it. QEMU shows it as
-//! the counter of the HPET.
+//! The guest's wall clock, seen from the host. All clocks of a machine stand still while no host runs it, and move with it: what they say
+//! where one host has stopped the machine, they say where the next one resumes it. QEMU shows one of them, the counter of the HPET. It may
+//! lack what the machine had idled just before the stop, so that a time since the resume is too long by that, and never too short.
+//!
+//! Both clocks are taken to run at one pace for the seconds between a resume and the look at them.
 
 use std::time::Duration;
 
@@ -17,14 +19,14 @@ const COUNTER: u64 = 0xfed0_0000 + 0xf0;
 const NANOSECONDS_PER_TICK: i128 = 10;
 
 /// Exchanges with the guest's clock, of which the shortest counts.
-const EXCHANGES: usize = 20;
+const EXCHANGES: usize = 10;
 
 /// How the guest's wall clock and the machine's clock are related.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {
     /// Wall clock less machine's clock, in nanoseconds.
     ahead: i128,
-    /// The relation is right to within this.
+    /// The relation was right to within this when it was found.
     pub error: Duration,
 }
 

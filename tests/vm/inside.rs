@@ -110,7 +110,8 @@ impl Inside {
             "env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "SYSTEMD_PAGER="],
         });
         let pid = self.execute("guest-exec", arguments).await["pid"].clone();
-        let deadline = Instant::now() + LIMIT;
+        // Twice as long as a script itself waits, by the guest's clock, which may be slower.
+        let deadline = Instant::now() + LIMIT * 2;
         let mut pause = FIRST_QUESTION;
         loop {
             tokio::time::sleep(pause).await;
@@ -139,13 +140,20 @@ impl Inside {
 
     /// Waits until a script succeeds; what it printed then.
     pub async fn until(&mut self, script: &str) -> String {
-        let seconds = LIMIT.as_secs() - 5;
-        let waiting = format!(
-            "end=$(($(cut -d. -f1 /proc/uptime) + {seconds})); until out=$({script}); do \
-             [ $(cut -d. -f1 /proc/uptime) -lt $end ] || {{ echo \"not in time: $out\"; exit 1; }}; sleep 0.2; done; \
-             printf '%s\\n' \"$out\""
-        );
-        self.sh(&waiting).await
+        let output = self.try_until(script).await;
+        assert_eq!(output.code, 0, "not in time: `{script}`: {}", output.text);
+        output.text
+    }
+
+    /// Waits until a script succeeds, or fails for the last time.
+    async fn try_until(&mut self, script: &str) -> Output {
+        let seconds = LIMIT.as_secs();
+        self.run(&format!(
+            "up() {{ read -r up _ </proc/uptime; up=${{up%.*}}; }}; up; end=$((up + {seconds})); \
+             until out=$({{ {script}; }} 2>&1); do up; [ $up -lt $end ] || {{ late=1; break; }}; sleep 0.2; done; \
+             printf '%s\\n' \"$out\"; exit ${{late:-0}}"
+        ))
+        .await
     }
 
     /// Properties of a unit.
@@ -154,9 +162,11 @@ impl Inside {
         self.sh(&script).await
     }
 
-    /// The agent's status file.
+    /// The agent's status file, which is there some time after the start.
     pub async fn status(&mut self) -> Value {
-        let text = self.sh("cat /run/harvester-node-agent/status.json").await;
+        let text = self
+            .until("cat /run/harvester-node-agent/status.json")
+            .await;
         serde_json::from_str(&text).unwrap()
     }
 
@@ -188,9 +198,7 @@ impl Inside {
     pub async fn records(&mut self, since: &str) -> Vec<Record> {
         // It fails where there is none.
         let shown = format!("{JOURNAL} {since} --quiet --output=json || true");
-        let text = self.sh(&shown).await;
-        let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        records.map(Record).collect()
+        records(&self.sh(&shown).await)
     }
 
     /// The journal of the agent since then, as a person reads it.
@@ -232,13 +240,20 @@ impl Inside {
 
     /// Waits until the agent has written a record since then; all of that time.
     pub async fn recorded(&mut self, since: &str, message: &str) -> Vec<Record> {
-        let message = message.replace('\'', r"'\''");
-        let shown = format!("{JOURNAL} {since} --quiet --output=cat");
+        let shown = format!("{JOURNAL} {since} --quiet --output=json");
+        let wanted = message.replace('\'', r"'\''");
         let script = format!(
-            "{shown} >/run/records; \
-             grep --fixed-strings '{message}' /run/records || {{ cat /run/records; false; }}"
+            "{shown} >/run/records; cat /run/records; grep --fixed-strings --quiet '{wanted}' /run/records"
         );
-        self.until(&script).await;
-        self.records(since).await
+        let output = self.try_until(&script).await;
+        let records = records(&output.text);
+        assert_eq!(output.code, 0, "not in time: `{message}` in {records:#?}");
+        records
     }
+}
+
+/// The output of `journalctl --output=json`.
+fn records(text: &str) -> Vec<Record> {
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    records.map(Record).collect()
 }

@@ -12,13 +12,13 @@ use serde_json::json;
 use tokio::net::UnixStream;
 
 use crate::clocks::machine_time;
-use crate::qmp::{Monitor, connect};
+use crate::qmp::{Event, Monitor, connect};
 use crate::seed::Seed;
 use crate::{LIMIT, Setup};
 
-/// What a kernel says on its console before it stops to work.
+/// What a kernel says on its console before it stops to work. Of a program's own fault it tells in other words.
 const CRASHES: [&str; 4] = [
-    "general protection fault",
+    "general protection fault, probably",
     "BUG: unable to handle",
     "kernel BUG at",
     "Kernel panic",
@@ -26,7 +26,8 @@ const CRASHES: [&str; 4] = [
 
 /// What an instruction takes by the clocks of a machine that count them (`-icount` of QEMU): 2 to this many nanoseconds. QEMU's own
 /// work, such as to translate the guest's code anew after each move, takes no time by such clocks. Nor does what a real processor waits
-/// for its memory: hence 8 ns, several times what one takes for an instruction on average.
+/// for its memory: hence 8 ns, several times what one takes for an instruction on average. While the processor has nothing to do, they
+/// follow the host's clock.
 const INSTRUCTION_SHIFT: u32 = 3;
 
 /// A boot under emulation takes 40 s on an idle machine with two cores.
@@ -102,7 +103,7 @@ pub struct Hardware {
     /// Its virtio-serial ports and lines.
     pub ports: Vec<Port>,
     /// Whether times in it are measured, so that those of an emulator may not count.
-    pub is_timed: bool,
+    is_timed: bool,
 }
 
 impl Hardware {
@@ -133,6 +134,16 @@ impl Hardware {
         }
     }
 
+    fn kernel_command_line(&self) -> String {
+        // What cloud-init does at each boot takes long on one processor, and was done.
+        let cloud_init = if self.is_timed {
+            " cloud-init=disabled"
+        } else {
+            ""
+        };
+        format!("root=/dev/vda rw console=ttyS0{cloud_init}")
+    }
+
     fn arguments(&self, dir: &Path) -> Vec<String> {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
@@ -160,7 +171,7 @@ impl Hardware {
         for (flag, value) in [
             ("-kernel", image("vmlinuz")),
             ("-initrd", image("initrd")),
-            ("-append", "root=/dev/vda rw console=ttyS0".to_owned()),
+            ("-append", self.kernel_command_line()),
             ("-drive", format!("file={},if=virtio", own("disk.qcow2"))),
             (
                 "-drive",
@@ -196,6 +207,8 @@ pub struct Machine {
     logs: PathBuf,
     /// How many hosts it had.
     hosts: usize,
+    /// To which of them it moved.
+    moved_to: Vec<usize>,
     _switch: Guard,
 }
 
@@ -227,6 +240,7 @@ impl Machine {
         let hardware = Hardware {
             firmware,
             mac: mac.to_owned(),
+            is_timed: false,
             ..self.hardware.clone()
         };
         let dir = tempfile::Builder::new().prefix("vm-").tempdir().unwrap();
@@ -254,15 +268,17 @@ impl Machine {
             dir,
             logs: logs.to_owned(),
             hosts: 1,
+            moved_to: Vec::new(),
             _switch: switch,
         }
     }
 
     /// What the guest's kernel said of its crash, if the machine has moved and then crashed.
     pub fn crash_after_a_move(&self) -> Option<String> {
-        let consoles = (1..self.hosts).map(|number| self.logs.join(format!("console-{number}")));
-        let texts = consoles.filter_map(|console| std::fs::read(console).ok());
-        texts.into_iter().find_map(|text| {
+        let numbers = self.moved_to.iter();
+        let consoles = numbers.map(|number| self.logs.join(format!("console-{number}")));
+        let mut texts = consoles.filter_map(|console| std::fs::read(console).ok());
+        texts.find_map(|text| {
             let text = String::from_utf8_lossy(&text);
             let crash = |line: &&str| CRASHES.iter().any(|crash| line.contains(crash));
             text.lines().find(crash).map(str::to_owned)
@@ -273,7 +289,9 @@ impl Machine {
     pub fn clock(&self) -> String {
         if self.hardware.counts_instructions() {
             let nanoseconds = 1 << INSTRUCTION_SHIFT;
-            format!("the guest's clock ({nanoseconds} ns for each instruction)")
+            format!(
+                "the guest's clock ({nanoseconds} ns for each instruction, and the host's time while there is none)"
+            )
         } else {
             "the guest's clock".to_owned()
         }
@@ -291,7 +309,20 @@ impl Machine {
 
     /// Waits until the guest holds a port open or, with `false`, until it does not.
     pub async fn port_opens(&self, port: Port, open: bool, limit: Duration) {
-        let is_it = |data: &serde_json::Value| data["id"] == port.id() && data["open"] == open;
+        self.port_opens_after(SystemTime::UNIX_EPOCH, port, open, limit)
+            .await;
+    }
+
+    /// Waits until the guest begins to hold the guest agent's port open again after a reboot.
+    pub async fn comes_up_after(&self, since: SystemTime) {
+        self.port_opens_after(since, Port::GuestAgent, true, BOOT_LIMIT)
+            .await;
+    }
+
+    async fn port_opens_after(&self, since: SystemTime, port: Port, open: bool, limit: Duration) {
+        let is_it = |event: &Event| {
+            event.at > since && event.data["id"] == port.id() && event.data["open"] == open
+        };
         self.host
             .monitor
             .event("VSERPORT_CHANGE", limit, is_it)
@@ -347,8 +378,8 @@ impl Machine {
             .await;
     }
 
-    /// Saves the machine's state to a file, ends QEMU, and goes on from the file in a new QEMU process.
-    pub async fn save_and_restore(&mut self) -> Move {
+    /// Saves the machine's state to a file, ends QEMU, and goes on from the file in a new QEMU process. How long it did not run.
+    pub async fn save_and_restore(&mut self) -> Duration {
         let file = self.dir.path().join("saved");
         let save = format!("exec:cat >{}", file.display());
         let monitor = &mut self.host.monitor;
@@ -356,7 +387,6 @@ impl Machine {
         monitor.execute("migrate", json!({"uri": save})).await;
         monitor.migration_is("completed").await;
         let stopped = monitor.event("STOP", LIMIT, |_| true).await;
-        let machine_time = machine_time(monitor).await;
         let load = format!("exec:cat {}", file.display());
         let host = self.next_host(Some(&load)).await;
         self.host = host;
@@ -367,11 +397,7 @@ impl Machine {
         }
         monitor.execute("cont", json!({})).await;
         let resumed = monitor.event("RESUME", LIMIT, |_| true).await;
-        Move {
-            resumed: resumed.at,
-            machine_time,
-            downtime: resumed.at.duration_since(stopped.at).unwrap_or_default(),
-        }
+        resumed.at.duration_since(stopped.at).unwrap_or_default()
     }
 
     /// Cuts the power: QEMU ends, the disk stays.
@@ -383,8 +409,9 @@ impl Machine {
         }
     }
 
-    /// Switches a machine on again that was switched off.
-    pub async fn power_on(&mut self) {
+    /// Switches a machine on again that was switched off, so that an emulator's own work takes no time by its clocks.
+    pub async fn power_on_timed(&mut self) {
+        self.hardware.is_timed = true;
         self.host = self.next_host(None).await;
     }
 
@@ -392,6 +419,7 @@ impl Machine {
     async fn target(&mut self) -> Host {
         let dir = self.dir.path().join(format!("host-{}", self.hosts));
         let uri = incoming(&dir);
+        self.moved_to.push(self.hosts);
         self.next_host(Some(&uri)).await
     }
 

@@ -75,7 +75,7 @@ impl Monitor {
         reply["return"].take()
     }
 
-    /// The last event of this name that `wanted` takes, or the next one where there was none.
+    /// The last event of this name that `wanted` takes, or the next one where there was none yet.
     ///
     /// # Panics
     /// When there is none within `limit`.
@@ -83,10 +83,10 @@ impl Monitor {
         &self,
         name: &str,
         limit: Duration,
-        wanted: impl Fn(&Value) -> bool,
+        wanted: impl Fn(&Event) -> bool,
     ) -> Event {
         let mut events = self.events.clone();
-        let is_it = |event: &&Event| event.name == name && wanted(&event.data);
+        let is_it = |event: &&Event| event.name == name && wanted(event);
         let found = events.wait_for(|events| events.iter().any(|event| is_it(&event)));
         let found = match tokio::time::timeout(limit, found).await {
             // A second look while this one is held would wait for the writer, and the writer for this one.

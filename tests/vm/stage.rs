@@ -21,9 +21,7 @@ use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
 pub enum Setting {
     /// Everything that the agent can use, and the lab's own API servers.
     Lab,
-    /// The same, on a machine by whose clocks an emulator's own work takes no time.
-    Timed,
-    /// As in the lab, and two real kube-apiservers.
+    /// The same, and two real kube-apiservers.
     Real,
     /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
     Alone,
@@ -124,7 +122,6 @@ impl Setting {
             },
         };
         let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
-        hardware.is_timed = self == Self::Timed;
         let mut seed =
             Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
         match self {
@@ -134,7 +131,7 @@ impl Setting {
                     .with_file(CONFIG, &table_of_hosts())
                     .with_user_data("hostname", WRONG_NAME.into());
             }
-            Self::Lab | Self::Timed | Self::Real | Self::Plain | Self::Blind => {
+            Self::Lab | Self::Real | Self::Plain | Self::Blind => {
                 seed = seed.with_credentials(&world.guest);
             }
         }
@@ -186,9 +183,20 @@ impl Stage {
 
     /// Waits until cloud-init has ended and the agent has done what it can.
     pub async fn settled(&mut self) {
-        let done =
-            "test -e /run/cloud-init/result.json && systemctl is-active harvester-node-agent";
-        self.inside.until(done).await;
+        self.cloud_init_ended().await;
+        self.started().await;
+    }
+
+    /// Waits until the agent runs.
+    pub async fn started(&mut self) {
+        let running = "systemctl is-active harvester-node-agent";
+        self.inside.until(running).await;
+    }
+
+    /// Waits until cloud-init has ended. Seldom asked: it needs the processor itself.
+    pub async fn cloud_init_ended(&mut self) {
+        let script = "until [ -e /run/cloud-init/result.json ]; do sleep 1; done";
+        self.inside.sh(script).await;
     }
 
     /// Waits until the agent has labelled the Node and says so.
@@ -197,6 +205,13 @@ impl Stage {
             self.condition_becomes(kind, "True", reason).await;
         }
         self.labelled(&self.host).await;
+    }
+
+    /// Waits until the agent itself says that it has nothing to write.
+    pub async fn says_that_it_is_synced(&mut self) {
+        let is_synced = |status: &Value| status["labels"]["state"] == "synced";
+        let what = "the labels are right";
+        self.inside.status_becomes(what, is_synced).await;
     }
 
     /// virt-handler serves the downward metrics, where there are any.
@@ -210,6 +225,16 @@ impl Stage {
     pub async fn power_off(&mut self) {
         self.inside.sh("sync").await;
         self.machine.power_off().await;
+    }
+
+    /// Boots the machine anew from inside.
+    pub async fn reboot(&mut self) {
+        let since = SystemTime::now();
+        // Later, so that the guest agent can answer.
+        let reboot = "systemd-run --quiet --on-active=1 systemctl reboot";
+        self.inside.sh(reboot).await;
+        self.machine.comes_up_after(since).await;
+        self.inside.sync().await;
     }
 
     /// The host's programs connect to the machine's ports anew, as after every start of QEMU.

@@ -92,8 +92,8 @@ pub async fn a_restored_machine_is_told_as_unconfirmed(stage: &mut Stage, _: &mu
     let patches = label_patches(stage).await;
     // Announcements within two seconds of each other are those of one move, and the guest's time stands still while it is saved.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    let moved = stage.machine.save_and_restore().await;
-    println!("nobody ran for {} ms", moved.downtime.as_millis());
+    let saved_for = stage.machine.save_and_restore().await;
+    println!("nobody ran for {} ms", saved_for.as_millis());
     stage.reattach().await;
     let records = stage
         .recorded("no live migration after the sign link")

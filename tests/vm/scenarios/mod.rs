@@ -53,9 +53,9 @@ pub fn all() -> Vec<Scenario> {
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
         a_boot_before_the_apis_is_outlived,
+        a_move_is_told_within_fifty_milliseconds,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
-    let timed = scenarios![Setting::Timed => a_move_is_told_within_fifty_milliseconds];
     let alone = scenarios![Setting::Alone =>
         a_name_from_user_data_is_told_and_labels_are_written,
         downward_metrics_alone_lead_to_labels,
@@ -64,12 +64,11 @@ pub fn all() -> Vec<Scenario> {
         a_first_boot_leads_to_labels,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_cancelled_migration_and_a_pause_write_nothing,
-        a_restored_machine_is_told_as_unconfirmed,
         a_host_that_is_relabelled_is_followed,
         a_wrong_hostname_is_told_and_so_is_the_right_one,
         a_killed_agent_is_back_and_writes_nothing,
     ];
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
     let blind = scenarios![Setting::Blind => without_any_sign_a_move_is_not_seen];
-    [lab, timed, alone, real, plain, blind].concat()
+    [lab, alone, real, plain, blind].concat()
 }
