@@ -57,15 +57,17 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
         figures.sample(DOWNTIME, milliseconds(migration.moved.downtime));
         if let Some(sign) = followed.sign {
             noticed += 1;
-            figures.sample(TO_RECORD_ON_HOST, after(migration, sign.sent_at()));
+            figures.sample(TO_RECORD_ON_HOST, told_after(migration, &sign));
         }
     }
     println!("{noticed} of {MOVES} moves were noticed by the guest's own signal");
     let note =
-        "an emulator's work included, which translates the guest's code anew after each move";
+        "where QEMU emulates the processor, it translates the guest's code anew after each move";
     figures.summarise(TO_RECORD_ON_HOST, None, note);
+    let note = "the API shows the move half a second after the resume";
+    figures.summarise(TO_LABEL, None, note);
     let note = "the PATCH at the API server, after the update of the VM's annotations was answered";
-    figures.summarise(TO_LABEL, Some(100.0), note);
+    figures.summarise(API_TO_LABEL, Some(100.0), note);
     let note = "QEMU's STOP on one host to RESUME on the other";
     figures.summarise(DOWNTIME, Some(500.0), note);
     figures.add(Figure::new(
@@ -76,8 +78,9 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
     assert_eq!(noticed, MOVES);
 }
 
-/// What the agent needs from the resume to its record, on a machine that was without power before. In the last moves the kernel notes its announcement and `ip monitor`
-/// listens too: what these take is the guest's and not ours. Who is measured is not made to wait for them.
+/// What the agent needs from the resume to its record, on a machine that was without power before. In the last moves the kernel
+/// notes its announcement and `ip monitor` listens too: what these take is the guest's and not ours. Who is measured is not made
+/// to wait for them.
 pub async fn a_move_is_told_within_fifty_milliseconds(stage: &mut Stage, figures: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
@@ -105,7 +108,7 @@ pub async fn a_move_is_told_within_fifty_milliseconds(stage: &mut Stage, figures
         error = error.max(migration.clocks.error);
         let sign = sign.expect("the guest's own signal");
         if turn < TIMED {
-            figures.sample(TO_RECORD, after(&migration, sign.sent_at()));
+            figures.sample(TO_RECORD, told_after(&migration, &sign));
             figures.sample(TO_JOURNAL, after(&migration, sign.at()));
             continue;
         }
@@ -162,11 +165,16 @@ async fn follow(stage: &mut Stage, turn: usize) -> Followed {
 }
 
 /// From the resume to a time of the guest's wall clock in microseconds since the epoch; in milliseconds.
+fn after(migration: &Migration, guest: i128) -> f64 {
+    (guest - migration.resumed_in_guest()) as f64 / 1000.0
+}
+
+/// From the resume to the record, in milliseconds.
 ///
 /// # Panics
-/// When an effect comes before its cause: the clocks are related wrongly.
-fn after(migration: &Migration, guest: i128) -> f64 {
-    let after = (guest - migration.resumed_in_guest()) as f64 / 1000.0;
+/// When the effect comes before its cause: the clocks are related wrongly.
+fn told_after(migration: &Migration, sign: &Record) -> f64 {
+    let after = after(migration, sign.sent_at());
     assert!(after >= -milliseconds(migration.clocks.error), "{after} ms");
     after
 }
