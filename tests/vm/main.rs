@@ -16,6 +16,7 @@
 
 mod clocks;
 mod figures;
+mod hardware;
 mod inside;
 mod machine;
 mod qmp;

@@ -10,8 +10,9 @@ use harvester_lab::world::{World, WorldOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
+use crate::hardware::{Firmware, Hardware, Port};
 use crate::inside::{Inside, Record, micros};
-use crate::machine::{BOOT_LIMIT, Firmware, Hardware, Machine, Move, Port};
+use crate::machine::{BOOT_LIMIT, Machine, Move};
 use crate::seed::Seed;
 use crate::witness::Witness;
 use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};

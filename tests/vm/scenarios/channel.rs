@@ -8,8 +8,8 @@ use serde_json::json;
 use super::names::codes_of;
 use crate::LIMIT;
 use crate::figures::Figures;
+use crate::hardware::Port;
 use crate::inside::UNIT;
-use crate::machine::Port;
 use crate::stage::Stage;
 
 /// The client that asks QEMU's guest agent in all other scenarios asks the agent. An agent that starts without a network says

@@ -8,8 +8,9 @@ use harvester_lab::world::{Side, eventually};
 use serde_json::Value;
 
 use crate::figures::Figures;
+use crate::hardware::{Firmware, Port};
 use crate::inside::UNIT;
-use crate::machine::{BOOT_LIMIT, Firmware, Port};
+use crate::machine::BOOT_LIMIT;
 use crate::seed::Seed;
 use crate::stage::{Stage, Telling, WRONG_NAME};
 use crate::{HOST, IDENTITY, LIMIT, ZONE};

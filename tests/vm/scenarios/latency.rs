@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::migration::{SIGN, label_patch_times, label_patches};
 use crate::figures::Figures;
+use crate::hardware::Port;
 use crate::inside::Record;
-use crate::machine::{BOOT_LIMIT, Port};
+use crate::machine::BOOT_LIMIT;
 use crate::stage::{Migration, Stage, Telling, wall_clock};
 use crate::table::Figure;
 

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a machine is made of: the devices that KubeVirt gives, as arguments of QEMU.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use crate::Setup;
+
+/// What an instruction takes by the clocks of a machine that count them (`-icount` of QEMU): 2 to this many nanoseconds. QEMU's own
+/// work, such as to translate the guest's code anew after each move, takes no time by such clocks. Nor does what a real processor waits
+/// for its memory: hence 8 ns, several times what one takes for an instruction on average. While the processor has nothing to do, they
+/// follow the host's clock.
+const INSTRUCTION_SHIFT: u32 = 3;
+
+/// The host's ends of the virtio-serial ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// QEMU's guest agent.
+    GuestAgent,
+    /// KubeVirt's downward metrics.
+    DownwardMetrics,
+    /// Our own channel.
+    Own,
+    /// A serial line, for when the guest agent is not there.
+    Witness,
+}
+
+impl Port {
+    const ALL: [Self; 4] = [
+        Self::GuestAgent,
+        Self::DownwardMetrics,
+        Self::Own,
+        Self::Witness,
+    ];
+
+    /// What the guest knows it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GuestAgent => "org.qemu.guest_agent.0",
+            Self::DownwardMetrics => "org.github.vhostmd.1",
+            Self::Own => "io.harvesterhci.node_agent.0",
+            Self::Witness => "",
+        }
+    }
+
+    /// What QEMU knows it by.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::GuestAgent => "guest-agent",
+            Self::DownwardMetrics => "downward-metrics",
+            Self::Own => "own",
+            Self::Witness => "witness",
+        }
+    }
+}
+
+/// The firmware's strings.
+#[derive(Debug, Clone)]
+pub enum Firmware {
+    /// As KubeVirt sets them.
+    KubeVirt {
+        /// `firmware.uuid`.
+        uuid: String,
+        /// `firmware.serial`.
+        serial: Option<String>,
+    },
+    /// QEMU's own.
+    Plain,
+}
+
+/// What the machine is made of.
+#[derive(Debug, Clone)]
+pub struct Hardware {
+    /// The directory of `tests/vm/bake`.
+    pub image: PathBuf,
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// SMBIOS.
+    pub firmware: Firmware,
+    /// MAC of the NIC.
+    pub mac: String,
+    /// Whether the NIC can announce itself after a move.
+    pub announces: bool,
+    /// Its virtio-serial ports and lines.
+    pub ports: Vec<Port>,
+    /// Whether times in it are measured, so that those of an emulator may not count.
+    pub is_timed: bool,
+}
+
+impl Hardware {
+    /// Everything that the agent can use.
+    pub fn new(setup: &Setup, firmware: Firmware, mac: &str) -> Self {
+        Self {
+            image: setup.image.clone(),
+            accelerator: setup.accelerator.clone(),
+            firmware,
+            mac: mac.to_owned(),
+            announces: true,
+            ports: Port::ALL.to_vec(),
+            is_timed: false,
+        }
+    }
+
+    /// Whether all clocks of the machine count its instructions.
+    fn counts_instructions(&self) -> bool {
+        self.is_timed && self.accelerator == "tcg"
+    }
+
+    /// By which clock times in the guest are measured, for people.
+    pub fn clock(&self) -> String {
+        if self.counts_instructions() {
+            let nanoseconds = 1 << INSTRUCTION_SHIFT;
+            format!(
+                "the guest's clock ({nanoseconds} ns for each instruction, and the host's time while there is none)"
+            )
+        } else {
+            "the guest's clock".to_owned()
+        }
+    }
+
+    fn processors(&self) -> String {
+        if self.counts_instructions() {
+            // Processors that count take turns (`docs/devel/tcg-icount.rst` of QEMU): a second one would gain nothing.
+            format!("-smp 1 -icount shift={INSTRUCTION_SHIFT},sleep=on")
+        } else {
+            "-smp 2".to_owned()
+        }
+    }
+
+    fn kernel_command_line(&self) -> String {
+        // What cloud-init does at each boot takes long on one processor, and was done.
+        let cloud_init = if self.is_timed {
+            " cloud-init=disabled"
+        } else {
+            ""
+        };
+        format!("root=/dev/vda rw console=ttyS0{cloud_init}")
+    }
+
+    /// What QEMU is started with. `dir` holds the machine's disk and seed.
+    pub fn arguments(&self, dir: &Path) -> Vec<String> {
+        let image = |file: &str| self.image.join(file).display().to_string();
+        let own = |file: &str| dir.join(file).display().to_string();
+        let mut line = format!(
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max {} -m 640 \
+             -device virtio-serial-pci,id=ports",
+            self.accelerator,
+            self.processors()
+        );
+        if let Firmware::KubeVirt { uuid, serial } = &self.firmware {
+            let serial = serial.as_ref().map(|serial| format!(",serial={serial}"));
+            let _ = write!(
+                line,
+                " -smbios type=1,manufacturer=KubeVirt,product=None,family=KubeVirt,uuid={uuid}{}",
+                serial.unwrap_or_default()
+            );
+        }
+        let announce = if self.announces { "on" } else { "off" };
+        let _ = write!(
+            line,
+            " -device virtio-net-pci,netdev=net,mac={},guest_announce={announce}",
+            self.mac
+        );
+        let mut arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        for (flag, value) in [
+            ("-kernel", image("vmlinuz")),
+            ("-initrd", image("initrd")),
+            ("-append", self.kernel_command_line()),
+            ("-drive", format!("file={},if=virtio", own("disk.qcow2"))),
+            (
+                "-drive",
+                format!("file={},if=virtio,format=raw,readonly=on", own("seed.iso")),
+            ),
+        ] {
+            arguments.extend([flag.to_owned(), value]);
+        }
+        arguments
+    }
+}
