@@ -1,0 +1,148 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What the scripts of the tests share. A script that sources it sets `stage`, the name of what it tests, and stands at the top of the
+# checkout.
+# shellcheck disable=SC2034
+
+target=${CARGO_TARGET_DIR:-$PWD/target}
+export CARGO_TARGET_DIR=$target CARGO_TERM_COLOR=never PATH=$PATH:/usr/sbin:/sbin
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+say() { printf '== %s\n' "$*"; }
+
+# Ends a stage that cannot run here. The line is counted by `tests/run`.
+skip() { echo "SKIP ${stage:?}: $*"; exit 0; } # why
+
+# Runs a command as root.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+can_be_root() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+
+# Makes the rest of the script run as root: it begins again, with these variables.
+become_root() { # why, names of variables...
+  local why=$1 names=CARGO_TARGET_DIR,KUBEBUILDER_ASSETS name; shift
+  [ "$(id -u)" != 0 ] || return 0
+  can_be_root || skip "$why, and sudo is not available"
+  for name in "$@"; do names+=,$name; done
+  exec sudo -n --preserve-env="$names" -- "$PWD/tests/$stage/${script:-run}" "${arguments[@]}"
+}
+arguments=("$@")
+
+# Installs the Debian packages whose commands are missing, one after the other, whichever other script does so at the same time.
+# Without systemd in view no package starts its service.
+need() { # COMMAND=PACKAGE...
+  local pair command package hidden=()
+  # shellcheck disable=SC2016
+  [ ! -d /run/systemd/system ] || hidden=(unshare --mount sh -ec 'mount -t tmpfs tmpfs /run/systemd; exec "$@"' sh)
+  for pair in "$@"; do
+    command=${pair%=*} package=${pair#*=}
+    ! command -v "$command" >/dev/null || continue
+    can_be_root || skip "Debian package $package is not installed, and sudo is not available"
+    say "installing Debian package $package (for $command)" >&2
+    # shellcheck disable=SC2016
+    as_root flock /run/lock/harvester-node-agent-tests "${hidden[@]}" sh -ec '
+      install() { DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$0" >/dev/null; }
+      [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name "*Packages*" -mmin -600 -print -quit)" ] || apt-get update -qq
+      install || { apt-get update -qq; install; }
+    ' "$package"
+    # Nor at the next boot.
+    [ ! -d /run/systemd/system ] || as_root systemctl --quiet disable "$package.service" 2>/dev/null || true
+  done
+}
+
+# Makes programs of Kubernetes, where neither KUBEBUILDER_ASSETS nor `target/envtest` has them, which are the places where tests look.
+need_kubernetes() { # kube-apiserver or kubelet...
+  local program
+  mkdir -p "$target/envtest"
+  for program in "$@"; do
+    [ -x "${KUBEBUILDER_ASSETS:-}/$program" ] || flock "$target/envtest" tests/lab/kubernetes "$program" "$target/envtest"
+  done
+}
+
+# Prints the program that cargo builds for a target.
+built_by() { # name of the target, arguments of cargo...
+  local name=$1 program; shift
+  program=$(cargo "$@" --quiet --message-format=json | sed -n 's/.*"name":"'"$name"'".*"executable":"\([^"]*\)".*/\1/p')
+  [ -x "$program" ] || { say "cargo names no program for $name" >&2; return 1; }
+  echo "$program"
+}
+
+# Sets BINARY to the release binary, and PACKAGES to a directory with a deb, an rpm and a tar of it, and in `later` with a deb and an
+# rpm of a later version. Builds what the environment does not name.
+need_built_packages() {
+  if [ -z "${BINARY:-}" ]; then
+    say "building the release binary"
+    cargo build --quiet --release --locked --package harvester-node-agent
+    BINARY=$target/release/harvester-node-agent
+  fi
+  if [ -z "${PACKAGES:-}" ]; then
+    say "building packages"
+    PACKAGES=$target/packages/tests
+    rm -rf "$PACKAGES"
+    BINARY=$BINARY OUT=$PACKAGES packaging/build
+    BINARY=$BINARY OUT=$PACKAGES/later VERSION=999.0.0 packaging/build deb rpm
+  fi
+  export BINARY PACKAGES
+}
+
+# Runs a check, in a subshell of its own and outside any condition: there the first command that fails ends it. What it printed is
+# shown when it fails, or if `shown` is set; otherwise only the lines that begin with "# ". Needs `work`.
+failed=0
+check() { # name, command... (by default the name is the command)
+  local name=$1 outcome; shift
+  [ $# -gt 0 ] || set -- "$name"
+  set +e
+  (set -e; "$@") >"${work:?}/said" 2>&1
+  outcome=$?
+  set -e
+  if [ "$outcome" = 0 ]; then
+    if [ -n "${shown:-}" ]; then cat "$work/said"; else grep '^# ' "$work/said" || true; fi
+    echo "test ${stage:?}::$name ... ok"
+    return
+  fi
+  cat "$work/said"
+  echo "test ${stage:?}::$name ... FAILED"
+  failed=1
+  after_failure
+}
+
+# What is printed after the output of a check that failed. A stage may define its own.
+after_failure() { :; }
+
+# Makes `work`, a directory that is removed when the script ends, after the function `clean_up`, which a stage may define.
+own_directory() {
+  work=$(mktemp -d)
+  trap 'clean_up; rm -rf "$work"' EXIT
+}
+clean_up() { :; }
+
+# The same for a stage that starts processes with `in_background`: what they started must end within a minute.
+own_directory_and_processes() {
+  own_directory
+  # Whatever is started inherits this lock; it is free when the last of it is gone.
+  exec 9>"$work/lock"
+  flock --shared 9
+  trap end_processes EXIT
+  # Children are process groups.
+  set -m
+}
+
+# Runs a command to its end, which a signal does not have to wait for.
+in_background() {
+  local code=0
+  TMPDIR=$work "$@" &
+  child=$!
+  wait "$child" || code=$?
+  child=""
+  return "$code"
+}
+
+end_processes() {
+  # The whole group. All else ends by itself when it is gone.
+  [ -z "${child:-}" ] || kill -TERM -- "-$child" 2>/dev/null || true
+  exec 9>&-
+  flock --exclusive --timeout 60 "$work/lock" rm -rf "$work" || { echo "test $stage::everything_has_ended ... FAILED"; exit 1; }
+}
