@@ -123,6 +123,8 @@ pub enum Remark {
         what: String,
     },
     /// A watch delivered an object that was not asked for.
+        /// The port that the unit denies, if that is the reason.
+        forbidden: Option<u16>,
     WrongObject {
         /// What arrived.
         what: String,

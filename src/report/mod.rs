@@ -236,7 +236,10 @@ impl Reporter {
         });
         // A Prometheus sees nothing of it, so that a look has to tell.
         let what = trouble.or(left).map(|trouble| trouble.what);
-        let remark = what.map(|what| Remark::MetricsUnavailable { what });
+        let remark = what.map(|what| Remark::MetricsUnavailable {
+            what,
+            forbidden: None,
+        });
         self.health.remark("textfile", remark);
     }
 
