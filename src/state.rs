@@ -70,36 +70,49 @@ impl State {
     }
 }
 
-/// Reads the state. The second value says why an earlier one was not used; it was then moved aside or belongs to another
-/// machine.
+/// Why an earlier state is not used.
+#[derive(Debug)]
+enum Unused {
+    /// It belongs to another machine.
+    Foreign(String),
+    /// It cannot be read or understood.
+    Unusable(String),
+}
+
+/// Reads the state for the daemon. The second value says why an earlier one was not used; it was then moved aside or belongs
+/// to another machine.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
-    let path = STATE_FILE;
     let fresh = || State::new(machine.clone());
+    match read(root, machine) {
+        Ok(state) => (state.unwrap_or_else(fresh), None),
+        Err(Unused::Foreign(why)) => (fresh(), Some(why)),
+        Err(Unused::Unusable(why)) => (fresh(), Some(aside(root, &why))),
+    }
+}
+
+/// Reads the state for a command. The file is left as it is.
+pub fn recall(root: &Root, machine: &MachineId) -> State {
+    let state = read(root, machine).ok().flatten();
+    state.unwrap_or_else(|| State::new(machine.clone()))
+}
+
+fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
+    let path = STATE_FILE;
     let bytes = match root.read(path, SIZE_MAX) {
         Ok(bytes) => bytes,
-        Err(ReadError::NotFound(_)) => return (fresh(), None),
-        Err(error) => return (fresh(), Some(aside(root, &crate::escape::chain(&error)))),
+        Err(ReadError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(Unused::Unusable(crate::escape::chain(&error))),
     };
     match serde_json::from_slice::<State>(&bytes) {
-        Ok(state) if state.version != VERSION => (
-            fresh(),
-            Some(aside(
-                root,
-                &format!(
-                    "`{path}` has version {}, this agent knows {VERSION}",
-                    state.version
-                ),
-            )),
-        ),
-        Ok(state) if state.machine != *machine => (
-            fresh(),
-            Some(format!("`{path}` belongs to another machine")),
-        ),
-        Ok(state) => (state, None),
-        Err(error) => (
-            fresh(),
-            Some(aside(root, &format!("`{path}` is damaged: {error}"))),
-        ),
+        Ok(state) if state.version != VERSION => Err(Unused::Unusable(format!(
+            "`{path}` has version {}, this agent knows {VERSION}",
+            state.version
+        ))),
+        Ok(state) if state.machine != *machine => Err(Unused::Foreign(format!(
+            "`{path}` belongs to another machine"
+        ))),
+        Ok(state) => Ok(Some(state)),
+        Err(error) => Err(Unused::Unusable(format!("`{path}` is damaged: {error}"))),
     }
 }
 
