@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is remembered over a restart. It belongs to one machine: in a cloned image it is found and thrown away.
 
+mod saver;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,6 +12,7 @@ use std::path::Path;
 use crate::durable::{self, WriteError};
 use crate::facts::machine::Machine;
 use crate::root::{ReadError, Root};
+pub use saver::Saver;
 
 /// The state, for us alone.
 const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
@@ -117,7 +120,7 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
 }
 
 /// Writes the state if it changed.
-pub fn save(root: &Root, state: &State) -> Result<(), WriteError> {
+fn save(root: &Root, state: &State) -> Result<(), WriteError> {
     let text = serde_json::to_vec_pretty(state).unwrap_or_default();
     durable::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
 }
@@ -134,14 +137,14 @@ fn aside(root: &Root, why: &str) -> String {
 mod tests {
     use super::*;
 
-    fn machine(id: &str) -> MachineId {
+    pub(super) fn machine(id: &str) -> MachineId {
         MachineId {
             machine_id: Some(id.to_owned()),
             product_uuid: None,
         }
     }
 
-    fn tree() -> (tempfile::TempDir, Root) {
+    pub(super) fn tree() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         (dir, root)

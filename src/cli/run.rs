@@ -36,7 +36,7 @@ use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status}
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
-use crate::state::{self, MachineId, State};
+use crate::state::{self, MachineId, Saver, State};
 use crate::triggers::health::Health;
 use crate::triggers::{self, Listener};
 use crate::world::World;
@@ -229,7 +229,7 @@ async fn serve(
         journal,
         notifier,
         health.clone(),
-        state,
+        Saver::new(process.root.clone(), state),
         process_status(&clock),
         board.clone(),
     );
