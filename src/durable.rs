@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, renameat};
@@ -16,14 +16,17 @@ use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::root::Root;
 
-/// Our directory for what a reboot may take: status and lock. World-readable, so no secret may ever be written there.
+/// Our directory for what a reboot may take: the status. World-readable, so no secret may ever be written there.
 pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
 
-/// Our directory for what must outlive a reboot. For us alone.
+/// Our directory for what must outlive a reboot, and for the lock. Private to root: no other user can open a file in it.
 pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
 
 /// Directories on the way to ours, where they do not exist yet (only below `--root`).
 const ANCESTOR_MODE: u32 = 0o755;
+
+/// Of the state directory.
+const PRIVATE_MODE: u32 = 0o700;
 
 /// Whether a write was needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,10 +183,8 @@ impl Place {
         let keeping = Keeping::of(parent);
         let directory = match keeping {
             Keeping::Runtime => own_directory(root, path, parent, 0o755)?,
-            Keeping::State => own_directory(root, path, parent, 0o700)?,
-            Keeping::Configuration | Keeping::Foreign => {
-                open_below(root, parent).map_err(io_error("open", parent))?
-            }
+            Keeping::State => own_directory(root, path, parent, PRIVATE_MODE)?,
+            Keeping::Configuration | Keeping::Foreign => open_steadily(root, path, parent)?,
         };
         Ok(Self {
             directory,
@@ -210,7 +211,8 @@ impl Place {
         }
     }
 
-    /// Opens the name for reading and writing in place, creating an empty file if there is none.
+    /// Opens the name for reading and writing in place with exactly the permissions `mode`, creating an empty file if there
+    /// is none.
     pub(crate) fn open_in_place(&self, mode: u32) -> Result<File, WriteError> {
         // Before the opening: opening a FIFO or a device may already do something.
         self.stat()?;
@@ -219,10 +221,14 @@ impl Place {
             .open_name(&self.name, flags, mode)
             .map_err(self.io_error("open"))?;
         let found = fstat(&file).map_err(self.io_error("examine"))?;
-        match objection(&found) {
-            None => Ok(file),
-            Some(reason) => Err(self.refused(reason)),
+        if let Some(reason) = objection(&found) {
+            return Err(self.refused(reason));
         }
+        if found.st_mode & 0o7777 != mode {
+            let mode = Mode::from_bits_truncate(mode);
+            fchmod(&file, mode).map_err(self.io_error("set the mode of"))?;
+        }
+        Ok(file)
     }
 
     /// An error of one step at this place, as a function of what the kernel said.
@@ -347,17 +353,18 @@ fn own_directory(
         Err(Errno::ELOOP | Errno::ENOTDIR) => return Err(refused("is not a real directory")),
         Err(errno) => return Err(io_error("open", directory)(errno)),
     };
-    if created {
-        // As for files: the umask must not decide.
-        fchmod(&opened, Mode::from_bits_truncate(mode))
-            .map_err(io_error("set the mode of", directory))?;
-    }
     let found = fstat(&opened).map_err(io_error("examine", directory))?;
     if found.st_uid != Uid::effective().as_raw() {
         return Err(refused("belongs to another user"));
     }
-    if found.st_mode & 0o022 != 0 {
+    if !created && found.st_mode & 0o022 != 0 {
         return Err(refused("is writable by other users"));
+    }
+    // As for files: the umask must not decide. A private directory that others can enter is closed again.
+    let is_open = mode == PRIVATE_MODE && found.st_mode & 0o077 != 0;
+    if created || is_open {
+        fchmod(&opened, Mode::from_bits_truncate(mode))
+            .map_err(io_error("set the mode of", directory))?;
     }
     Ok(opened)
 }
@@ -384,6 +391,83 @@ fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
             }
         }
         (opened, ..) => opened,
+    }
+}
+
+/// Opens the directory of `path` for an object that is created by name, and returns that name as well. Refuses a directory that
+/// other users can write to.
+pub(crate) fn open_private_parent(
+    root: &Root,
+    path: &Path,
+) -> Result<(OwnedFd, String), WriteError> {
+    let invalid = || io_error("find the directory of", path)(Errno::EINVAL);
+    let parent = path.parent().ok_or_else(invalid)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(invalid)?.to_owned();
+    let directory = open_steadily(root, path, parent)?;
+    let found = fstat(&directory).map_err(io_error("examine", parent))?;
+    match shared(&found) {
+        None => Ok((directory, name)),
+        Some(reason) => Err(WriteError::Refused {
+            path: path.to_owned(),
+            obstacle: parent.to_owned(),
+            reason,
+        }),
+    }
+}
+
+/// Opens the directory of `path`, which another user may own. A symbolic link on the way is followed only if root or the agent's
+/// user created it: below a directory that other users can write to, they would choose where the agent writes.
+fn open_steadily(root: &Root, path: &Path, directory: &Path) -> Result<OwnedFd, WriteError> {
+    let mut links = root.steps(directory);
+    // The last step is what the links lead to.
+    let real = links.pop().unwrap_or_else(|| directory.to_owned());
+    for link in links {
+        let mut is_shared = false;
+        let above = link.parent().unwrap_or(Path::new("/"));
+        descend(root, above, |found| is_shared |= shared(found).is_some())
+            .map_err(io_error("open", directory))?;
+        if is_shared {
+            return Err(WriteError::Refused {
+                path: path.to_owned(),
+                obstacle: link,
+                reason: "is a symbolic link that another user can change",
+            });
+        }
+    }
+    descend(root, &real, |_| {}).map_err(io_error("open", directory))
+}
+
+/// Opens a directory by a path without symbolic links, one component at a time. A link that appears meanwhile is not followed.
+/// `pass` is called with each directory on the way, the last one included.
+fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> nix::Result<OwnedFd> {
+    let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut here = nix::fcntl::open(
+        &root.join("/"),
+        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    pass(&fstat(&here)?);
+    for component in directory.components() {
+        if let Component::Normal(name) = component {
+            here = openat(&here, name, step, Mode::empty())?;
+            pass(&fstat(&here)?);
+        }
+    }
+    // Only a directory that is open for reading can be synced.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    openat(&here, ".", flags, Mode::empty())
+}
+
+/// Returns why other users can change the entries of a directory, if they can.
+fn shared(found: &FileStat) -> Option<&'static str> {
+    let owner = Uid::from_raw(found.st_uid);
+    if !owner.is_root() && owner != Uid::effective() {
+        Some("belongs to another user")
+    } else if found.st_mode & 0o022 != 0 {
+        Some("is writable by other users")
+    } else {
+        None
     }
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One agent on each machine.
+//! One agent on each machine, and whether it runs.
 //!
 //! An open-file-description lock (`F_OFD_SETLK`), not `flock(2)`: only it can be asked about without being taken, so that
 //! `status` never makes a daemon that starts in the same instant believe that another one is running. The kernel releases it
 //! when the process ends, however it ends. The file itself is never removed: two processes could then lock two files.
+//!
+//! The file is in the private directory, because every user who can open a file can lock it. For ordinary users the running
+//! agent publishes its process in the status file.
 
 use std::fmt;
 use std::fs::File;
@@ -15,17 +18,26 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::libc;
 use nix::sys::stat::Mode;
 
-use crate::durable::{Place, RUNTIME_DIRECTORY, WriteError, open_below};
-use crate::root::Root;
+use crate::durable::{Place, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below};
+use crate::root::{ReadError, Root};
 
-/// In our runtime directory; readable by all, so that `status` works for all.
-pub const LOCK_FILE: &str = "/run/harvester-node-agent/lock";
+/// The lock, in the private directory of the agent.
+pub const LOCK_FILE: &str = "/var/lib/harvester-node-agent/lock";
 
 /// Its name in that directory.
 const LOCK_NAME: &str = "lock";
 
+/// No other user can open it.
+const LOCK_MODE: u32 = 0o600;
+
 /// A process number has ten digits at most.
 const PID_LIMIT: u64 = 32;
+
+/// A line of `/proc/PID/stat` has some hundred bytes.
+const STAT_LIMIT: u64 = 4096;
+
+/// A UUID and a line break.
+const BOOT_ID_LIMIT: u64 = 64;
 
 /// The right to be the only agent, until dropped.
 #[derive(Debug)]
@@ -63,10 +75,62 @@ pub enum LockError {
     Unusable(#[source] WriteError),
 }
 
+/// Whether an agent runs on this machine, as far as this user can see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// This one does.
+    Running(Holder),
+    /// None does.
+    Absent,
+    /// The kernel hides the processes of others from this user, or the agent has just started.
+    Unknown,
+}
+
+/// A process of this machine. A process number is reused by later processes, but not together with the start time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// The process.
+    pub pid: u32,
+    /// When the kernel started it, in clock ticks since the boot (`starttime` of `proc_pid_stat(5)`).
+    pub start_ticks: u64,
+    /// The boot that these are counted from.
+    pub boot_id: String,
+}
+
+impl Instance {
+    /// Returns this process, where `/proc` shows it.
+    pub fn own() -> Option<Self> {
+        let pid = std::process::id();
+        Some(Self {
+            pid,
+            start_ticks: start_ticks(pid).ok()??,
+            boot_id: boot_id()?,
+        })
+    }
+
+    /// Reports whether it still runs.
+    fn presence(&self) -> Presence {
+        if boot_id().as_ref() != Some(&self.boot_id) {
+            return Presence::Absent;
+        }
+        match start_ticks(self.pid) {
+            Ok(ticks) if ticks == Some(self.start_ticks) => Presence::Running(Holder {
+                pid: Some(self.pid),
+            }),
+            Ok(_) => Presence::Absent,
+            // With `hidepid=` an ordinary user does not see processes of other users, not even process 1.
+            Err(error) if error.is_absent() && start_ticks(1).is_ok() => Presence::Absent,
+            Err(_) => Presence::Unknown,
+        }
+    }
+}
+
 /// Takes the lock, or says who has it. Never waits.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     let place = Place::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
-    let mut file = place.open_in_place(0o644).map_err(LockError::Unusable)?;
+    let mut file = place
+        .open_in_place(LOCK_MODE)
+        .map_err(LockError::Unusable)?;
     match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => {}
         Err(Errno::EAGAIN | Errno::EACCES) => {
@@ -80,14 +144,38 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     Ok(Lock { _file: file })
 }
 
-/// Who has the lock, without touching it; `None` where nobody has.
-pub fn is_held(root: &Root) -> Option<Holder> {
+/// Reports whether an agent runs, without touching its lock. `published` is the process that the last status names: it
+/// decides for users who cannot open the lock, and for a daemon that could not take it.
+pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
+    let of_status = || published.map(Instance::presence);
+    match holder(root) {
+        Ok(Some(holder)) => Presence::Running(holder),
+        Ok(None) => of_status().unwrap_or(Presence::Absent),
+        // A running agent has a runtime directory, which has no status right after the start.
+        Err(Errno::EACCES | Errno::EPERM) => of_status().unwrap_or_else(|| {
+            if root.exists(RUNTIME_DIRECTORY) {
+                Presence::Unknown
+            } else {
+                Presence::Absent
+            }
+        }),
+        Err(_) => of_status().unwrap_or(Presence::Absent),
+    }
+}
+
+/// Returns the holder of the lock, if there is one.
+fn holder(root: &Root) -> nix::Result<Option<Holder>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let directory = open_below(root, Path::new(RUNTIME_DIRECTORY)).ok()?;
-    let mut file = File::from(openat(&directory, LOCK_NAME, flags, Mode::empty()).ok()?);
+    let opened = open_below(root, Path::new(STATE_DIRECTORY))
+        .and_then(|directory| openat(&directory, LOCK_NAME, flags, Mode::empty()));
+    let mut file = match opened {
+        Ok(opened) => File::from(opened),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
     let mut answer = whole_file(libc::F_RDLCK);
-    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut answer)).ok()?;
-    (i32::from(answer.l_type) != libc::F_UNLCK).then(|| read_holder(&mut file))
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut answer))?;
+    Ok((i32::from(answer.l_type) != libc::F_UNLCK).then(|| read_holder(&mut file)))
 }
 
 fn whole_file(kind: libc::c_int) -> libc::flock {
@@ -113,119 +201,26 @@ fn read_holder(file: &mut File) -> Holder {
     Holder { pid }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::own_process;
-    use std::io::BufRead;
-    use std::process::{Command, Stdio};
-
-    fn tree() -> (tempfile::TempDir, Root) {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        (dir, root)
-    }
-
-    #[test]
-    fn a_second_agent_is_told_who_the_first_is() {
-        if !own_process("lock::tests::a_second_agent_is_told_who_the_first_is").is_child() {
-            return;
-        }
-        let (_dir, root) = tree();
-        assert_eq!(is_held(&root), None);
-        let lock = acquire(&root).unwrap();
-        let me = Holder {
-            pid: Some(std::process::id()),
-        };
-        assert_eq!(is_held(&root), Some(me));
-        let Err(LockError::Held { holder }) = acquire(&root) else {
-            panic!("two locks")
-        };
-        assert_eq!(holder, me);
-        drop(lock);
-        assert_eq!(is_held(&root), None);
-        acquire(&root).unwrap();
-    }
-
-    #[test]
-    fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
-        if !own_process("lock::tests::asking_who_holds_the_lock_never_keeps_an_agent_from_starting")
-            .is_child()
-        {
-            return;
-        }
-        let (_dir, root) = tree();
-        let done = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                    is_held(&root);
-                }
-            });
-            let refused = (0..2000).filter(|_| acquire(&root).is_err()).count();
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(refused, 0);
-        });
-    }
-
-    #[test]
-    fn a_lock_file_without_a_number_still_names_a_holder() {
-        let (_dir, root) = tree();
-        let _lock = acquire(&root).unwrap();
-        std::fs::write(root.join(LOCK_FILE), "rubbish\x1b[31m").unwrap();
-        assert_eq!(is_held(&root), Some(Holder { pid: None }));
-        assert_eq!(
-            acquire(&root).unwrap_err().to_string(),
-            format!("`{LOCK_FILE}` is held by another process")
-        );
-    }
-
-    #[test]
-    fn a_planted_link_is_not_followed() {
-        let (dir, root) = tree();
-        drop(acquire(&root).unwrap());
-        std::fs::remove_file(root.join(LOCK_FILE)).unwrap();
-        let victim = dir.path().join("victim");
-        std::fs::write(&victim, "precious").unwrap();
-        std::os::unix::fs::symlink(&victim, root.join(LOCK_FILE)).unwrap();
-        assert!(matches!(acquire(&root), Err(LockError::Unusable(_))));
-        assert_eq!(is_held(&root), None);
-        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
-    }
-
-    #[test]
-    fn the_lock_of_a_killed_process_is_free() {
-        const HOLDER: &str = "HARVESTER_NODE_AGENT_TEST_LOCK_ROOT";
-        if let Some(dir) = std::env::var_os(HOLDER) {
-            let _lock = acquire(&Root::new(dir)).unwrap();
-            println!("\nlocked");
-            let _ = io::stdin().read_line(&mut String::new());
-            return;
-        }
-        let (dir, root) = tree();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "lock::tests::the_lock_of_a_killed_process_is_free",
-                "--nocapture",
-            ])
-            .env(HOLDER, dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = io::BufReader::new(child.stdout.take().unwrap());
-        let locked = output.lines().any(|line| line.unwrap() == "locked");
-        assert!(locked, "the child ended without a lock");
-        assert_eq!(
-            is_held(&root),
-            Some(Holder {
-                pid: Some(child.id())
-            })
-        );
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(is_held(&root), None);
-        acquire(&root).unwrap();
-    }
+/// Returns when a process was started; `None` for a zombie. It is read from the running kernel, also with `--root`.
+fn start_ticks(pid: u32) -> Result<Option<u64>, ReadError> {
+    let stat = Root::new("/").read_text(format!("/proc/{pid}/stat"), STAT_LIMIT)?;
+    Ok(parse_stat(&stat))
 }
+
+/// Parses the `starttime` of a line. The program name in parentheses may contain any character, so the line is split at the
+/// last one.
+fn parse_stat(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let ticks = fields.nth(18)?.parse().ok()?;
+    (!has_ended).then_some(ticks)
+}
+
+fn boot_id() -> Option<String> {
+    let id = Root::new("/").read_text("/proc/sys/kernel/random/boot_id", BOOT_ID_LIMIT);
+    Some(id.ok()?.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is remembered over a restart. It belongs to one machine: in a cloned image it is found and thrown away.
 
+mod saver;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,6 +12,7 @@ use std::path::Path;
 use crate::durable::{self, WriteError};
 use crate::facts::machine::Machine;
 use crate::root::{ReadError, Root};
+pub use saver::Saver;
 
 /// The state, for us alone.
 const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
@@ -70,41 +73,54 @@ impl State {
     }
 }
 
-/// Reads the state. The second value says why an earlier one was not used; it was then moved aside or belongs to another
-/// machine.
+/// Why an earlier state is not used.
+#[derive(Debug)]
+enum Unused {
+    /// It belongs to another machine.
+    Foreign(String),
+    /// It cannot be read or understood.
+    Unusable(String),
+}
+
+/// Reads the state for the daemon. The second value says why an earlier one was not used; it was then moved aside or belongs
+/// to another machine.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
-    let path = STATE_FILE;
     let fresh = || State::new(machine.clone());
+    match read(root, machine) {
+        Ok(state) => (state.unwrap_or_else(fresh), None),
+        Err(Unused::Foreign(why)) => (fresh(), Some(why)),
+        Err(Unused::Unusable(why)) => (fresh(), Some(aside(root, &why))),
+    }
+}
+
+/// Reads the state for a command. The file is left as it is.
+pub fn recall(root: &Root, machine: &MachineId) -> State {
+    let state = read(root, machine).ok().flatten();
+    state.unwrap_or_else(|| State::new(machine.clone()))
+}
+
+fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
+    let path = STATE_FILE;
     let bytes = match root.read(path, SIZE_MAX) {
         Ok(bytes) => bytes,
-        Err(ReadError::NotFound(_)) => return (fresh(), None),
-        Err(error) => return (fresh(), Some(aside(root, &crate::escape::chain(&error)))),
+        Err(ReadError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(Unused::Unusable(crate::escape::chain(&error))),
     };
     match serde_json::from_slice::<State>(&bytes) {
-        Ok(state) if state.version != VERSION => (
-            fresh(),
-            Some(aside(
-                root,
-                &format!(
-                    "`{path}` has version {}, this agent knows {VERSION}",
-                    state.version
-                ),
-            )),
-        ),
-        Ok(state) if state.machine != *machine => (
-            fresh(),
-            Some(format!("`{path}` belongs to another machine")),
-        ),
-        Ok(state) => (state, None),
-        Err(error) => (
-            fresh(),
-            Some(aside(root, &format!("`{path}` is damaged: {error}"))),
-        ),
+        Ok(state) if state.version != VERSION => Err(Unused::Unusable(format!(
+            "`{path}` has version {}, this agent knows {VERSION}",
+            state.version
+        ))),
+        Ok(state) if state.machine != *machine => Err(Unused::Foreign(format!(
+            "`{path}` belongs to another machine"
+        ))),
+        Ok(state) => Ok(Some(state)),
+        Err(error) => Err(Unused::Unusable(format!("`{path}` is damaged: {error}"))),
     }
 }
 
 /// Writes the state if it changed.
-pub fn save(root: &Root, state: &State) -> Result<(), WriteError> {
+fn save(root: &Root, state: &State) -> Result<(), WriteError> {
     let text = serde_json::to_vec_pretty(state).unwrap_or_default();
     durable::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
 }
@@ -121,14 +137,14 @@ fn aside(root: &Root, why: &str) -> String {
 mod tests {
     use super::*;
 
-    fn machine(id: &str) -> MachineId {
+    pub(super) fn machine(id: &str) -> MachineId {
         MachineId {
             machine_id: Some(id.to_owned()),
             product_uuid: None,
         }
     }
 
-    fn tree() -> (tempfile::TempDir, Root) {
+    pub(super) fn tree() -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         (dir, root)

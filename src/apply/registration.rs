@@ -3,7 +3,7 @@
 
 use crate::agent::Refusal;
 use crate::bus::{Bus, BusError, MANAGER};
-use crate::decide::registration::FileChange;
+use crate::decide::registration::{Edit, FileChange};
 use crate::durable;
 use crate::escape::chain;
 use crate::facts::registration::LabelFileKind;
@@ -40,9 +40,10 @@ pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Re
 /// In one line, when the file cannot be changed or systemd does not take note of it.
 pub async fn keep(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     let path = change.kind.path();
-    let done = match &change.text {
-        Some(text) => durable::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
-        None => durable::remove(root, path),
+    let done = match &change.edit {
+        Edit::Write(text) => durable::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
+        Edit::Remove => durable::remove(root, path),
+        Edit::Reload => Ok(()),
     };
     done.map_err(|error| refusal(chain(&error)))?;
     if change.kind != LabelFileKind::Kubelet {

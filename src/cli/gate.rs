@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::run::{Process, foreign};
+use super::status::presence;
 use super::{Answer, Exit, Output};
 use crate::apply::registration;
 use crate::bus::Bus;
@@ -25,7 +26,7 @@ use crate::decide::verdict::Verdict;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::few::Few;
-use crate::lock;
+use crate::lock::Presence;
 use crate::observe;
 use crate::report::status::{IdentityStatus, Status};
 use crate::report::status_file;
@@ -139,13 +140,14 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
 
 /// What the daemon says now. `alone`: since when none has run.
 fn look(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
-    let Some(holder) = lock::is_held(root) else {
+    let status = status_file::read(root).ok();
+    let status = status.and_then(|value| Status::from_json(&value).ok());
+    let Presence::Running(holder) = presence(root, status.as_ref().map(|status| &status.agent))
+    else {
         let since = alone.get_or_insert_with(Instant::now);
         return Daemon::Missing(since.elapsed());
     };
     *alone = None;
-    let status = status_file::read(root).ok();
-    let status = status.and_then(|value| Status::from_json(&value).ok());
     // A status of the process before says nothing of now.
     match status.filter(|status| holder.pid == Some(status.agent.pid)) {
         Some(status) => match said(&status) {

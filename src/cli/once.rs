@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
 use crate::decide::Action;
+use crate::decide::registration::Edit;
 use crate::decide::sync::Sync;
 use crate::findings::{Finding, Severity};
 use crate::report::status::Status;
@@ -24,12 +25,24 @@ pub fn answer(
     let mut lines = Vec::new();
     let mut complaint = String::new();
     for round in rounds {
+        if let Some(unit) = &round.plan.start {
+            match (mode, &round.started) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
+                    lines.push(format!("start {unit}"));
+                }
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "{}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
         for (index, change) in round.plan.registration.changes.iter().enumerate() {
             let path = change.kind.path().display();
             match (mode, round.kept.get(index)) {
-                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
-                    lines.push(format!("file {path}"));
-                }
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.push(match change.edit {
+                    Edit::Write(_) | Edit::Remove => format!("file {path}"),
+                    Edit::Reload => format!("systemctl daemon-reload, for {path}"),
+                }),
                 (Mode::Write, Some(Err(refusal))) => {
                     let _ = writeln!(complaint, "not written: {}", refusal.text);
                 }
@@ -79,7 +92,7 @@ pub fn answer(
     Answer {
         text,
         complaint,
-        exit: rounds.last().map_or(Exit::TryAgain, exit),
+        exit: exit(rounds),
     }
 }
 
@@ -110,8 +123,12 @@ fn changes(action: &Action) -> Vec<String> {
     }
 }
 
-/// 75 when an API did not answer or refused for now, 1 when something is wrong or could not be written, 0 otherwise.
-fn exit(round: &Round) -> Exit {
+/// 75 when an API did not answer or refused for now, 1 when something is wrong or could not be written or started, 0
+/// otherwise.
+fn exit(rounds: &[Round]) -> Exit {
+    let Some(round) = rounds.last() else {
+        return Exit::TryAgain;
+    };
     let refusals: Vec<_> = round
         .outcomes
         .iter()
@@ -123,9 +140,120 @@ fn exit(round: &Round) -> Exit {
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
     let errors = round.plan.findings.iter().any(is_error);
     let settled = !matches!(round.plan.sync, Sync::NoVm { .. } | Sync::WriteFailed(_));
-    if !refusals.is_empty() || errors || !settled || !round.identity.verdict.is_match() {
+    // A file is written again in each round, and a unit is started in one of them only.
+    let is_kept = round.kept.iter().all(Result::is_ok);
+    let is_started = rounds
+        .iter()
+        .all(|round| !matches!(round.started, Some(Err(_))));
+    let is_written = refusals.is_empty() && is_kept && is_started;
+    if !is_written || errors || !settled || !round.identity.verdict.is_match() {
         Exit::Failed
     } else {
         Exit::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Apply, Clock, Observe, Refusal, Scope, once};
+    use crate::config::Settings;
+    use crate::decide::fixtures::{World as Facts, now};
+    use crate::decide::identity::Identity;
+    use crate::decide::placement::Located;
+    use crate::decide::registration::FileChange;
+    use crate::decide::{Memory, Now};
+    use crate::facts::placement::PlacementReads;
+    use crate::facts::requests::Requests;
+    use crate::facts::who::Who;
+
+    /// A world in which all is as it should be.
+    struct Settled(Facts);
+
+    impl Observe for Settled {
+        type Targets = ();
+
+        fn targets(&self, _: &Settings, _: &Identity) {}
+
+        async fn who(&mut self, _: &Settings, _: Scope, _: Now) -> Who {
+            self.0.who.clone()
+        }
+
+        async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
+            self.0.reads.clone()
+        }
+
+        fn requests(&self) -> Vec<Requests> {
+            Vec::new()
+        }
+    }
+
+    impl Apply for Settled {
+        async fn apply(&mut self, _: &Action, _: Now) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        async fn keep(&mut self, _: &FileChange) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        async fn start(&mut self, _: &str) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Now {
+            now(std::time::Duration::from_secs(100))
+        }
+    }
+
+    /// Two rounds that found nothing to do.
+    async fn rounds() -> Vec<Round> {
+        let mut facts = Facts::new();
+        facts.settle();
+        let settings = facts.settings.clone();
+        let mut rounds = Vec::new();
+        for _ in 0..2 {
+            let mut world = Settled(facts.clone());
+            let memory = Memory::default();
+            let mut silent = crate::cli::run::Silent;
+            let more = once(
+                &settings,
+                &mut world,
+                &mut silent,
+                &Stopped,
+                memory,
+                Mode::Write,
+            );
+            rounds.extend(more.await);
+        }
+        assert_eq!(rounds.len(), 2);
+        rounds
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_or_started_is_a_failure() {
+        let refused = || {
+            Err(Refusal {
+                text: "read-only".to_owned(),
+                passing: true,
+                retry_after: None,
+            })
+        };
+        assert_eq!(exit(&rounds().await), Exit::Ok);
+        let mut unstarted = rounds().await;
+        unstarted[0].started = Some(refused());
+        assert_eq!(exit(&unstarted), Exit::Failed);
+        let mut unwritten = rounds().await;
+        unwritten[1].kept = vec![Ok(()), refused()];
+        assert_eq!(exit(&unwritten), Exit::Failed);
+        // Written in the round after.
+        let mut written = rounds().await;
+        written[0].kept = vec![refused()];
+        written[1].kept = vec![Ok(())];
+        assert_eq!(exit(&written), Exit::Ok);
     }
 }

@@ -36,7 +36,7 @@ use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status}
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Style;
 use crate::root::Root;
-use crate::state::{self, MachineId, State};
+use crate::state::{self, MachineId, Saver, State};
 use crate::triggers::health::Health;
 use crate::triggers::{self, Listener};
 use crate::world::World;
@@ -128,10 +128,13 @@ pub fn run(process: &Process, task: Task) -> Answer {
     let answer = match task {
         Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
         Task::Once(mode) => {
-            let _lock = match (mode, lock::acquire(&process.root)) {
-                (Mode::DryRun, _) => None,
-                (Mode::Write, Ok(lock)) => Some(lock),
-                (Mode::Write, Err(error)) => return locked(&error),
+            // Taking the lock creates its file, and a dry run creates nothing.
+            let _lock = match mode {
+                Mode::DryRun => None,
+                Mode::Write => match lock::acquire(&process.root) {
+                    Ok(lock) => Some(lock),
+                    Err(error) => return locked(&error),
+                },
             };
             runtime.block_on(look(process, &settings, mode, task))
         }
@@ -202,7 +205,7 @@ async fn serve(
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
         Err(error @ lock::LockError::Held { .. }) => return locked(&error),
-        // A read-only or full /run must not keep the agent from its work.
+        // A read-only or full /var must not keep the agent from its work.
         Err(_) => None,
     };
     let clock = SystemClock::new();
@@ -226,7 +229,7 @@ async fn serve(
         journal,
         notifier,
         health.clone(),
-        state,
+        Saver::new(process.root.clone(), state),
         process_status(&clock),
         board.clone(),
     );
@@ -295,7 +298,7 @@ async fn serve(
 
 async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
     let clock = SystemClock::new();
-    let (state, _) = state::load(&process.root, &MachineId::of(&read_machine(&process.root)));
+    let state = state::recall(&process.root, &MachineId::of(&read_machine(&process.root)));
     let address = process.system_bus_address.as_deref();
     let bus = Bus::new(&process.root, address);
     let health = Health::default();
@@ -347,10 +350,13 @@ pub(super) fn context(clock: &SystemClock, signals: Vec<SignalStatus>) -> Contex
 }
 
 fn process_status(clock: &SystemClock) -> AgentStatus {
+    let own = lock::Instance::own();
     AgentStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         started_at: rfc3339(clock.now().wall),
+        start_ticks: own.as_ref().map(|own| own.start_ticks),
+        boot_id: own.map(|own| own.boot_id),
     }
 }
 

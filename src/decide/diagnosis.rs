@@ -64,6 +64,8 @@ pub enum Outcome {
 pub struct Service {
     /// Who runs, such as `process 812`; `None` where nobody does.
     pub holder: Option<String>,
+    /// Whether this user cannot know who runs.
+    pub is_unknown: bool,
     /// When its status last changed, RFC 3339; it is written on change only.
     pub updated_at: Option<String>,
     /// What it complains of.
@@ -76,6 +78,7 @@ impl Service {
     /// That nobody keeps the labels right.
     pub fn finding(&self) -> Option<Finding> {
         let seen = match (&self.holder, &self.updated_at) {
+            _ if self.is_unknown => return None,
             (Some(_), _) => return None,
             (None, Some(at)) => format!("no process runs it; its last status is of {at}"),
             (None, None) => "no process runs it, and it left no status since the boot".to_owned(),

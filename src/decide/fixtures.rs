@@ -277,6 +277,7 @@ fn who() -> Who {
             family: Family::Debian,
         }),
         label_files: Vec::new(),
+        drop_in: None,
         remarks: Vec::new(),
     }
 }

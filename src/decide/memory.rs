@@ -50,6 +50,8 @@ pub struct Memory {
     pub refusal: Option<Refused>,
     /// Why a file for the kubelet's first labels could not be changed, until it is or need not be.
     pub unwritten_file: Option<String>,
+    /// When systemd was last reloaded for a missed reload, since the start of the process.
+    pub reloaded: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.

@@ -283,8 +283,12 @@ pub fn plan(
     // The file of a Node whose labels are left alone says what they are.
     let none = LabelPlan::default();
     let changed = stand_down.as_ref().map_or(&labels, |_| &none);
-    let registration = registration::decide(settings, seen, changed);
-    if registration.changes.is_empty() {
+    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
+    let registration = registration::decide(settings, seen, changed, reloaded);
+    if registration.reloads() {
+        memory.reloaded = Some(now.uptime);
+    }
+    if registration.changes.is_empty() && !registration::is_unloaded(who) {
         memory.unwritten_file = None;
     }
     let findings = complaints::raise(

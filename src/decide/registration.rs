@@ -6,16 +6,22 @@
 //! is made.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::Seen;
 use super::labels::LabelPlan;
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
-use crate::facts::registration::{Content, LabelFile, LabelFileKind, Labels, MARK};
+use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, Labels, MARK};
 use crate::facts::topology::{LabelValue, REGION, ZONE};
+use crate::facts::who::Who;
 use crate::facts::{self, WhyKind};
 use crate::few::Few;
 use crate::findings::{Code, Finding};
+
+/// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
+/// with many units.
+const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What follows the mark in the first line, and the second line.
 const NOTE: &str = " as [registration] node_labels asks; changes are overwritten.
@@ -38,12 +44,38 @@ pub struct Registration {
 pub struct FileChange {
     /// Which one.
     pub kind: LabelFileKind,
-    /// The new text; `None` removes the file.
-    pub text: Option<String>,
+    /// What is done to it.
+    pub edit: Edit,
 }
 
-/// Decides. `plan` is what is about to be changed on our Node; empty where nothing is.
-pub fn decide(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Registration {
+/// What is done to one of our files. After each of these, systemd reloads if the file is a drop-in of the kubelet's unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// It gets this text.
+    Write(String),
+    /// It is removed.
+    Remove,
+    /// Nothing: the file is up to date or removed, but systemd has not loaded that yet.
+    Reload,
+}
+
+impl Registration {
+    /// Reports whether systemd reloads for the kubelet's drop-in alone, without a change of the file.
+    pub fn reloads(&self) -> bool {
+        self.changes
+            .iter()
+            .any(|change| change.edit == Edit::Reload)
+    }
+}
+
+/// Decides. `plan` is what is about to be changed on our Node; empty where nothing is. `reloaded`: the time since the
+/// last reload for a missed one.
+pub fn decide(
+    settings: &Settings,
+    seen: Seen<'_>,
+    plan: &LabelPlan,
+    reloaded: Option<Duration>,
+) -> Registration {
     // Who only reports has no labels of ours to register with either.
     let is_wanted =
         settings.registration.node_labels && settings.topology.on_change != OnChange::Report;
@@ -61,14 +93,34 @@ pub fn decide(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Registra
         };
         (text.as_ref() != Some(present)).then_some(FileChange {
             kind: file.kind,
-            text,
+            edit: text.map_or(Edit::Remove, Edit::Write),
         })
     });
+    let mut changes: Vec<FileChange> = changes.collect();
+    let is_kubelet = |change: &FileChange| change.kind == LabelFileKind::Kubelet;
+    let is_rested = reloaded.is_none_or(|ago| ago >= RELOAD_PAUSE);
+    // A change of the file includes a reload.
+    if is_unloaded(seen.who) && is_rested && !changes.iter().any(is_kubelet) {
+        changes.push(FileChange {
+            kind: LabelFileKind::Kubelet,
+            edit: Edit::Reload,
+        });
+    }
     Registration {
         is_wanted,
-        changes: changes.collect(),
+        changes,
         labels,
     }
+}
+
+/// Reports whether systemd has loaded another version of our drop-in of the kubelet's unit than the one on disk: the file was
+/// changed or removed, and the reload was missed.
+pub(super) fn is_unloaded(who: &Who) -> bool {
+    let is_ours = |file: &LabelFile| file.kind == LabelFileKind::Kubelet && file.is_ours();
+    let is_concerned = |drop_in: &DropIn| {
+        drop_in.needs_reload && (drop_in.is_listed || who.label_files.iter().any(is_ours))
+    };
+    who.drop_in.as_ref().is_some_and(is_concerned)
 }
 
 /// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone. `hidden`: whether
@@ -93,7 +145,7 @@ pub fn first_files(
         };
         may_write.then_some(FileChange {
             kind: *kind,
-            text: Some(text),
+            edit: Edit::Write(text),
         })
     });
     wanted.collect()

@@ -182,6 +182,46 @@ fn a_directory_that_is_not_ours_is_not_created() {
 }
 
 #[test]
+fn no_link_that_another_user_can_change_leads_to_a_directory_of_others() {
+    let (_dir, root) = tree();
+    let directory = "/var/lib/prometheus/node-exporter";
+    let file = format!("{directory}/agent.prom");
+    std::fs::create_dir_all(root.join("/srv/metrics")).unwrap();
+    std::fs::create_dir_all(root.join("/var/lib/prometheus")).unwrap();
+    symlink("/srv/metrics", root.join(directory)).unwrap();
+    // Root's own link is followed, inside the root.
+    write_atomic(&root, &file, b"one", 0o644).unwrap();
+    assert_eq!(root.read("/srv/metrics/agent.prom", 10).unwrap(), b"one");
+    let open = std::fs::Permissions::from_mode(0o777);
+    let mut shared = vec![("is writable", open)];
+    if Uid::effective().is_root() {
+        let closed = std::fs::Permissions::from_mode(0o755);
+        shared.push(("of another user", closed));
+    } else {
+        println!(
+            "SKIP no_link_that_another_user_can_change_leads_to_a_directory_of_others: chown needs root"
+        );
+    }
+    for (what, permissions) in shared {
+        if what == "of another user" {
+            let above = root.join("/var/lib/prometheus");
+            std::os::unix::fs::chown(above, Some(65534), None).unwrap();
+        }
+        std::fs::set_permissions(root.join("/var/lib/prometheus"), permissions).unwrap();
+        let error = write_atomic(&root, &file, b"two", 0o644).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("another user can change"), "{what}: {text}");
+        assert!(text.contains(&format!("`{directory}`")), "{what}: {text}");
+        assert_eq!(root.read("/srv/metrics/agent.prom", 10).unwrap(), b"one");
+    }
+    // Without a link such a directory is as good as any.
+    std::fs::remove_file(root.join(directory)).unwrap();
+    std::fs::create_dir(root.join(directory)).unwrap();
+    write_atomic(&root, &file, b"two", 0o644).unwrap();
+    assert_eq!(root.read(&file, 10).unwrap(), b"two");
+}
+
+#[test]
 fn a_full_or_read_only_file_system_leaves_the_old_file_whole() {
     if !own_mounts("durable::tests::a_full_or_read_only_file_system_leaves_the_old_file_whole")
         .is_child()

@@ -26,7 +26,7 @@ use crate::escape::chain;
 use crate::facts::who::Remark;
 use crate::root::Root;
 use crate::triggers::health::Health;
-use socket::{Listener, Stream};
+use socket::{ListenError, Listener, Stream};
 
 /// What reports call it.
 const NAME: &str = "metrics";
@@ -111,13 +111,17 @@ async fn hold(board: &Board, root: &Root, listen: &Listen, health: &Health) {
             Err(error) => error,
         };
         let what = chain(&error);
-        health.remark(NAME, Some(Remark::MetricsUnavailable { what }));
+        let forbidden = match &error {
+            ListenError::Forbidden(address) => Some(address.port()),
+            _ => None,
+        };
+        health.remark(NAME, Some(Remark::MetricsUnavailable { what, forbidden }));
         sleep(TRY_AGAIN).await;
     }
 }
 
 /// Answers everybody, until the socket fails.
-async fn answer_all(board: &Board, listener: &Listener) -> socket::ListenError {
+async fn answer_all(board: &Board, listener: &Listener) -> ListenError {
     let mut last = VecDeque::new();
     loop {
         let stream = match listener.accept().await {

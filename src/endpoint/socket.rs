@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two kinds of listening sockets.
 
-use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::config::Listen;
+use crate::durable::{self, WriteError};
 use crate::root::Root;
 
 /// Root and its group may ask; who else may is up to whoever gives the socket another group.
-const SOCKET_MODE: u32 = 0o660;
+const SOCKET_MODE: Mode = Mode::from_bits_truncate(0o660);
 
 /// Why nobody can ask.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,12 @@ pub(super) enum ListenError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The sandbox of the unit denies it (`SocketBindDeny=`).
+    #[error("failed to listen on `{0}`: the unit does not allow it")]
+    Forbidden(SocketAddr),
+    /// The directory of the socket cannot be used, or other users can write to it.
+    #[error("failed to make the socket")]
+    Directory(#[source] WriteError),
     /// Something that is no socket stands at the path.
     #[error("`{0}` is there and is no socket")]
     NotASocket(PathBuf),
@@ -49,7 +58,16 @@ pub(super) type Stream = Box<dyn Duplex>;
 #[derive(Debug)]
 pub(super) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Place),
+}
+
+/// The name of a socket in an open directory that only root can write to: no other user can place a link at that name, and no
+/// later change of the path above it redirects a write.
+#[derive(Debug)]
+pub(super) struct Place {
+    directory: OwnedFd,
+    name: String,
+    path: PathBuf,
 }
 
 impl Listener {
@@ -61,25 +79,29 @@ impl Listener {
                     listener.set_nonblocking(true)?;
                     TcpListener::from_std(listener)
                 });
-                bound.map(Self::Tcp).map_err(|source| ListenError::Bind {
-                    address: address.to_string(),
-                    source,
+                bound.map(Self::Tcp).map_err(|source| {
+                    // A port below 1024 without the right to it is EACCES.
+                    if source.raw_os_error() == Some(Errno::EPERM as i32) {
+                        return ListenError::Forbidden(*address);
+                    }
+                    ListenError::Bind {
+                        address: address.to_string(),
+                        source,
+                    }
                 })
             }
             Listen::Unix(path) => {
-                let place = root.join(path);
-                remove_socket(&place, path)?;
-                let bound = UnixListener::bind(&place).and_then(|listener| {
-                    fs::set_permissions(&place, Permissions::from_mode(SOCKET_MODE))?;
-                    Ok(listener)
-                });
-                match bound {
-                    Ok(listener) => Ok(Self::Unix(listener, place)),
-                    Err(source) => Err(ListenError::Bind {
-                        address: path.display().to_string(),
-                        source,
-                    }),
+                let place = Place::open(root, path)?;
+                place.clear()?;
+                let listener = UnixListener::bind(place.reach());
+                let listener = listener.map_err(|source| place.failed(source))?;
+                // From here on the file is removed on drop.
+                let listening = Self::Unix(listener, place);
+                if let Self::Unix(_, place) = &listening {
+                    let allowed = place.allow();
+                    allowed.map_err(|errno| place.failed(errno.into()))?;
                 }
+                Ok(listening)
             }
         }
     }
@@ -110,35 +132,85 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, place) = self {
-            let _ = fs::remove_file(place);
+            place.remove();
         }
     }
 }
 
-fn remove_socket(place: &Path, path: &Path) -> Result<(), ListenError> {
-    match fs::symlink_metadata(place) {
-        Ok(metadata) if metadata.file_type().is_socket() => {
-            if is_held(place) {
-                return Err(ListenError::Bind {
-                    address: path.display().to_string(),
-                    source: io::ErrorKind::AddrInUse.into(),
-                });
+impl Place {
+    fn open(root: &Root, path: &Path) -> Result<Self, ListenError> {
+        let (directory, name) =
+            durable::open_private_parent(root, path).map_err(ListenError::Directory)?;
+        Ok(Self {
+            directory,
+            name,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Returns a path to the name through the open directory, because there is no `bindat(2)`.
+    fn reach(&self) -> PathBuf {
+        let descriptor = self.directory.as_raw_fd();
+        Path::new("/proc/self/fd")
+            .join(descriptor.to_string())
+            .join(&self.name)
+    }
+
+    /// Removes the socket of an earlier run.
+    fn clear(&self) -> Result<(), ListenError> {
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+        match fstatat(&self.directory, self.name.as_str(), flags) {
+            Ok(found) if is_socket(found.st_mode) => {
+                if self.is_held() {
+                    return Err(self.failed(io::ErrorKind::AddrInUse.into()));
+                }
+                // What cannot be removed is still in the way, and the kernel says so at once.
+                self.remove();
+                Ok(())
             }
-            // What cannot be removed is still in the way, and the kernel says so at once.
-            let _ = fs::remove_file(place);
-            Ok(())
+            Ok(_) => Err(ListenError::NotASocket(self.path.clone())),
+            Err(_) => Ok(()),
         }
-        Ok(_) => Err(ListenError::NotASocket(path.to_owned())),
-        Err(_) => Ok(()),
+    }
+
+    /// Reports whether another process listens there. Does not wait: a socket with a full queue is in use, too.
+    fn is_held(&self) -> bool {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let connected =
+            socket(AddressFamily::Unix, SockType::Stream, flags, None).and_then(|socket| {
+                let address = UnixAddr::new(&self.reach())?;
+                connect(socket.as_raw_fd(), &address)
+            });
+        connected != Err(Errno::ECONNREFUSED)
+    }
+
+    /// Sets the mode of the socket itself: chmod(2) of the name would follow a link.
+    fn allow(&self) -> nix::Result<()> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let made = openat(&self.directory, self.name.as_str(), flags, Mode::empty())?;
+        if !is_socket(fstat(&made)?.st_mode) {
+            return Err(Errno::EEXIST);
+        }
+        let path = Path::new("/proc/self/fd").join(made.as_raw_fd().to_string());
+        fchmodat(AT_FDCWD, &path, SOCKET_MODE, FchmodatFlags::FollowSymlink)
+    }
+
+    fn remove(&self) {
+        let _ = unlinkat(
+            &self.directory,
+            self.name.as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        );
+    }
+
+    fn failed(&self, source: io::Error) -> ListenError {
+        ListenError::Bind {
+            address: self.path.display().to_string(),
+            source,
+        }
     }
 }
 
-/// Whether somebody listens at a socket file. Does not wait: one whose queue is full is held too.
-fn is_held(place: &Path) -> bool {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let connected = socket(AddressFamily::Unix, SockType::Stream, flags, None).and_then(|socket| {
-        let address = UnixAddr::new(place)?;
-        connect(socket.as_raw_fd(), &address)
-    });
-    connected != Err(Errno::ECONNREFUSED)
+fn is_socket(mode: u32) -> bool {
+    SFlag::from_bits_truncate(mode & SFlag::S_IFMT.bits()) == SFlag::S_IFSOCK
 }

@@ -144,6 +144,59 @@ async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about
     theirs.accept().unwrap();
 }
 
+/// What a socket at a path is refused with.
+fn refusal(root: &Root, path: &str) -> String {
+    let bound = Listener::bind(root, &Listen::Unix(path.into()));
+    chain(&bound.unwrap_err())
+}
+
+#[tokio::test]
+async fn a_socket_is_not_made_where_others_could_put_a_link_in_its_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    std::fs::create_dir(root.join("/open")).unwrap();
+    let open = std::fs::Permissions::from_mode(0o1777);
+    std::fs::set_permissions(root.join("/open"), open).unwrap();
+    let said = refusal(&root, "/open/metrics.sock");
+    assert!(
+        said.contains("`/open` is writable by other users"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(root.join("/open")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path().join("tree"));
+    // Absolute, as it would be on the machine: outside of the tree it means another place.
+    let outside = dir.path().join("outside");
+    for place in [&outside, &root.join(&outside)] {
+        std::fs::create_dir_all(place).unwrap();
+    }
+    std::os::unix::fs::symlink(&outside, root.join("/metrics")).unwrap();
+    let bound = Listener::bind(&root, &Listen::Unix("/metrics/agent.sock".into())).unwrap();
+    let made = root.join(outside.join("agent.sock"));
+    assert_eq!(
+        std::fs::metadata(&made).unwrap().permissions().mode() & 0o7777,
+        0o660
+    );
+    assert!(!outside.join("agent.sock").exists());
+    drop(bound);
+    assert!(!made.exists());
+    // A link at its name is none of our sockets, whatever it leads to.
+    let victim = dir.path().join("victim");
+    std::fs::write(&victim, "").unwrap();
+    std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(&victim, &made).unwrap();
+    let said = refusal(&root, "/metrics/agent.sock");
+    assert!(said.contains("is there and is no socket"), "{said}");
+    assert_eq!(
+        std::fs::metadata(&victim).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
+}
+
 #[tokio::test]
 async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
     let served = Served::new();

@@ -73,6 +73,15 @@ impl LabelFile {
     }
 }
 
+/// State of the kubelet's unit in systemd's manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropIn {
+    /// Whether a file of the unit changed after it was loaded (`NeedDaemonReload`).
+    pub needs_reload: bool,
+    /// Whether our file is among the loaded drop-ins (`DropInPaths`).
+    pub is_listed: bool,
+}
+
 /// What stands in such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {

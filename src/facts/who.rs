@@ -10,7 +10,7 @@ use super::host_metrics::HostMetrics;
 use super::machine::Machine;
 use super::names::{Namespace, NodeName};
 use super::node::Node;
-use super::registration::LabelFile;
+use super::registration::{DropIn, LabelFile};
 use super::vmi::Vmi;
 
 /// The facts of one observation.
@@ -34,6 +34,8 @@ pub struct Who {
     pub guest_agent: Seen<GuestAgent>,
     /// What stands at the places of our files for the kubelet's first labels.
     pub label_files: Vec<LabelFile>,
+    /// State of the kubelet's unit in systemd's manager, if it was read.
+    pub drop_in: Option<DropIn>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
     pub remarks: Vec<Remark>,
 }
@@ -121,6 +123,8 @@ pub enum Remark {
     MetricsUnavailable {
         /// Why not, and where.
         what: String,
+        /// The port that the unit denies, if that is the reason.
+        forbidden: Option<u16>,
     },
     /// A watch delivered an object that was not asked for.
     WrongObject {

@@ -3,9 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use zbus::wire::Variant;
+
 use super::environment::variables;
+use crate::bus::{Bus, MANAGER, Peer, unit_path};
 use crate::escape::chain;
-use crate::facts::registration::{Content, LabelFile, LabelFileKind, MARK};
+use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, MARK};
 use crate::root::Root;
 
 /// Ours take some hundred bytes; whatever is larger is not ours.
@@ -95,6 +98,40 @@ pub fn read(root: &Root) -> Vec<LabelFile> {
         })
     };
     LabelFileKind::ALL.into_iter().filter_map(file).collect()
+}
+
+/// The unit that our drop-in belongs to.
+const KUBELET: &str = "kubelet.service";
+
+/// Reads the state of the kubelet's unit from systemd's manager; `None` if it does not answer. Without the unit and without a
+/// drop-in nothing is asked.
+pub async fn drop_in(root: &Root, bus: &Bus) -> Option<DropIn> {
+    let ours = LabelFileKind::Kubelet.path();
+    if !installed(root).contains(&LabelFileKind::Kubelet) && !root.exists(ours) {
+        return None;
+    }
+    let path = unit_path(KUBELET);
+    let unit = Peer {
+        path: &path,
+        interface: "org.freedesktop.systemd1.Unit",
+        ..MANAGER
+    };
+    let Ok(Variant::Bool(needs_reload)) = bus.property(unit, "NeedDaemonReload").await else {
+        return None;
+    };
+    let is_listed = match needs_reload {
+        false => false,
+        true => match bus.property(unit, "DropInPaths").await.ok()? {
+            Variant::Array(paths) => paths
+                .iter()
+                .any(|path| matches!(path, Variant::Str(path) if Path::new(path.as_str()) == ours)),
+            _ => return None,
+        },
+    };
+    Some(DropIn {
+        needs_reload,
+        is_listed,
+    })
 }
 
 /// The file that sets the kubelet's extra arguments as well, be it to nothing: an environment file, the unit or another drop-in.

@@ -37,7 +37,7 @@ use crate::few::Few;
 use crate::findings::Code;
 use crate::reason::{Herald, Trigger};
 use crate::root::Root;
-use crate::state::{self, State};
+use crate::state::{Saver, State};
 use crate::triggers::health::Health;
 use compose::Context;
 use counters::Counters;
@@ -51,6 +51,9 @@ use trouble::Trouble;
 /// How long the end of the process waits for the journal.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long it waits for the last state to be saved. A state that is lost is found out again.
+const SAVE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// All reports of the daemon.
 #[derive(Debug)]
 pub struct Reporter {
@@ -60,8 +63,7 @@ pub struct Reporter {
     health: Health,
     told: Arc<Mutex<Told>>,
     state: State,
-    /// What was written last, or tried to be.
-    saved: State,
+    saver: Saver,
     context: Context,
     counters: Counters,
     textfile: Textfile,
@@ -79,10 +81,11 @@ impl Reporter {
         journal: Journal,
         systemd: Notifier,
         health: Health,
-        state: State,
+        saver: Saver,
         agent: AgentStatus,
         board: Board,
     ) -> Self {
+        let state = saver.saved();
         let last_migration = state
             .last_migration
             .as_ref()
@@ -107,8 +110,8 @@ impl Reporter {
             systemd,
             health,
             told: Arc::default(),
-            saved: state.clone(),
             state,
+            saver,
             context,
             counters: Counters::default(),
             textfile: Textfile::default(),
@@ -144,6 +147,7 @@ impl Reporter {
     /// The end: what was said is written.
     pub fn close(self) {
         self.journal.close(CLOSE_PATIENCE);
+        self.saver.close(SAVE_PATIENCE);
     }
 
     /// A report that cannot be made is said once, and again when it could be made in between.
@@ -197,18 +201,16 @@ impl Reporter {
             .map(|vmi| vmi.name.to_string())
             .or(state.vm);
         self.state = state;
-        if self.state != self.saved {
-            match state::save(&self.root, &self.state) {
-                Ok(()) => {
-                    self.saved.clone_from(&self.state);
-                    self.mention("state", None);
-                }
-                Err(error) => {
-                    let trouble = Trouble::new(durable::STATE_DIRECTORY, &error);
-                    self.mention("state", Some(trouble));
-                }
-            }
+    }
+
+    /// Saves the state in the background and reports the outcome of the previous save.
+    fn save(&mut self) {
+        if let Some(outcome) = self.saver.outcome() {
+            let error = outcome.err();
+            let trouble = error.map(|error| Trouble::new(durable::STATE_DIRECTORY, &error));
+            self.mention("state", trouble);
         }
+        self.saver.save(&self.state);
     }
 
     /// The metrics, where anybody wants them.
@@ -236,7 +238,10 @@ impl Reporter {
         });
         // A Prometheus sees nothing of it, so that a look has to tell.
         let what = trouble.or(left).map(|trouble| trouble.what);
-        let remark = what.map(|what| Remark::MetricsUnavailable { what });
+        let remark = what.map(|what| Remark::MetricsUnavailable {
+            what,
+            forbidden: None,
+        });
         self.health.remark("textfile", remark);
     }
 
@@ -309,6 +314,8 @@ impl Publish for Reporter {
         self.measure(&status, report);
         self.line = text::line(&status);
         self.systemd.status(&self.line);
+        // Last, so that no other report waits for the disk.
+        self.save();
     }
 
     fn sign(&mut self, sign: Trigger) {
@@ -382,3 +389,6 @@ fn labelled(report: &Report<'_>) -> Vec<String> {
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

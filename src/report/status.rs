@@ -86,6 +86,13 @@ pub struct AgentStatus {
     pub pid: u32,
     /// When it started, RFC 3339.
     pub started_at: String,
+    /// When the kernel started it, in clock ticks since the boot: with `pid` and `boot_id` it names this process and no later
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ticks: Option<u64>,
+    /// The boot that these are counted from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
 }
 
 /// Who we are.

@@ -167,18 +167,29 @@ impl World {
                 false => None,
             }
         };
+        let is_missed = self.drop_in.is_some_and(|drop_in| drop_in.needs_reload);
+        let is_asked = scope.files || is_missed;
+        let read_drop_in = async {
+            match is_asked {
+                true => registration::drop_in(&self.root, &self.bus).await,
+                false => None,
+            }
+        };
         let hear_host = async {
             match self.needs_host(settings, scope) {
                 true => Some(host_metrics::read(&self.root, now.wall).await),
                 false => None,
             }
         };
-        let (node, candidates, units, metrics) = tokio::join!(
+        let (node, candidates, units, drop_in, metrics) = tokio::join!(
             limited(read_node),
             limited(read_vm),
             limited(read_units),
+            limited(read_drop_in),
             limited(hear_host)
         );
+        // Without an answer of systemd, a missed reload is still missed.
+        self.drop_in = drop_in.flatten().or(self.drop_in);
         match units {
             Some(Some(agent)) => self.guest_agent = Seen::Known(agent),
             Some(None) => {}
@@ -227,6 +238,7 @@ impl World {
             host_metrics: self.host_metrics.clone(),
             guest_agent: self.guest_agent.clone(),
             label_files: registration::read(&self.root),
+            drop_in: self.drop_in,
             remarks,
         }
     }

@@ -28,6 +28,7 @@ use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::placement::PlacementReads;
+use crate::facts::registration::{DropIn, LabelFileKind};
 use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Who};
@@ -64,6 +65,7 @@ pub struct World {
     candidates: Seen<Candidates>,
     host_metrics: Seen<HostMetrics>,
     guest_agent: Seen<GuestAgent>,
+    drop_in: Option<DropIn>,
     /// The VM of an earlier run.
     earlier: Option<VmName>,
     /// What was found to be our own instance, and how it was searched for.
@@ -102,6 +104,7 @@ impl World {
             candidates: Seen::Failed(unread()),
             host_metrics: Seen::Failed(unread()),
             guest_agent: Seen::Failed(unread()),
+            drop_in: None,
             earlier,
             own: None,
             names: harvester::Names::default(),
@@ -171,7 +174,15 @@ impl Apply for World {
     }
 
     async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
-        apply::registration::keep(&self.root, &self.bus, change).await
+        let kept = apply::registration::keep(&self.root, &self.bus, change).await;
+        if change.kind == LabelFileKind::Kubelet {
+            // A failed change counts as a missed reload until systemd's manager is read again.
+            self.drop_in = kept.is_err().then_some(DropIn {
+                needs_reload: true,
+                is_listed: true,
+            });
+        }
+        kept
     }
 
     async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {

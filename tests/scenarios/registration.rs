@@ -4,6 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
+use harvester_lab::bus::{Bus, Systemd, Unit};
 use harvester_lab::guest::Distribution;
 use harvester_lab::process::{Agent, Line, Output, Signal};
 use harvester_lab::world::{CloudState, VM_NAME, World, WorldOptions, always, eventually};
@@ -22,6 +23,8 @@ on_both!(
     a_read_only_directory_is_a_finding_with_the_command_that_helps,
     switched_off_the_file_goes_and_its_directory_stays,
     kubeadm_gets_a_drop_in_of_the_kubelets_unit,
+    a_file_that_cannot_be_written_is_a_failure_of_once,
+    a_reload_that_a_killed_agent_missed_is_repeated,
     a_wrong_hostname_holds_the_kubelet_until_it_is_put_right,
     a_wrong_hostname_holds_no_longer_than_the_bound,
     a_node_name_of_the_configuration_is_the_one_that_counts,
@@ -307,6 +310,60 @@ async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
         text.lines().all(|line| line.starts_with('#'))
     };
     eventually(SOON, "a drop-in that says nothing", says_nothing).await;
+}
+
+async fn a_file_that_cannot_be_written_is_a_failure_of_once(on: On) {
+    let (world, mut daemon) = labelled(on, SWITCH).await;
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait_exit(SOON).await;
+    world.migrate("hv-b").await;
+    // Ours by its text, and not to be replaced: another name leads to it.
+    let other = world.guest.path("/etc/rancher/other");
+    std::fs::hard_link(world.guest.path(FILE), other).unwrap();
+    let output = agent(&world, &["once"]).await;
+    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    let refusal = format!("not written: refused to write `{FILE}`");
+    assert!(output.stderr.contains(&refusal), "{}", output.stderr);
+    std::fs::remove_file(world.guest.path("/etc/rancher/other")).unwrap();
+    let output = agent(&world, &["once"]).await;
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+    assert!(says(&world, ZONE, "rack-b"));
+}
+
+async fn a_reload_that_a_killed_agent_missed_is_repeated(on: On) {
+    let world = unregistered(on, Distribution::Kubeadm).await;
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    let unit = "/usr/lib/systemd/system/kubelet.service";
+    world.guest.write(unit, "[Service]\n");
+    let mut daemon = serve(&world).await;
+    gate(&world, "20s").await;
+    register(&world, Distribution::Kubeadm);
+    label_becomes(&world, ZONE, "rack-a").await;
+    findings_become(&world, &[]).await;
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait_exit(SOON).await;
+    // The file was renamed to its place, and then the agent was killed.
+    let bus = Bus::start(&world.guest).await;
+    let missed = Unit {
+        needs_reload: true,
+        ..Unit::running()
+    };
+    let systemd = Systemd::start(&bus, &[("kubelet.service", missed)]).await;
+    let reloads = || {
+        systemd
+            .calls()
+            .iter()
+            .filter(|call| *call == "Reload")
+            .count()
+    };
+    let mut daemon = serve(&world).await;
+    eventually(SOON, "a reload of systemd", || async { reloads() == 1 }).await;
+    // Killed again, there is nothing to make good.
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait_exit(SOON).await;
+    let _daemon = serve(&world).await;
+    findings_become(&world, &[]).await;
+    assert_eq!(reloads(), 1);
 }
 
 async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The service: systemd's protocol, reload, stop, exit codes, what it leaves behind.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use harvester_lab::process::{Signal, run_once};
@@ -16,6 +19,8 @@ on_both!(
     a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise,
     a_start_with_a_faulty_configuration_waits_for_a_better_one,
     a_second_agent_says_who_is_first,
+    an_ordinary_user_sees_whether_the_agent_runs,
+    a_dry_run_leaves_the_machine_byte_for_byte_as_it_was,
     the_watchdog_is_fed_while_nothing_happens,
     nothing_happens_while_nothing_changes,
 );
@@ -140,6 +145,110 @@ async fn a_second_agent_says_who_is_first(on: On) {
     }
     let output = agent(&world, &["once", "--dry-run"]).await;
     assert_ne!(output.code, Some(75), "{}", output.stderr);
+}
+
+/// `nobody`.
+const STRANGER: u32 = 65534;
+
+/// As the unit starts it: files that it makes are for root alone unless it says otherwise.
+async fn an_ordinary_user_sees_whether_the_agent_runs(on: On) {
+    if !nix::unistd::geteuid().is_root() {
+        println!(
+            "SKIP an_ordinary_user_sees_whether_the_agent_runs: only root can be another user"
+        );
+        return;
+    }
+    let world = on.world(WorldOptions::default()).await;
+    let root = world.guest.root().to_owned();
+    std::fs::set_permissions(&root, PermissionsExt::from_mode(0o755)).unwrap();
+    // One that the user may execute.
+    let binary = world.guest.path("/usr/bin/harvester-node-agent");
+    std::fs::create_dir_all(binary.parent().unwrap()).unwrap();
+    std::fs::copy(BINARY, &binary).unwrap();
+    let ask = async |args: &[&str]| {
+        let asked = tokio::process::Command::new(&binary)
+            .args(args)
+            .arg("--root")
+            .arg(&root)
+            .env_clear()
+            .uid(STRANGER)
+            .gid(STRANGER)
+            .output();
+        let output = asked.await.unwrap();
+        let [stdout, stderr] = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (output.status.code(), stdout, stderr)
+    };
+    let script = "umask 077; exec \"$@\"";
+    let mut daemon = world.spawn_agent("sh", &["-c", script, "sh", BINARY, "run"]);
+    daemon.wait_ready(SOON).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let (code, _, said) = ask(&["status"]).await;
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (_, diagnosis, _) = ask(&["doctor", "-o", "json"]).await;
+    let diagnosis: serde_json::Value = serde_json::from_str(&diagnosis).unwrap();
+    assert_eq!(diagnosis["service"]["running"], true, "{diagnosis:#}");
+    assert!(!diagnosis.to_string().contains("agent-not-running"));
+    // Killed, it leaves its status behind, and its number to another process.
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait_exit(SOON).await;
+    let mut status = world.guest.status().unwrap();
+    let pid = &mut status["agent"]["pid"];
+    assert_eq!(pid.as_u64(), Some(daemon.pid().into()));
+    *pid = std::process::id().into();
+    let text = status.to_string();
+    world
+        .guest
+        .write("/run/harvester-node-agent/status.json", text);
+    let (code, _, said) = ask(&["status"]).await;
+    assert_eq!(code, Some(75));
+    assert!(said.contains("no agent runs here now"), "{said}");
+    let (_, diagnosis, _) = ask(&["doctor", "-o", "json"]).await;
+    assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
+}
+
+/// All that is below a directory: paths, modes, times of change, and what is in the files.
+fn all_of(directory: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = std::fs::symlink_metadata(&path).unwrap();
+        let content = match found.file_type() {
+            kind if kind.is_dir() => {
+                let entries = std::fs::read_dir(&path).unwrap();
+                left.extend(entries.map(|entry| entry.unwrap().path()));
+                Vec::new()
+            }
+            kind if kind.is_file() => std::fs::read(&path).unwrap(),
+            _ => Vec::new(),
+        };
+        let about = (found.mode(), found.mtime(), found.mtime_nsec(), content);
+        all.insert(path, about);
+    }
+    all
+}
+
+async fn a_dry_run_leaves_the_machine_byte_for_byte_as_it_was(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let own = ["/var/lib/harvester-node-agent", "/run/harvester-node-agent"];
+    // Where the agent never ran, and where what it remembers is damaged.
+    for is_damaged in [false, true] {
+        for directory in own {
+            let place = world.guest.path(directory);
+            if is_damaged {
+                std::fs::create_dir_all(&place).unwrap();
+                world.guest.write(&format!("{directory}/state.json"), "{");
+            } else {
+                std::fs::remove_dir_all(&place).unwrap();
+            }
+        }
+        let before = all_of(world.guest.root());
+        for command in [&["once", "--dry-run"] as &[&str], &["whoami"], &["doctor"]] {
+            let output = agent(&world, command).await;
+            assert!(!output.stdout.is_empty(), "{command:?}: {}", output.stderr);
+            assert!(all_of(world.guest.root()) == before, "{command:?}");
+        }
+    }
 }
 
 async fn the_watchdog_is_fed_while_nothing_happens(on: On) {

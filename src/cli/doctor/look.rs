@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::agent::{self, Clock, Mode, Round};
 use crate::bus::Bus;
 use crate::cli::run::{Process, Silent, SystemClock, context, earlier, foreign};
+use crate::cli::status::presence;
 use crate::config::{self, Settings};
 use crate::decide::diagnosis::{Diagnosis, Outcome, Rights, Service, gaps, is_hidden};
 use crate::decide::examination::{self, Case};
@@ -25,7 +26,7 @@ use crate::facts::examination::{Examination, Gap, Need};
 use crate::facts::{Why, WhyKind};
 use crate::few::Few;
 use crate::findings::{Code, Finding, Group};
-use crate::lock;
+use crate::lock::Presence;
 use crate::observe::machine::read_machine;
 use crate::report::status::Status;
 use crate::report::status_file;
@@ -130,7 +131,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     findings.extend(service.finding());
     tell(part(&findings, Some("credentials, both APIs, guest agent")));
 
-    let (state, _) = state::load(&process.root, &MachineId::of(&machine));
+    let state = state::recall(&process.root, &MachineId::of(&machine));
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
     let mut world = World::new(
         process.root.clone(),
@@ -256,8 +257,16 @@ fn service(process: &Process) -> Service {
     let since = findings
         .iter()
         .filter_map(|finding| Some((text(finding.get("code"))?, text(finding.get("since"))?)));
+    let agent = status.as_ref().and_then(|status| status.get("agent"));
+    let agent = agent.and_then(|agent| serde_json::from_value(agent.clone()).ok());
+    let (holder, is_unknown) = match presence(&process.root, agent.as_ref()) {
+        Presence::Running(holder) => (Some(holder.to_string()), false),
+        Presence::Absent => (None, false),
+        Presence::Unknown => (None, true),
+    };
     Service {
-        holder: lock::is_held(&process.root).map(|holder| holder.to_string()),
+        holder,
+        is_unknown,
         updated_at: text(status.as_ref().and_then(|status| status.get("updatedAt"))),
         findings: told.collect(),
         since: since.into_map(),

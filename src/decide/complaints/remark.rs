@@ -37,6 +37,15 @@ fn group(api: Api) -> Group {
     }
 }
 
+/// Returns how to allow the unit a port for metrics.
+fn allow_port(port: u16) -> String {
+    format!(
+        "allow the port with a drop-in: systemctl edit harvester-node-agent, lines [Service] and SocketBindAllow=tcp:{port}; \
+         then systemctl restart harvester-node-agent. Or set [metrics] listen to a socket in /run/harvester-node-agent, which \
+         needs no drop-in"
+    )
+}
+
 /// The finding that a remark becomes.
 fn finding(remark: &Remark) -> Finding {
     match remark {
@@ -81,7 +90,13 @@ fn finding(remark: &Remark) -> Finding {
             Finding::new(Code::WatchInterrupted, what.clone()).about(group(*api))
         }
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
-        Remark::MetricsUnavailable { what } => Finding::new(Code::MetricsUnavailable, what.clone()),
+        Remark::MetricsUnavailable { what, forbidden } => {
+            let finding = Finding::new(Code::MetricsUnavailable, what.clone());
+            match forbidden {
+                Some(port) => finding.with_remedy(allow_port(*port)),
+                None => finding,
+            }
+        }
         Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
     }
 }

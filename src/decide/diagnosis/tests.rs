@@ -11,6 +11,7 @@ fn finding(code: Code) -> Finding {
 fn service(holder: Option<&str>) -> Service {
     Service {
         holder: holder.map(str::to_owned),
+        is_unknown: false,
         updated_at: None,
         findings: vec![finding(Code::LabelFight), finding(Code::HostnameDiffers)],
         since: BTreeMap::from([(
@@ -167,4 +168,14 @@ fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
     let diagnosis = Diagnosis::new(&findings, &[]);
     let codes: Vec<Code> = diagnosis.findings().map(|finding| finding.code).collect();
     assert_eq!(codes, [Code::ConfigurationInvalid]);
+}
+
+#[test]
+fn a_user_who_cannot_see_processes_is_not_told_that_none_runs() {
+    let unknown = Service {
+        is_unknown: true,
+        ..service(None)
+    };
+    assert_eq!(unknown.finding(), None);
+    assert!(service(None).finding().is_some());
 }

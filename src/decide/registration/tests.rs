@@ -41,7 +41,11 @@ fn world() -> World {
 /// What the file is changed to, if it is.
 fn changed(world: &World) -> Option<Option<String>> {
     let changes = world.plan().registration.changes;
-    changes.into_iter().next().map(|change| change.text)
+    changes.into_iter().next().map(|change| match change.edit {
+        Edit::Write(text) => Some(text),
+        Edit::Remove => None,
+        Edit::Reload => panic!("nothing but a reload"),
+    })
 }
 
 fn to(zone: &str, host: &str) -> Option<Option<String>> {
@@ -155,8 +159,8 @@ fn the_first_files_are_written_where_there_are_none_or_old_ones() {
     let hidden = first_files(&kinds, &present, &new, true);
     assert_eq!(hidden.len(), 2);
     assert_eq!(
-        hidden[1].text,
-        Some(text(LabelFileKind::Kubelet, &Labels::new()))
+        hidden[1].edit,
+        Edit::Write(text(LabelFileKind::Kubelet, &Labels::new()))
     );
 }
 
@@ -171,14 +175,15 @@ fn while_somebody_else_sets_the_arguments_our_drop_in_says_nothing() {
     world.who.label_files = vec![kubelet.clone()];
     let empty = text(LabelFileKind::Kubelet, &Labels::new());
     let changes = world.plan().registration.changes;
-    assert_eq!(changes[0].text.as_ref(), Some(&empty));
+    assert_eq!(changes[0].edit, Edit::Write(empty.clone()));
     kubelet.content = Content::Ours(empty);
     world.who.label_files = vec![kubelet.clone()];
     assert_eq!(world.plan().registration.changes, []);
     kubelet.hidden_by = None;
     world.who.label_files = vec![kubelet];
     let changes = world.plan().registration.changes;
-    assert_eq!(changes[0].text, Some(text(LabelFileKind::Kubelet, &labels)));
+    let expected = Edit::Write(text(LabelFileKind::Kubelet, &labels));
+    assert_eq!(changes[0].edit, expected);
 }
 
 #[test]
@@ -256,4 +261,65 @@ fn our_own_file_is_no_static_label_and_any_other_is() {
     rke2.node_labels = vec![label(path)];
     world.who.distributions = vec![rke2];
     assert!(codes(&world).contains(&Code::StaticNodeLabel));
+}
+
+/// The kubelet's unit as systemd knows it, in a world whose drop-in is as it should be.
+fn known_to_systemd(needs_reload: bool, is_listed: bool) -> World {
+    let mut world = world();
+    world.who.label_files = vec![ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"))];
+    world.who.drop_in = Some(DropIn {
+        needs_reload,
+        is_listed,
+    });
+    world
+}
+
+fn reload() -> Vec<FileChange> {
+    vec![FileChange {
+        kind: LabelFileKind::Kubelet,
+        edit: Edit::Reload,
+    }]
+}
+
+#[test]
+fn a_missed_reload_of_systemd_is_repeated() {
+    for is_listed in [false, true] {
+        let world = known_to_systemd(true, is_listed);
+        assert_eq!(world.plan().registration.changes, reload());
+    }
+    assert_eq!(
+        known_to_systemd(false, true).plan().registration.changes,
+        []
+    );
+    // Of our file that is gone systemd knows as long as it is listed; of the files of others we know nothing.
+    for (is_listed, expected) in [(true, reload()), (false, Vec::new())] {
+        let mut world = known_to_systemd(true, is_listed);
+        world.who.label_files = Vec::new();
+        assert_eq!(world.plan().registration.changes, expected);
+    }
+}
+
+#[test]
+fn a_change_of_the_drop_in_brings_its_own_reload() {
+    let mut world = known_to_systemd(true, true);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let changes = world.plan().registration.changes;
+    let expected = Edit::Write(text(LabelFileKind::Kubelet, &wanted("rack-b", "hv-b")));
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].edit, expected);
+}
+
+#[test]
+fn a_reload_that_changes_nothing_is_not_repeated_at_once_and_its_failure_stays_known() {
+    let mut world = known_to_systemd(true, true);
+    world.memory = world.plan().memory;
+    world.memory.unwritten_file = Some("no answer on the system bus".to_owned());
+    world.uptime += RELOAD_PAUSE / 2;
+    let plan = world.plan();
+    assert_eq!(plan.registration.changes, []);
+    assert!(plan.memory.unwritten_file.is_some());
+    world.uptime += RELOAD_PAUSE;
+    assert_eq!(world.plan().registration.changes, reload());
+    world.who.drop_in = None;
+    assert_eq!(world.plan().memory.unwritten_file, None);
 }

@@ -40,7 +40,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "gaps": view.diagnosis.gaps().count(),
         },
         "service": {
-            "running": view.service.holder.is_some(),
+            "running": (!view.service.is_unknown).then_some(view.service.holder.is_some()),
             "statusAt": view.service.updated_at,
         },
         "groups": sections.collect::<Vec<_>>(),

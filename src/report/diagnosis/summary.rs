@@ -59,6 +59,9 @@ impl View<'_> {
             (Some(holder), None) => {
                 format!("harvester-node-agent {version} runs as {holder} and has not looked yet")
             }
+            (None, _) if self.service.is_unknown => {
+                format!("harvester-node-agent {version}; only root can see whether it runs")
+            }
             (None, _) => format!("harvester-node-agent {version}, not running"),
         }
     }

@@ -21,6 +21,7 @@ const PLAIN: Dress = Dress {
 fn service() -> Service {
     Service {
         holder: Some("process 812".to_owned()),
+        is_unknown: false,
         updated_at: Some("2026-11-21T09:00:00Z".to_owned()),
         findings: Vec::new(),
         since: BTreeMap::from([("node-missing".to_owned(), "2026-11-21T08:00:00Z".to_owned())]),

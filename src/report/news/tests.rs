@@ -17,6 +17,8 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             version: String::new(),
             pid: 1,
             started_at: String::new(),
+            start_ticks: None,
+            boot_id: None,
         },
         identity: IdentityStatus {
             verdict: "match".to_owned(),

@@ -39,6 +39,10 @@ pub struct Unit {
     pub command: Vec<String>,
     /// Whether systemd has it in memory; otherwise only its file exists.
     pub in_memory: bool,
+    /// `NeedDaemonReload`, until the manager reloads.
+    pub needs_reload: bool,
+    /// `DropInPaths`.
+    pub drop_ins: Vec<String>,
 }
 
 impl Unit {
@@ -55,6 +59,8 @@ impl Unit {
             result: "success",
             command: vec!["/usr/bin/qemu-ga".to_owned()],
             in_memory: true,
+            needs_reload: false,
+            drop_ins: Vec::new(),
         }
     }
 
@@ -87,6 +93,8 @@ impl Unit {
             "Result" => self.result.into(),
             "NRestarts" => self.restarts.into(),
             "WantedBy" => self.wanted_by.clone().into(),
+            "NeedDaemonReload" => self.needs_reload.into(),
+            "DropInPaths" => self.drop_ins.clone().into(),
             "ExecStart" => {
                 let path = self.command.first().cloned().unwrap_or_default();
                 let times = (0u64, 0u64, 0u64, 0u64);
@@ -248,6 +256,10 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
             lock(state).calls.push(member.to_owned());
             connection.reply(&header, &()).await
         }
+        "Reload" => {
+            reload(state);
+            connection.reply(&header, &()).await
+        }
         "Get" => {
             let (_, property): (&str, &str) = body.deserialize().expect("two strings");
             match property_of(&header, property, state) {
@@ -272,6 +284,14 @@ async fn answer(connection: &Connection, message: &Message, state: &Mutex<State>
     };
     // The bus may just have been killed, which ends the stream of calls as well.
     drop(sent);
+}
+
+fn reload(state: &Mutex<State>) {
+    let mut state = lock(state);
+    state.calls.push("Reload".to_owned());
+    for unit in state.units.values_mut() {
+        unit.needs_reload = false;
+    }
 }
 
 fn about_unit(method: &str, name: &str, state: &Mutex<State>) -> Answer {

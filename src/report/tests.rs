@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use super::sink::{Sink, StderrStyle};
+use super::status_file::STATUS_FILE;
+use super::systemd::NotifyEnvironment;
+use super::*;
+use crate::decide::fixtures::{World, now};
+use crate::state::MachineId;
+
+/// Longer than anything takes here but a disk that hangs.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A reporter that remembers by way of `saver`.
+fn reporter(root: &Root, saver: Saver) -> Reporter {
+    let environment = NotifyEnvironment {
+        notify_socket: None,
+        watchdog_usec: None,
+        watchdog_pid: None,
+    };
+    let agent = AgentStatus {
+        version: String::new(),
+        pid: 1,
+        started_at: String::new(),
+        start_ticks: None,
+        boot_id: None,
+    };
+    Reporter::new(
+        root.clone(),
+        Journal::new(Sink::Stderr(StderrStyle::Plain)),
+        Notifier::new(&environment, 1),
+        Health::default(),
+        saver,
+        agent,
+        Board::default(),
+    )
+}
+
+/// Reports what a world plans.
+fn publish(reporter: &mut Reporter, world: &World) {
+    let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
+    reporter.publish(&Report {
+        trigger: Trigger::Vmi,
+        now: now(world.uptime),
+        who: &world.who,
+        identity: &identity,
+        placement: placement.as_ref(),
+        plan: &plan,
+        outcomes: &[],
+        started: None,
+        latency: Duration::ZERO,
+        migrated: plan.memory.last_migration.as_ref(),
+        requests: &[],
+        settings: &world.settings,
+    });
+}
+
+#[test]
+fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let (began, begins) = mpsc::channel();
+    let (allow, allowed) = mpsc::channel::<()>();
+    let (allowed, place) = (Mutex::new(allowed), root.join(STATUS_FILE));
+    let world = World::new();
+    let state = State::new(MachineId::of(&world.who.machine));
+    let saver = Saver::with(state, move |state| {
+        began.send((place.exists(), state.clone())).unwrap();
+        let _ = allowed.lock().unwrap().recv_timeout(SOON);
+        Ok(())
+    });
+    let mut reporter = reporter(&root, saver);
+    let started = Instant::now();
+    publish(&mut reporter, &world);
+    assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+    let (is_reported, saved) = begins.recv_timeout(SOON).unwrap();
+    assert!(is_reported, "the disk came first");
+    assert!(saved.vm.is_some());
+    // Another one while that disk hangs.
+    let mut world = world;
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    publish(&mut reporter, &world);
+    assert!(started.elapsed() < SOON / 2, "{:?}", started.elapsed());
+    allow.send(()).unwrap();
+    allow.send(()).unwrap();
+    reporter.close();
+    let (_, saved) = begins.try_recv().expect("the last state is awaited");
+    assert_eq!(saved.last_migration.unwrap().to, "hv-b");
+}
