@@ -22,21 +22,21 @@
 //!
 //! | part | may use of ours | and of others | must not |
 //! |---|---|---|---|
-//! | `facts` | `bake::Code` `escape` `few` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
+//! | `facts` | `bake::Code` `document::json` `escape` `few` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `few` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
 //! | `reason` | | `serde` | carry facts |
 //! | `config` | `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
-//! | `credentials` | `config` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `yaml_serde` `zeroize` | write, use the network |
+//! | `credentials` | `config` `document` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `zeroize` | write, use the network |
 //! | `connections` | `config` `credentials` `escape` `facts` `few` `kubeapi` `root` | | send a request |
-//! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `yaml_serde` `zbus` `zeroize` | write, judge, remember |
+//! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `document` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `zbus` `zeroize` | write, judge, remember |
 //! | `triggers` | `agent` `alarm` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | carry facts |
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
 //! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `few` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
-//! | `kubeapi` | `alarm` `credentials` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
+//! | `kubeapi` | `alarm` `credentials` `document::json` `escape` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
 //! | `bus` | `root` | `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
@@ -46,6 +46,7 @@
 //! | `lock` | `durable` `root` | `nix` `std::fs` `std::process` `thiserror` | know for whom |
 //! | `root` | | `nix` `std::fs` `std::os` `thiserror` | write |
 //! | `logging` | `escape` `report` | `nix` `std::thread` `tracing` `tracing_subscriber` | |
+//! | `document` | `escape` | `granit_parser` `serde` `thiserror` `zeroize` | read or write anything, show a value |
 //! | `x509` | | `der` `std::net` `thiserror` | read or write anything |
 //! | `escape` | | | read or write anything |
 //! | `few` | | | read or write anything |
@@ -104,6 +105,7 @@ pub mod config;
 pub mod connections;
 pub mod credentials;
 pub mod decide;
+pub mod document;
 pub mod durable;
 pub mod edges;
 pub mod endpoint;

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::document::DocumentError;
+use crate::document::DocumentError;
 use crate::root::ReadError;
 
 /// Characters of a quoted value; a name or a URL scheme fits, a token does not.

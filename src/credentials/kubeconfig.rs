@@ -15,9 +15,9 @@ use ring::digest::{Context, Digest, SHA256};
 use rustls::pki_types::{CertificateDer, ServerName};
 use zeroize::Zeroizing;
 
-use super::document::parse;
 use super::error::{CredentialError, PemProblem, quoted};
 use super::{Credential, OptIns, ServerVerification, pem};
+use crate::document::yaml::parse;
 use crate::facts::names::Namespace;
 use crate::root::{ReadError, Root};
 use key::Key;

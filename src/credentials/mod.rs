@@ -7,7 +7,6 @@
 //! kubeconfig that could be one.
 
 pub mod certificate;
-pub mod document;
 mod error;
 pub mod kubeconfig;
 pub mod own_api;

@@ -164,7 +164,7 @@ fn without_host(identity: &Identity) -> Sync {
                     "NoHarvesterCredential",
                     "there is no Harvester credential that can be used; labels are kept",
                 ),
-                WhyKind::Refused | WhyKind::Malformed => (
+                WhyKind::Refused | WhyKind::WrongObject | WhyKind::Malformed => (
                     "HarvesterRefused",
                     "Harvester's API gave an answer that cannot be used; labels are kept",
                 ),

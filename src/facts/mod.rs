@@ -114,6 +114,8 @@ pub enum WhyKind {
     Tls,
     /// The answer broke a rule: too large, compressed, redirected, not what was asked for.
     Refused,
+    /// The answer is about another object than the one that was asked for.
+    WrongObject,
     /// The text could not be understood.
     Malformed,
 }
@@ -123,7 +125,7 @@ impl WhyKind {
     pub fn is_passing(self) -> bool {
         matches!(
             self,
-            Self::Unreachable | Self::Tls | Self::Refused | Self::Credential
+            Self::Unreachable | Self::Tls | Self::Refused | Self::WrongObject | Self::Credential
         )
     }
 }

@@ -2,14 +2,28 @@
 //! Our own Node in the guest cluster: the part that the agent reads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::names::{NodeName, NotAName};
+use crate::document::json::{
+    Capped, Keys, StringMap, annotations, conditions, labels, managed_fields,
+};
 use crate::few::Few;
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
+
+/// Conditions of a Node; there are about ten.
+const CONDITIONS_MAX: usize = 256;
+
+/// Labels of a Node whose writers are remembered.
+const MANAGED_LABELS_MAX: usize = 1000;
+
+/// Characters of a manager's name that are kept: as many as Kubernetes allows.
+const MANAGER_MAX: usize = 128;
 
 /// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -93,17 +107,103 @@ struct WireMetadata {
     name: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    managed_fields: Option<Vec<WireManagedFields>>,
+    #[serde(default, deserialize_with = "labels")]
+    labels: StringMap,
+    #[serde(default, deserialize_with = "annotations")]
+    annotations: StringMap,
+    #[serde(default, deserialize_with = "managed_fields")]
+    managed_fields: LabelManagers,
 }
 
+/// One entry of `metadata.managedFields`: of the tree of its fields only the labels are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireManagedFields {
     manager: Option<String>,
     time: Option<String>,
-    fields_v1: Option<serde_json::Value>,
+    fields_v1: Option<WireFields>,
+}
+
+#[derive(Deserialize)]
+struct WireFields {
+    #[serde(rename = "f:metadata")]
+    metadata: Option<WireMetadataFields>,
+}
+
+#[derive(Deserialize)]
+struct WireMetadataFields {
+    #[serde(rename = "f:labels", default)]
+    labels: Keys<MANAGED_LABELS_MAX>,
+}
+
+/// The newest manager of each label, by their RFC 3339 times, which compare as text. An object may hold ten thousands of
+/// entries: each is looked at once and not kept.
+#[derive(Default)]
+struct LabelManagers(BTreeMap<String, (Option<String>, String)>);
+
+impl LabelManagers {
+    fn add(&mut self, entry: WireManagedFields) {
+        let (Some(manager), Some(metadata)) = (
+            entry.manager,
+            entry.fields_v1.and_then(|fields| fields.metadata),
+        ) else {
+            return;
+        };
+        let manager: String = manager.chars().take(MANAGER_MAX).collect();
+        // A text that is longer is no time.
+        let time = entry.time.filter(|time| time.len() <= 64);
+        for mut key in metadata.labels.0 {
+            if !key.starts_with("f:") {
+                continue;
+            }
+            key.drain(..2);
+            let is_full = self.0.len() == MANAGED_LABELS_MAX;
+            match self.0.get_mut(&key) {
+                Some(newest) if newest.0 > time => {}
+                Some(newest) => *newest = (time.clone(), manager.clone()),
+                None if is_full => {}
+                None => {
+                    self.0.insert(key, (time.clone(), manager.clone()));
+                }
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for LabelManagers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(LabelManagersVisitor)
+    }
+}
+
+struct LabelManagersVisitor;
+
+impl<'de> Visitor<'de> for LabelManagersVisitor {
+    type Value = LabelManagers;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list or null")
+    }
+
+    fn visit_none<E>(self) -> Result<LabelManagers, E> {
+        Ok(LabelManagers::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<LabelManagers, E> {
+        Ok(LabelManagers::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<LabelManagers, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<LabelManagers, A::Error> {
+        let mut managers = LabelManagers::default();
+        while let Some(entry) = entries.next_element()? {
+            managers.add(entry);
+        }
+        Ok(managers)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -114,7 +214,8 @@ struct WireSpec {
 
 #[derive(Deserialize, Default)]
 struct WireStatus {
-    conditions: Option<Vec<NodeCondition>>,
+    #[serde(default, deserialize_with = "conditions")]
+    conditions: Capped<NodeCondition, CONDITIONS_MAX>,
 }
 
 impl TryFrom<Wire> for Node {
@@ -131,41 +232,18 @@ impl TryFrom<Wire> for Node {
             name: NodeName::parse(&name).map_err(NotANode::Name)?,
             uid: metadata.uid.ok_or(NotANode::Missing("metadata.uid"))?,
             resource_version: metadata.resource_version,
-            labels: metadata.labels.unwrap_or_default(),
-            annotations: metadata.annotations.unwrap_or_default(),
+            labels: metadata.labels.0,
+            annotations: metadata.annotations.0,
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),
-            conditions: status.conditions.unwrap_or_default(),
-            label_managers: label_managers(metadata.managed_fields.unwrap_or_default()),
+            conditions: status.conditions.0,
+            label_managers: metadata
+                .managed_fields
+                .0
+                .into_iter()
+                .map(|(key, (_, manager))| (key, manager))
+                .into_map(),
         })
     }
-}
-
-/// The newest manager of each label, by their RFC 3339 times, which compare as text. An object may hold ten thousands of
-/// entries: they are looked at once and not sorted.
-fn label_managers(entries: Vec<WireManagedFields>) -> BTreeMap<String, String> {
-    let mut newest: BTreeMap<String, (Option<String>, String)> = BTreeMap::new();
-    for entry in entries {
-        let (Some(manager), Some(fields)) = (entry.manager, entry.fields_v1) else {
-            continue;
-        };
-        let labels = fields
-            .pointer("/f:metadata/f:labels")
-            .and_then(serde_json::Value::as_object);
-        for key in labels
-            .into_iter()
-            .flat_map(|labels| labels.keys())
-            .filter_map(|key| key.strip_prefix("f:"))
-        {
-            let is_older = newest.get(key).is_some_and(|(time, _)| *time > entry.time);
-            if !is_older {
-                newest.insert(key.to_owned(), (entry.time.clone(), manager.clone()));
-            }
-        }
-    }
-    newest
-        .into_iter()
-        .map(|(key, (_, manager))| (key, manager))
-        .into_map()
 }
 
 #[cfg(test)]
@@ -212,6 +290,35 @@ mod tests {
         let took = began.elapsed();
         assert_eq!(node.label_managers["a"], "m3599");
         assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+    }
+
+    #[test]
+    fn of_the_managed_fields_little_is_kept_however_much_they_hold() {
+        let labels: BTreeMap<String, serde_json::Value> = (0..2 * MANAGED_LABELS_MAX)
+            .map(|number| (format!("f:l{number}"), json!({})))
+            .collect();
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "u", "managedFields": [
+                {"manager": "ü".repeat(1000), "time": "x".repeat(1000), "fieldsV1": {"f:metadata": {"f:labels": labels}}},
+                {"manager": null, "fieldsV1": {"f:metadata": {"f:labels": {"f:none": {}}}}},
+                {"manager": "m", "fieldsV1": {"f:metadata": null}},
+            ]},
+        }))
+        .unwrap();
+        assert_eq!(node.label_managers.len(), MANAGED_LABELS_MAX);
+        let is_short = |manager: &String| manager.chars().count() == MANAGER_MAX;
+        assert!(node.label_managers.values().all(is_short));
+    }
+
+    #[test]
+    fn a_label_or_annotation_that_comes_twice_is_refused_and_named() {
+        for field in ["labels", "annotations"] {
+            let text =
+                format!(r#"{{"metadata":{{"name":"n","uid":"u","{field}":{{"a":"1","a":"2"}}}}}}"#);
+            let error = serde_json::from_str::<Node>(&text).unwrap_err().to_string();
+            let named = format!("`metadata.{field}`: the key `a` comes twice");
+            assert!(error.contains(&named), "{error}");
+        }
     }
 
     #[test]

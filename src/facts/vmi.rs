@@ -13,6 +13,10 @@ use uuid::Uuid;
 use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
+use crate::document::json::{
+    Capped, StringMap, active_pods, annotations, labels, owner_references, spec_interfaces,
+    status_interfaces,
+};
 
 /// Label that names what created a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
@@ -20,6 +24,12 @@ pub const CREATOR: &str = "harvesterhci.io/creator";
 /// The creator whose VMs Harvester annotates with their host's topology
 /// (`pkg/controller/master/virtualmachine/vmi_controller.go`, `ReconcileFromHostLabels`).
 pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
+
+/// Interfaces of one VM. The guest agent reports those of each container, too.
+const INTERFACES_MAX: usize = 4096;
+
+/// Owners of one object.
+const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -101,9 +111,12 @@ struct WireMetadata {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<WireOwner>>,
+    #[serde(default, deserialize_with = "labels")]
+    labels: StringMap,
+    #[serde(default, deserialize_with = "annotations")]
+    annotations: StringMap,
+    #[serde(default, deserialize_with = "owner_references")]
+    owner_references: Capped<WireOwner, OWNERS_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -133,7 +146,8 @@ struct WireFirmware {
 
 #[derive(Deserialize)]
 struct WireDevices {
-    interfaces: Option<Vec<WireSpecInterface>>,
+    #[serde(default, deserialize_with = "spec_interfaces")]
+    interfaces: Capped<WireSpecInterface, INTERFACES_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -146,8 +160,10 @@ struct WireSpecInterface {
 #[serde(rename_all = "camelCase")]
 struct WireStatus {
     node_name: Option<String>,
-    interfaces: Option<Vec<WireStatusInterface>>,
-    active_pods: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "status_interfaces")]
+    interfaces: Capped<WireStatusInterface, INTERFACES_MAX>,
+    #[serde(default, deserialize_with = "active_pods")]
+    active_pods: StringMap,
 }
 
 #[derive(Deserialize)]
@@ -173,9 +189,9 @@ impl TryFrom<Wire> for Vmi {
         let spec_macs = spec
             .domain
             .devices
-            .and_then(|devices| devices.interfaces)
+            .map(|devices| devices.interfaces.0)
             .unwrap_or_default();
-        let status_macs = status.interfaces.unwrap_or_default();
+        let status_macs = status.interfaces.0;
         let macs = spec_macs
             .into_iter()
             .filter_map(|interface| interface.mac_address)
@@ -201,7 +217,7 @@ impl TryFrom<Wire> for Vmi {
             uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
             vm_uid: metadata
                 .owner_references
-                .unwrap_or_default()
+                .0
                 .into_iter()
                 .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
                 .and_then(|owner| owner.uid),
@@ -223,16 +239,15 @@ impl TryFrom<Wire> for Vmi {
                 })?,
             annotated_by_harvester: metadata
                 .labels
-                .unwrap_or_default()
                 .get(CREATOR)
                 .is_some_and(|creator| creator == ANNOTATED_CREATOR),
             annotations: metadata
                 .annotations
-                .unwrap_or_default()
+                .0
                 .into_iter()
                 .filter(|(key, _)| is_host_key(key))
                 .into_map(),
-            active_pods: status.active_pods.unwrap_or_default(),
+            active_pods: status.active_pods.0,
         })
     }
 }
@@ -289,6 +304,30 @@ mod tests {
         }
         let host = json!({"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "status": {"nodeName": "a/b"}});
         assert!(parse(host).unwrap_err().contains("status.nodeName"));
+    }
+
+    #[test]
+    fn a_label_annotation_or_field_that_comes_twice_is_refused_and_named() {
+        let vmi = |metadata: &str| {
+            let text =
+                format!(r#"{{"metadata":{{"name":"a","namespace":"d","uid":"u",{metadata}}}}}"#);
+            serde_json::from_str::<Vmi>(&text).unwrap_err().to_string()
+        };
+        for (metadata, named) in [
+            (
+                r#""labels":{"a":"1","a":"2"}"#,
+                "`metadata.labels`: the key `a`",
+            ),
+            (
+                r#""annotations":{"a":"1","a":"2"}"#,
+                "`metadata.annotations`: the key `a`",
+            ),
+            (r#""labels":{},"labels":{}"#, "`labels`"),
+            (r#""name":"b""#, "`name`"),
+        ] {
+            let error = vmi(metadata);
+            assert!(error.contains(named), "{error}");
+        }
     }
 
     #[test]

@@ -13,12 +13,12 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Phase, Target, Unreached};
-use super::json::{MAXIMUM_DEPTH, is_deeper_than};
 use super::status::{Answered, clamp_retry_after, from_status, parse_retry_after};
 use super::text::describe;
 use super::tls;
 use super::transport::{Timeouts, Transport};
 use super::types::Status;
+use crate::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 
 /// Cap of one object's body. etcd's own cap for an object is 1.5 MiB.
 pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
@@ -198,6 +198,14 @@ impl Transport {
             };
             if chunk.len() > limit.saturating_sub(body.len()) {
                 return Err(too_large());
+            }
+            if chunk.len() > body.capacity().saturating_sub(body.len()) {
+                // A vector grows by doubling, also beyond the limit.
+                let wanted = body
+                    .capacity()
+                    .saturating_mul(2)
+                    .max(body.len() + chunk.len());
+                body.reserve_exact(wanted.min(limit).saturating_sub(body.len()));
             }
             body.extend_from_slice(&chunk);
         }

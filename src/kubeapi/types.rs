@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::{StringMap, null_is_default};
+use super::client::MAXIMUM_ITEMS;
+use crate::document::json::{Capped, StringMap, annotations, labels, null_is_default};
+
+/// The kind of an object of which only the metadata was asked for.
+pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 
 /// An object of any kind, of which only the metadata was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -27,44 +31,13 @@ pub struct ObjectMeta {
     /// Version of the object, opaque.
     pub resource_version: Option<String>,
     /// Labels.
+    #[serde(deserialize_with = "labels")]
     pub labels: StringMap,
     /// Annotations.
+    #[serde(deserialize_with = "annotations")]
     pub annotations: StringMap,
-    /// Owners.
-    #[serde(deserialize_with = "null_is_default")]
-    pub owner_references: Vec<OwnerReference>,
-    /// Who set which field.
-    #[serde(deserialize_with = "null_is_default")]
-    pub managed_fields: Vec<ManagedFields>,
     /// Set once the object is on its way out.
     pub deletion_timestamp: Option<String>,
-}
-
-/// One owner of an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct OwnerReference {
-    /// Group and version of the owner's kind.
-    pub api_version: Option<String>,
-    /// The owner's kind.
-    pub kind: Option<String>,
-    /// The owner's name.
-    pub name: Option<String>,
-    /// The owner's uid.
-    pub uid: Option<String>,
-}
-
-/// The fields that one manager has set in one way.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ManagedFields {
-    /// Name of the writer.
-    pub manager: Option<String>,
-    /// `Apply` or `Update`.
-    pub operation: Option<String>,
-    /// Tree of the fields, keys such as `f:metadata`.
-    #[serde(rename = "fieldsV1")]
-    pub fields_v1: Option<serde_json::Value>,
 }
 
 /// A list of objects, all its pages together.
@@ -82,8 +55,8 @@ pub struct List<T> {
 pub(super) struct Page<T> {
     #[serde(default, deserialize_with = "null_is_default")]
     pub(super) metadata: ListMeta,
-    #[serde(default = "no_items")]
-    pub(super) items: Option<Vec<T>>,
+    #[serde(default)]
+    pub(super) items: Capped<T, MAXIMUM_ITEMS>,
 }
 
 #[derive(Default, Deserialize)]
@@ -92,10 +65,6 @@ pub(super) struct ListMeta {
     pub(super) resource_version: Option<String>,
     #[serde(rename = "continue")]
     pub(super) continue_token: Option<String>,
-}
-
-fn no_items<T>() -> Option<Vec<T>> {
-    None
 }
 
 /// `metav1.Status`: how the API says that something failed.
@@ -199,7 +168,8 @@ mod tests {
 
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
-        let nulls = r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
+        let nulls =
+            r#"{"metadata":{"name":null,"labels":null,"annotations":null,"managedFields":null}}"#;
         for text in ["{}", r#"{"metadata":null}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
@@ -216,15 +186,11 @@ mod tests {
     #[test]
     fn metadata_fields_arrive_under_their_json_names() {
         let text = r#"{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","deletionTimestamp":"t",
-            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"x","controller":true}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:metadata":{}}}]},"spec":{"x":1}}"#;
         let meta = serde_json::from_str::<PartialObjectMetadata>(text)
             .unwrap()
             .metadata;
         assert_eq!(meta.resource_version.as_deref(), Some("7"));
         assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
-        assert_eq!(meta.owner_references[0].api_version.as_deref(), Some("v1"));
-        assert_eq!(meta.managed_fields[0].manager.as_deref(), Some("m"));
-        assert!(meta.managed_fields[0].fields_v1.as_ref().unwrap()["f:metadata"].is_object());
     }
 }

@@ -12,9 +12,10 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout_at};
 
 use crate::alarm::Alarm;
+use crate::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 
 use super::error::{Error, Target};
-use super::json::{MAXIMUM_DEPTH, is_deeper_than};
+use super::expected::Expected;
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
 use super::types::{EventFrame, Versioned};
@@ -64,6 +65,7 @@ impl WatchRequest {
 pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Arc<Target>,
+    expected: Expected,
     /// None once the stream is over.
     live: Option<Live>,
     lines: Lines,
@@ -100,6 +102,11 @@ pub enum WatchEvent<T> {
         object: T,
         /// From here on another watch can go on.
         resource_version: String,
+    },
+    /// An object that was not asked for. It is not read.
+    Foreign {
+        /// What was asked for and what came, described.
+        what: String,
     },
     /// Nothing happened up to this version.
     Bookmark {
@@ -163,6 +170,7 @@ pub(super) async fn open<T>(
     Ok(Watch {
         transport: Arc::clone(transport),
         target,
+        expected: Expected::of(&request.path).named(request.name.as_deref()),
         live: Some(Live {
             response,
             _turn: turn,
@@ -291,6 +299,13 @@ impl<T: DeserializeOwned> Watch<T> {
             Ok(object.metadata.resource_version)
         };
         let object = || -> Result<T, Error> { serde_json::from_slice(bytes).map_err(unreadable) };
+        if matches!(frame.kind.as_str(), "ADDED" | "MODIFIED" | "DELETED")
+            && let Err(found) = self.expected.compare(bytes).map_err(unreadable)?
+        {
+            let found = self.transport.describe(&found);
+            let what = format!("{found} in the watch of {}", self.expected);
+            return Ok(WatchEvent::Foreign { what });
+        }
         match frame.kind.as_str() {
             "ADDED" | "MODIFIED" => Ok(WatchEvent::Changed {
                 resource_version: version()?,

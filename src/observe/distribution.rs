@@ -10,8 +10,8 @@ mod unshareable;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::credentials::document::{DocumentError, Value, parse};
 use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
+use crate::document::yaml::{DocumentError, Value, parse};
 use crate::facts::distribution::{Distribution, DistributionKind, Unshareable};
 use crate::root::{ReadError, Root};
 

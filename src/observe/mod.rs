@@ -3,6 +3,7 @@
 //!
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `world/look.rs`.
 
+mod configmap;
 pub mod credentials;
 pub mod distribution;
 mod environment;

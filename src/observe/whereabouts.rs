@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::Settings;
+use crate::document::json::{StringMap, data, labels};
 use crate::escape::chain;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
@@ -141,8 +142,8 @@ struct Pod {
 struct PodMetadata {
     #[serde(default)]
     uid: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "labels")]
+    labels: StringMap,
 }
 
 #[derive(Deserialize, Default)]
@@ -166,7 +167,7 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostL
                     && vmi.active_pods.contains_key(&pod.metadata.uid)
             });
             match (here.next(), here.next()) {
-                (Some(pod), None) => Seen::Known(pod.metadata.labels),
+                (Some(pod), None) => Seen::Known(pod.metadata.labels.0),
                 _ => Seen::Absent,
             }
         }
@@ -176,8 +177,8 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostL
 
 #[derive(Deserialize)]
 struct ConfigMap {
-    #[serde(default)]
-    data: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "data")]
+    data: StringMap,
 }
 
 /// The entry of the host: YAML, label to value.
@@ -190,7 +191,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> See
     match client.get::<ConfigMap>(&path).await {
         Ok(configmap) => match configmap.data.get(host.as_str()) {
             None => Seen::Absent,
-            Some(text) => match yaml_serde::from_str(text) {
+            Some(text) => match super::configmap::labels(text) {
                 Ok(labels) => Seen::Known(labels),
                 Err(error) => {
                     let text = format!(

@@ -12,6 +12,7 @@ pub fn why(error: &Error) -> Why {
         Class::Credential => WhyKind::Credential,
         Class::Forbidden => WhyKind::Forbidden,
         Class::Tls => WhyKind::Tls,
+        Class::WrongObject => WhyKind::WrongObject,
         Class::NotFound | Class::Refused => WhyKind::Refused,
     };
     Why {

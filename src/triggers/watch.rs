@@ -159,14 +159,7 @@ pub async fn keep_watching<T: Watched>(
                         }
                     }
                     match event {
-                        Ok(
-                            WatchEvent::Changed { object, .. } | WatchEvent::Deleted { object, .. },
-                        ) if object.name() != target.name => {
-                            let what = format!(
-                                "{} in the watch of {}",
-                                object.name().escape_debug(),
-                                target.name
-                            );
+                        Ok(WatchEvent::Foreign { what }) => {
                             health.remark(signal, Some(Remark::WrongObject { what }));
                         }
                         Ok(WatchEvent::Changed {

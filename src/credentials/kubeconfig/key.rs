@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::credentials::CredentialError;
-use crate::credentials::document::Value;
+use crate::document::yaml::Value;
 
 /// A place in the kubeconfig, with its name for messages. The value may be missing.
 pub(super) struct Key<'a> {

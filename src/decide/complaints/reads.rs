@@ -46,6 +46,7 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Forbidden => Some(Code::HarvesterForbidden),
             WhyKind::Tls => Some(Code::HarvesterTls),
             WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterRefused),
+            WhyKind::WrongObject => Some(Code::WrongObject),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
@@ -78,6 +79,7 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Forbidden => Some(Code::GuestApiForbidden),
             WhyKind::Tls => Some(Code::GuestApiTls),
             WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiRefused),
+            WhyKind::WrongObject => Some(Code::WrongObject),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

@@ -11,13 +11,13 @@ use super::super::{
 use super::server::{Server, Step, json as answer_json, status, stream_head};
 use super::{TOKEN, client, credential, printed};
 
-const COLLECTION: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
+const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
 
 #[tokio::test]
 async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
     let server = Server::saying(answer_json(200, "{}")).await;
     let client = client(&server.url());
-    client.get::<Value>("/api/v1/nodes/n").await.unwrap();
+    client.get::<Value>("/version").await.unwrap();
     let request = server.request();
     assert_eq!(
         request.header("authorization"),
@@ -125,7 +125,7 @@ async fn a_list_is_read_to_its_last_page() {
         .map(|request| request.line)
         .collect();
     let first = format!(
-        "GET {COLLECTION}?limit=500&fieldSelector=metadata.name%3Dvm&labelSelector=a+in+%28b%2Cc%29"
+        "GET {COLLECTION}?limit=200&fieldSelector=metadata.name%3Dvm&labelSelector=a+in+%28b%2Cc%29"
     );
     assert_eq!(lines[0], format!("{first} HTTP/1.1"));
     assert_eq!(lines[1], format!("{first}&continue=a%2Fb%2Bc%3D HTTP/1.1"));
@@ -135,11 +135,13 @@ async fn a_list_is_read_to_its_last_page() {
 #[tokio::test]
 async fn a_list_without_end_is_given_up_at_its_caps() {
     let items = vec!["1"; 4000].join(",");
-    let bytes = format!("{}1", " ".repeat(12 * 1024 * 1024));
+    let mib = |number: usize| format!("{}1", " ".repeat(number * 1024 * 1024));
+    let (page, beyond) = (mib(7), mib(9));
     for (items, limit, pages) in [
         (items.as_str(), 10_000, 3),
         ("", 200, 200),
-        (bytes.as_str(), 32 * 1024 * 1024, 3),
+        (page.as_str(), 32 * 1024 * 1024, 5),
+        (beyond.as_str(), 8 * 1024 * 1024, 1),
     ] {
         let page = format!(r#"{{"metadata":{{"continue":"x"}},"items":[{items}]}}"#);
         let server = Server::saying(answer_json(200, &page)).await;
@@ -156,6 +158,80 @@ async fn a_list_without_end_is_given_up_at_its_caps() {
 }
 
 #[tokio::test]
+async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
+    const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
+    let vmi = |namespace: &str, uid: &str| {
+        format!(
+            r#"{{"kind":"VirtualMachineInstance","metadata":{{"namespace":"{namespace}","name":"vm","uid":"{uid}"}}}}"#
+        )
+    };
+    let path = format!("{VMIS}/vm");
+    let body = json!({"metadata": {"uid": "u"}});
+    for (namespace, uid, is_object, is_patched) in [
+        ("ns", "u", true, true),
+        ("other", "u", false, false),
+        ("ns", "v", true, false),
+    ] {
+        let object = vmi(namespace, uid);
+        let server = Server::saying(answer_json(200, &object)).await;
+        let client = client(&server.url());
+        let results = [
+            (client.get::<Value>(&path).await.err(), is_object),
+            (client.get_cached::<Value>(&path).await.err(), is_object),
+            (client.get_metadata(&path).await.err(), is_object),
+            (
+                client
+                    .patch::<Value>(&path, PatchKind::Merge, &body)
+                    .await
+                    .err(),
+                is_patched,
+            ),
+        ];
+        for (error, is_right) in results {
+            match error {
+                None => assert!(is_right, "{object}"),
+                Some(error) => {
+                    assert!(!is_right, "{error}");
+                    assert_eq!(error.class(), Class::WrongObject, "{error}");
+                    let text = error.to_string();
+                    let asked = "asked for VirtualMachineInstance `ns/vm`";
+                    assert!(text.contains(asked), "{text}");
+                }
+            }
+        }
+        let list = format!(r#"{{"items":[{object}]}}"#);
+        let server = Server::saying(answer_json(200, &list)).await;
+        let list = self::client(&server.url())
+            .list::<Value>(VMIS, &Selectors::default())
+            .await;
+        match list {
+            Ok(_) => assert!(is_object, "{object}"),
+            Err(error) => {
+                assert!(!is_object && error.class() == Class::WrongObject, "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_label_that_comes_twice_is_named_with_its_object() {
+    let object =
+        r#"{"kind":"Node","metadata":{"name":"n","uid":"u","labels":{"zone":"a","zone":"EVIL"}}}"#;
+    let server = Server::saying(answer_json(200, object)).await;
+    let error = client(&server.url())
+        .get::<crate::facts::node::Node>("/api/v1/nodes/n")
+        .await
+        .unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "`/api/v1/nodes/n`",
+        "`metadata.labels`: the key `zone` comes twice",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_list_whose_token_is_too_old_is_gone() {
     let server = Server::saying(status(410, "The provided continue parameter is too old")).await;
     let error = client(&server.url())
@@ -167,7 +243,7 @@ async fn a_list_whose_token_is_too_old_is_gone() {
 
 #[tokio::test]
 async fn a_patch_names_its_kind_and_its_manager() {
-    let server = Server::saying(answer_json(200, r#"{"metadata":{}}"#)).await;
+    let server = Server::saying(answer_json(200, r#"{"metadata":{"name":"n"}}"#)).await;
     let client = client(&server.url());
     let body = json!({"metadata": {"labels": {"a": null}}});
     let path = "/api/v1/nodes/n/status";
@@ -254,7 +330,7 @@ async fn an_access_review_asks_about_one_request_and_tells_the_answer() {
     };
     let review = client(&server.url()).may(&attributes).await.unwrap();
     assert!(!review.allowed && review.denied);
-    assert_eq!(review.reason.as_deref(), Some("no\\u{1b}[1m"));
+    assert_eq!(review.reason.as_deref(), Some("no\\x1b[1m"));
     assert_eq!(review.evaluation_error, None);
     let sent: Value = serde_json::from_str(&server.request().body).unwrap();
     let expected =

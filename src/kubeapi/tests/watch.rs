@@ -51,6 +51,7 @@ fn version(event: WatchEvent<PartialObjectMetadata>) -> String {
             resource_version, ..
         }
         | WatchEvent::Bookmark { resource_version } => resource_version,
+        WatchEvent::Foreign { what } => what,
         WatchEvent::Ended => "ended".to_owned(),
     }
 }
@@ -113,6 +114,31 @@ async fn each_kind_of_event_arrives_as_what_it_is() {
     assert_eq!(watch.bookmarks_seen(), 1);
     assert_eq!(watch.next().await.unwrap(), WatchEvent::Ended);
     assert_eq!(watch.next().await.unwrap(), WatchEvent::Ended);
+}
+
+#[tokio::test]
+async fn an_object_that_was_not_asked_for_is_named_and_the_stream_goes_on() {
+    let ours = event("MODIFIED", "1");
+    let events = [
+        ours.replace(r#""n""#, r#""other""#),
+        ours.replace("Node", "Pod"),
+        ours,
+    ]
+    .concat();
+    let server = Server::saying(vec![stream_head(), piece(events), stream_end()]).await;
+    let request = WatchRequest {
+        name: Some("n".into()),
+        ..WatchRequest::new(PATH)
+    };
+    let client = client(&server.url());
+    let mut watch = client.watch(&request).await.unwrap();
+    for expected in [
+        "Node `other` in the watch of Node `n`",
+        "Pod `n` in the watch of Node `n`",
+        "1",
+    ] {
+        assert_eq!(version(watch.next().await.unwrap()), expected);
+    }
 }
 
 #[tokio::test]

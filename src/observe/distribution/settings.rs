@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::credentials::document::Value;
+use crate::document::yaml::Value;
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
 use crate::few::Few;
+
+/// What RKE2 and K3s take for true: their YAML is that of YAML 1.1.
+const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
 
 /// What RKE2 and K3s hand to the kubelet as it is.
 pub(super) const KUBELET_ARGUMENT: &str = "kubelet-arg";
@@ -45,7 +48,7 @@ pub(super) fn distribution(kind: DistributionKind, settings: &Settings) -> Distr
         distribution.data_dir = PathBuf::from(&data_dir.value);
     }
     distribution.node_name = last("node-name").cloned();
-    distribution.with_node_id = last("with-node-id").is_some_and(|one| one.value == "true");
+    distribution.with_node_id = last("with-node-id").is_some_and(|one| is_true(&one.value));
     distribution.cloud_provider_name = last("cloud-provider-name").map(|one| one.value.clone());
     distribution.cloud_provider_config = last("cloud-provider-config").map(|one| Configured {
         value: PathBuf::from(&one.value),
@@ -67,6 +70,10 @@ pub(super) fn distribution(kind: DistributionKind, settings: &Settings) -> Distr
         }
     }
     distribution
+}
+
+fn is_true(text: &str) -> bool {
+    TRUE.contains(&text)
 }
 
 /// A flag of the kubelet and its value, as `kubelet-arg` has them: `node-labels=a=b`, with dashes in front or without.

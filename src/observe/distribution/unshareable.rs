@@ -12,7 +12,7 @@ use super::super::environment::{flags, variables};
 use super::settings::{
     HOSTNAME_OVERRIDE, KUBELET_ARGUMENT, NODE_LABELS, kubelet_argument, scalars,
 };
-use crate::credentials::document::{Value, parse};
+use crate::document::yaml::{Value, parse};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 
 /// Keys whose values are secrets: it is remembered that they are there.

@@ -6,7 +6,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::super::distribution::DistributionProblem;
-use crate::credentials::document::{DocumentError, Value, parse};
+use crate::document::yaml::{DocumentError, Value, parse};
 use crate::facts::distribution::{DistributionKind, Form, Matter, Unshareable};
 use crate::root::Root;
 

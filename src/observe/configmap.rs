@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One entry of the ConfigMap with the places of the hosts: YAML or JSON, label to value.
+
+use crate::document::DocumentError;
+use crate::document::yaml::{Value, parse};
+use crate::escape::one_line;
+use crate::facts::placement::HostLabels;
+use crate::few::Few;
+
+/// Bytes of one entry. A host has some dozens of labels of less than 400 bytes each.
+const ENTRY_MAX: usize = 64 << 10;
+
+/// Characters of a key in an error: the longest key of a label.
+const KEY_SHOWN: usize = 317;
+
+/// Why an entry tells nothing.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EntryError {
+    /// The text cannot be read.
+    #[error("the text {0}")]
+    Document(DocumentError),
+    /// It is no mapping.
+    #[error("the text is {found}, expected a mapping of labels")]
+    NotAMapping {
+        /// The kind that was found.
+        found: &'static str,
+    },
+    /// A label has no text.
+    #[error("`{key}` is {found}, expected text in quotation marks")]
+    NotText {
+        /// The label, escaped.
+        key: String,
+        /// The kind that was found.
+        found: &'static str,
+    },
+}
+
+/// Reads the labels of one host.
+pub(super) fn labels(text: &str) -> Result<HostLabels, EntryError> {
+    let limit = ENTRY_MAX;
+    if text.len() > limit {
+        return Err(EntryError::Document(DocumentError::TooLong { limit }));
+    }
+    let entries = match parse(text.as_bytes()).map_err(EntryError::Document)? {
+        Value::Map(entries) => entries,
+        other => {
+            let found = other.kind();
+            return Err(EntryError::NotAMapping { found });
+        }
+    };
+    let mut labels = Vec::new();
+    for (key, value) in entries {
+        match value {
+            Value::Text(text) => labels.push((key, text.to_string())),
+            Value::Number(number) => labels.push((key, number)),
+            other => {
+                let key = one_line(&key, KEY_SHOWN).into_owned();
+                let found = other.kind();
+                return Err(EntryError::NotText { key, found });
+            }
+        }
+    }
+    Ok(labels.into_iter().into_map())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    fn refused(text: &str) -> String {
+        labels(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn labels_are_read_as_they_are_written() {
+        let found = labels("a: b\nzone: 010\nregion: no\n\"c/d\": 'true'").unwrap();
+        let expected = [
+            ("a", "b"),
+            ("zone", "010"),
+            ("region", "no"),
+            ("c/d", "true"),
+        ];
+        assert_eq!(found.len(), expected.len());
+        for (key, value) in expected {
+            assert_eq!(found[key], value, "{key}");
+        }
+        assert_eq!(labels(r#"{"zone": "a"}"#).unwrap()["zone"], "a");
+    }
+
+    #[test]
+    fn what_is_no_mapping_of_texts_is_named() {
+        for (text, error) in [
+            ("", "the text is empty"),
+            ("- a", "the text is a list, expected a mapping of labels"),
+            (
+                "zone: true",
+                "`zone` is a boolean, expected text in quotation marks",
+            ),
+            (
+                "zone:",
+                "`zone` is nothing, expected text in quotation marks",
+            ),
+            (
+                "zone: a\nzone: b",
+                "the text has the key `zone` twice in one mapping",
+            ),
+        ] {
+            assert_eq!(refused(text), error);
+        }
+    }
+
+    #[test]
+    fn an_entry_of_aliases_or_of_more_than_64_kb_is_refused() {
+        // 69 kB that become 350 MB where nothing counts what aliases stand for.
+        let mut bomb = format!("a: &a \"{}\"\nb: [", "x".repeat(10_000));
+        for _ in 0..17_000 {
+            write!(bomb, "*a,").unwrap();
+        }
+        bomb.push(']');
+        assert_eq!(refused(&bomb[..0]), "the text is empty");
+        assert!(bomb.len() < ENTRY_MAX, "{}", bomb.len());
+        let error = refused(&bomb);
+        assert!(error.contains("in memory"), "{error}");
+        let error = refused(&"a".repeat(ENTRY_MAX + 1));
+        assert_eq!(error, "the text is larger than 65536 bytes");
+    }
+}
