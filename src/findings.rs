@@ -187,18 +187,18 @@ impl Code {
     pub fn needs_placement(self) -> bool {
         matches!(
             self,
-            Self::HostnameOfAnotherVm
+            Self::NameOfAnotherVm
                 | Self::IdentityAmbiguous
-                | Self::IdentityNotFound
+                | Self::VmNotFound
                 | Self::ProviderIdDiffers
-                | Self::TopologyUnknown
+                | Self::NoTopologySource
                 | Self::AnnotationsStale
                 | Self::HostWithoutTopology
                 | Self::TopologyPartial
-                | Self::LabelValueIllegal
-                | Self::LabelHeld
-                | Self::LabelForeign
-                | Self::LabelFight
+                | Self::LabelValueInvalid
+                | Self::PinnedByConfig
+                | Self::LabelNotManaged
+                | Self::LabelConflict
                 | Self::StaticNodeLabel
         )
     }
@@ -208,17 +208,17 @@ impl Code {
     pub fn needs_memory(self) -> bool {
         matches!(
             self,
-            Self::LabelFight
+            Self::LabelConflict
                 | Self::NodeWriteFailed
                 | Self::LabelFileNotWritten
-                | Self::CredentialKept
-                | Self::ConfigurationKept
+                | Self::CredentialReloadFailed
+                | Self::ConfigReloadFailed
                 | Self::StateDiscarded
                 | Self::WatchUnavailable
                 | Self::WatchInterrupted
                 | Self::MetricsUnavailable
                 | Self::SignalUnavailable
-                | Self::WrongObject
+                | Self::UnexpectedObject
                 | Self::GuestAgentRestarting
         )
     }
@@ -227,7 +227,7 @@ impl Code {
     pub fn is_of_names(self) -> bool {
         matches!(
             self,
-            Self::HostnameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
+            Self::NameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
         )
     }
 
@@ -236,11 +236,11 @@ impl Code {
         matches!(
             self,
             Self::HarvesterUnreachable
-                | Self::HarvesterTls
-                | Self::HarvesterRefused
+                | Self::HarvesterTlsError
+                | Self::HarvesterBadResponse
                 | Self::GuestApiUnreachable
-                | Self::GuestApiTls
-                | Self::GuestApiRefused
+                | Self::GuestApiTlsError
+                | Self::GuestApiBadResponse
                 | Self::NodeWriteFailed
                 | Self::WatchUnavailable
                 | Self::SignalUnavailable

@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn what_is_known_of_several_is_told_in_spite_of_one_that_is_not() {
-        let names = ["node-missing", "nonsense-code", "label-fight"];
+        let names = ["node-missing", "nonsense-code", "label-conflict"];
         let answer = explain(&names, Output::Json);
         assert_eq!(answer.exit, Exit::Usage);
         let told: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!(
             [&told[0]["code"], &told[1]["code"]],
-            ["node-missing", "label-fight"]
+            ["node-missing", "label-conflict"]
         );
         assert!(answer.complaint.contains("`nonsense-code`"));
         let one: Value = serde_json::from_str(&explain(&names[..1], Output::Json).text).unwrap();

@@ -59,7 +59,7 @@ fn every_code_has_a_page_to_read_on_and_no_page_twice() {
 #[test]
 fn a_known_cause_silences_its_consequences() {
     let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
-    let consequence = Finding::new(Code::TopologyUnknown, "no source");
+    let consequence = Finding::new(Code::NoTopologySource, "no source");
     let other = Finding::new(Code::CredentialExposed, "0644");
     assert_eq!(
         without_consequences(&[consequence, cause.clone(), other.clone()]),
@@ -70,7 +70,7 @@ fn a_known_cause_silences_its_consequences() {
 #[test]
 fn what_is_wrong_with_one_api_explains_nothing_at_the_other() {
     let misnamed = |group| Finding::new(Code::ServerNotInCertificate, "other names").about(group);
-    let distrusted = Finding::new(Code::GuestApiTls, "unknown issuer");
+    let distrusted = Finding::new(Code::GuestApiTlsError, "unknown issuer");
     for (group, is_left) in [(Group::HarvesterApi, true), (Group::Node, false)] {
         let left = without_consequences(&[misnamed(group), distrusted.clone()]);
         assert_eq!(left.contains(&distrusted), is_left, "{group:?}");

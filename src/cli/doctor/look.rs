@@ -192,7 +192,7 @@ fn settings(process: &Process) -> (Settings, Option<Finding>) {
         Err(errors) => {
             let faults = errors.to_string();
             let faults: Vec<&str> = faults.lines().map(str::trim).collect();
-            let finding = Finding::new(Code::ConfigurationInvalid, faults.join("; "));
+            let finding = Finding::new(Code::ConfigInvalid, faults.join("; "));
             (Settings::default(), Some(finding))
         }
     }

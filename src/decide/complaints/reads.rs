@@ -44,8 +44,8 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Unreachable => Some(Code::HarvesterUnreachable),
             WhyKind::Credential => Some(Code::HarvesterUnauthorized),
             WhyKind::Forbidden => Some(Code::HarvesterForbidden),
-            WhyKind::Tls => Some(Code::HarvesterTls),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterRefused),
+            WhyKind::Tls => Some(Code::HarvesterTlsError),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterBadResponse),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
@@ -76,8 +76,8 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Unreachable => Some(Code::GuestApiUnreachable),
             WhyKind::Credential => Some(Code::GuestApiUnauthorized),
             WhyKind::Forbidden => Some(Code::GuestApiForbidden),
-            WhyKind::Tls => Some(Code::GuestApiTls),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiRefused),
+            WhyKind::Tls => Some(Code::GuestApiTlsError),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiBadResponse),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

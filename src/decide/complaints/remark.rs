@@ -55,7 +55,7 @@ fn finding(remark: &Remark) -> Finding {
         }
         Remark::CredentialKept { side, problem } => {
             let text = format!("{side}: {problem}");
-            Finding::new(Code::CredentialKept, text).about(credential_group(side))
+            Finding::new(Code::CredentialReloadFailed, text).about(credential_group(side))
         }
         Remark::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
@@ -64,7 +64,7 @@ fn finding(remark: &Remark) -> Finding {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
         Remark::ConfigurationKept { faults } => {
-            Finding::new(Code::ConfigurationKept, faults.clone())
+            Finding::new(Code::ConfigReloadFailed, faults.clone())
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what, api } => {
@@ -82,6 +82,6 @@ fn finding(remark: &Remark) -> Finding {
         }
         Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
         Remark::MetricsUnavailable { what } => Finding::new(Code::MetricsUnavailable, what.clone()),
-        Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
+        Remark::WrongObject { what } => Finding::new(Code::UnexpectedObject, what.clone()),
     }
 }

@@ -228,12 +228,12 @@ fn people_get_lines_that_end_and_commands_stay_whole() {
 #[test]
 fn a_consequence_is_told_beside_its_cause_and_its_group_is_not_well() {
     let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
-    let consequence = Finding::new(Code::TopologyUnknown, "no source");
+    let consequence = Finding::new(Code::NoTopologySource, "no source");
     let (text, document) = shown(&[consequence, cause], &[], |view| {
         (text(view, PLAIN, Rights::All), document(view, 0))
     });
     assert!(
-        text.contains("\n      found too: topology-unknown, because of harvester-unreachable\n"),
+        text.contains("\n      found too: no-topology-source, because of harvester-unreachable\n"),
         "{text}"
     );
     let groups = document["groups"].as_array().unwrap();
@@ -269,7 +269,7 @@ fn what_is_not_missed_spoils_nothing() {
 fn nothing_is_said_of_the_image_that_its_findings_deny() {
     for (findings, says) in [
         (
-            vec![Finding::new(Code::IdentityOfImage, "/etc/machine-id")],
+            vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
             "not as it should be",
         ),
         (vec![], "not all of it was looked at"),
