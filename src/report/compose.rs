@@ -53,8 +53,8 @@ impl Status {
                     severity: entry.severity.as_str().to_owned(),
                     title: entry.title.to_owned(),
                     seen: finding.seen.clone(),
-                    consequence: entry.consequence.to_owned(),
-                    remedy: finding.remedy().to_owned(),
+                    impact: entry.impact.to_owned(),
+                    fix: finding.fix().into_iter().map(str::to_owned).collect(),
                     since: context.since.get(entry.name).unwrap_or(&updated_at).clone(),
                 }
             })

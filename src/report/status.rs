@@ -350,10 +350,10 @@ pub struct FindingStatus {
     pub title: String,
     /// What was seen.
     pub seen: String,
-    /// Why it matters.
-    pub consequence: String,
-    /// What to do.
-    pub remedy: String,
+    /// What happens because of it.
+    pub impact: String,
+    /// What fixes it, in steps.
+    pub fix: Vec<String>,
     /// Since when, RFC 3339.
     pub since: String,
 }

@@ -266,8 +266,8 @@ pub fn findings(findings: &[FindingStatus], style: Style) -> String {
         );
         for (name, value) in [
             ("seen", &finding.seen),
-            ("why", &finding.consequence),
-            ("fix", &finding.remedy),
+            ("impact", &finding.impact),
+            ("fix", &finding.fix.join(" ")),
         ] {
             let _ = writeln!(text, "  {name:5}{}", one_line(value, SHOWN_MAX));
         }

@@ -132,7 +132,7 @@ pub(crate) async fn agrees(world: &World, expected: &[&str]) {
     // An examination knows more: it names the cause and leaves out what the agent complains of.
     let explains = |code: &str, other: &str| {
         let entry = Code::parse(code).unwrap().entry();
-        entry.silences.iter().any(|code| code.as_str() == other)
+        entry.suppresses.iter().any(|code| code.as_str() == other)
     };
     let is_expected = |code: &&str| {
         expected.contains(code)

@@ -61,7 +61,7 @@ fn a_group_without_a_finding_takes_one_line() {
     assert_eq!(text.lines().count(), Group::ALL.len() + 2);
     let version = env!("CARGO_PKG_VERSION");
     let first = format!(
-        "ok      this machine          harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
+        "ok      agent                 harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
     );
     assert_eq!(text.lines().next(), Some(first.as_str()));
     assert!(
@@ -79,8 +79,8 @@ fn a_finding_shows_what_was_seen_why_it_matters_and_lines_to_paste() {
         "warning Node                  not looked at".to_owned(),
         format!("    warning {} [node-missing]", entry.title),
         "      seen  no Node `n` at https://api:6443".to_owned(),
-        format!("      why   {}", entry.consequence),
-        format!("      fix   {}", entry.remedy),
+        format!("      impact{}", entry.impact),
+        format!("      fix   {}", entry.fix.join(" ")),
         "          kubectl get nodes".to_owned(),
         "      since 2026-11-21T08:00:00Z".to_owned(),
         "      more  harvester-node-agent explain node-missing".to_owned(),

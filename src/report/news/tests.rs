@@ -62,8 +62,8 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
                 severity: (*severity).to_owned(),
                 title: "title".to_owned(),
                 seen: (*seen).to_owned(),
-                consequence: "consequence".to_owned(),
-                remedy: "remedy".to_owned(),
+                impact: "impact".to_owned(),
+                fix: vec!["remedy".to_owned()],
                 since: String::new(),
             })
             .collect(),

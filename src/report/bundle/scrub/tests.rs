@@ -232,8 +232,9 @@ fn nothing_that_we_write_ourselves_is_taken_for_a_secret() {
     for code in crate::findings::Code::ALL {
         let entry = code.entry();
         let commands = entry.commands.iter().map(|command| command.text.as_ref());
-        for own in [entry.title, entry.consequence, entry.remedy]
+        for own in [entry.title, entry.impact]
             .into_iter()
+            .chain(entry.fix.iter().copied())
             .chain(commands)
         {
             assert_eq!(text(own), own, "{}", entry.name);
