@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::facts::who::Api;
 
 pub use catalogue::Code;
-pub use command::{Command, Name, Place};
+pub use command::{Command, Name, PRINT_KUBECONFIG, Place};
 pub use group::Group;
 
 /// How bad it is.
@@ -53,9 +53,9 @@ pub struct Finding {
     pub code: Code,
     /// What was seen, on which object.
     pub seen: String,
-    /// What to do here, where that is more than the catalogue's remedy.
+    /// Steps made for what was observed; empty for those of the catalogue.
     #[serde(skip)]
-    pub remedy: Option<String>,
+    steps: Vec<String>,
     /// Commands to paste, where the remedy is not the catalogue's.
     #[serde(skip)]
     commands: Vec<Command>,
@@ -70,7 +70,7 @@ impl Finding {
         Self {
             code,
             seen: seen.into(),
-            remedy: None,
+            steps: Vec::new(),
             commands: Vec::new(),
             about: None,
         }
@@ -115,15 +115,17 @@ impl Finding {
     /// Whether `other` is only its consequence. What is wrong with one API explains nothing at the other.
     pub fn explains(&self, other: &Self) -> bool {
         let is_elsewhere = self.api().zip(other.api()).is_some_and(|(a, b)| a != b);
-        !is_elsewhere && self.code.entry().silences.contains(&other.code)
+        !is_elsewhere && self.code.entry().suppresses.contains(&other.code)
     }
 
-    /// The same with a remedy made for what was seen.
-    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
-        Self {
-            remedy: Some(remedy.into()),
-            ..self
-        }
+    /// Replaces the steps of the catalogue by one step made for what was observed.
+    pub fn with_remedy(self, step: impl Into<String>) -> Self {
+        self.with_steps(vec![step.into()])
+    }
+
+    /// Replaces the steps of the catalogue by steps made for what was observed.
+    pub fn with_steps(self, steps: Vec<String>) -> Self {
+        Self { steps, ..self }
     }
 
     /// Commands to paste: those made for what was seen, or the catalogue's.
@@ -134,9 +136,17 @@ impl Finding {
         &self.commands
     }
 
-    /// What to do.
-    pub fn remedy(&self) -> &str {
-        self.remedy.as_deref().unwrap_or(self.code.entry().remedy)
+    /// Returns what fixes it, in steps.
+    pub fn fix(&self) -> Vec<&str> {
+        if self.steps.is_empty() {
+            return self.code.entry().fix.to_vec();
+        }
+        self.steps.iter().map(String::as_str).collect()
+    }
+
+    /// Returns what fixes it, in one line.
+    pub fn remedy(&self) -> String {
+        self.fix().join(" ")
     }
 }
 
@@ -153,14 +163,14 @@ pub struct Entry {
     pub severity: Severity,
     /// One line: what it is.
     pub title: &'static str,
-    /// Why it matters.
-    pub consequence: &'static str,
-    /// What to do, commands to type included.
-    pub remedy: &'static str,
+    /// What happens because of it, in sentences.
+    pub impact: &'static str,
+    /// What fixes it, in steps.
+    pub fix: &'static [&'static str],
     /// Commands to paste, in their order.
     pub commands: &'static [Command],
     /// Findings that are only its consequences and are not shown beside it.
-    pub silences: &'static [Code],
+    pub suppresses: &'static [Code],
 }
 
 /// Takes out of `findings` what another of them explains.
@@ -187,18 +197,18 @@ impl Code {
     pub fn needs_placement(self) -> bool {
         matches!(
             self,
-            Self::HostnameOfAnotherVm
+            Self::NameOfAnotherVm
                 | Self::IdentityAmbiguous
-                | Self::IdentityNotFound
+                | Self::VmNotFound
                 | Self::ProviderIdDiffers
-                | Self::TopologyUnknown
+                | Self::NoTopologySource
                 | Self::AnnotationsStale
                 | Self::HostWithoutTopology
                 | Self::TopologyPartial
-                | Self::LabelValueIllegal
-                | Self::LabelHeld
-                | Self::LabelForeign
-                | Self::LabelFight
+                | Self::LabelValueInvalid
+                | Self::PinnedByConfig
+                | Self::LabelNotManaged
+                | Self::LabelConflict
                 | Self::StaticNodeLabel
         )
     }
@@ -208,17 +218,17 @@ impl Code {
     pub fn needs_memory(self) -> bool {
         matches!(
             self,
-            Self::LabelFight
+            Self::LabelConflict
                 | Self::NodeWriteFailed
                 | Self::LabelFileNotWritten
-                | Self::CredentialKept
-                | Self::ConfigurationKept
+                | Self::CredentialReloadFailed
+                | Self::ConfigReloadFailed
                 | Self::StateDiscarded
                 | Self::WatchUnavailable
                 | Self::WatchInterrupted
                 | Self::MetricsUnavailable
                 | Self::SignalUnavailable
-                | Self::WrongObject
+                | Self::UnexpectedObject
                 | Self::GuestAgentRestarting
         )
     }
@@ -227,7 +237,7 @@ impl Code {
     pub fn is_of_names(self) -> bool {
         matches!(
             self,
-            Self::HostnameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
+            Self::NameOfAnotherVm | Self::HostnameDiffers | Self::StaticHostnameDiffers
         )
     }
 
@@ -236,11 +246,11 @@ impl Code {
         matches!(
             self,
             Self::HarvesterUnreachable
-                | Self::HarvesterTls
-                | Self::HarvesterRefused
+                | Self::HarvesterTlsError
+                | Self::HarvesterBadResponse
                 | Self::GuestApiUnreachable
-                | Self::GuestApiTls
-                | Self::GuestApiRefused
+                | Self::GuestApiTlsError
+                | Self::GuestApiBadResponse
                 | Self::NodeWriteFailed
                 | Self::WatchUnavailable
                 | Self::SignalUnavailable

@@ -78,7 +78,9 @@ fn dispatch(arguments: Arguments) -> Answer {
             process.style,
             process.strictness,
         ),
-        Command::Explain { codes } => cli::explain::run(&codes, process.output),
+        Command::Explain(options) => {
+            cli::explain::run(&options, process.output, process.dress.term())
+        }
         Command::Config { action } => cli::config::run(
             &process.root,
             process.config.as_deref(),

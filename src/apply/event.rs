@@ -46,7 +46,7 @@ mod tests {
     fn an_event_has_what_the_api_insists_on() {
         let draft = EventDraft {
             kind: "Warning",
-            reason: "Mismatch".to_owned(),
+            reason: "IdentityMismatch",
             note: "note".to_owned(),
         };
         let wall = UtcDateTime::from_unix_timestamp_nanos(1_500_000_000_000_001_000).unwrap();

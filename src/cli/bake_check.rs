@@ -32,7 +32,7 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     let faults = judge(&image::read(root, only), &Tree::new(&dir));
     let text = match output {
         Output::Json => format!("{:#}\n", document(&name, &faults)),
-        Output::Text => text(&name, &faults),
+        Output::Text | Output::Short => text(&name, &faults),
     };
     let exit = if faults.is_empty() {
         Exit::Ok

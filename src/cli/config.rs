@@ -14,7 +14,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
         Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
     };
     let text = match (action, output) {
-        (ConfigAction::Show, Output::Text) => show::text(&loaded.values),
+        (ConfigAction::Show, Output::Text | Output::Short) => show::text(&loaded.values),
         (ConfigAction::Show, Output::Json) => format!("{:#}\n", show::json(&loaded.values)),
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "no configuration file; the defaults are in force\n".to_owned(),

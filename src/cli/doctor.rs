@@ -140,8 +140,10 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     let mut text = match process.output {
         _ if is_silent => String::new(),
         Output::Json => format!("{:#}\n", diagnosis::document(&view, exit as u8)),
-        Output::Text if options.short => diagnosis::short(&view),
-        Output::Text => diagnosis::text(&view, process.dress, look::rights()),
+        Output::Text | Output::Short if options.short || process.output == Output::Short => {
+            diagnosis::short(&view)
+        }
+        Output::Text | Output::Short => diagnosis::text(&view, process.dress, look::rights()),
     };
     if let Some(archive) = archive {
         // Standard output is the archive's.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain`: what the catalogue says of findings.
+//! `explain`: the catalogue's text of findings.
 
 use std::fmt::Write;
 
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Answer, Exit, Output};
-use crate::findings::{Code, Entry};
+use crate::findings::{Code, Entry, Group};
+use crate::report::layout::{self, TermStyle};
 
 /// Codes this much alike are worth suggesting.
 const ALIKE: f64 = 0.75;
@@ -14,12 +16,27 @@ const ALIKE: f64 = 0.75;
 /// So many are suggested at most.
 const SUGGESTIONS: usize = 3;
 
-/// The findings of these names, or a list of all.
-pub fn run(names: &[String], output: Output) -> Answer {
-    if names.is_empty() {
-        return Answer::new(list(output), Exit::Ok);
+/// What `explain` takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Codes of findings, such as hostname-differs; lists all codes if none is given
+    #[arg(value_name = "CODE")]
+    pub codes: Vec<String>,
+    /// Explain every finding
+    #[arg(long, conflicts_with = "codes")]
+    pub all: bool,
+}
+
+/// Explains the findings of these names, or lists all.
+pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
+    let names = &options.codes;
+    if names.is_empty() && !options.all {
+        return Answer::new(list(output, style), Exit::Ok);
     }
     let (mut entries, mut complaint) = (Vec::new(), String::new());
+    if options.all {
+        entries.extend(Code::ALL.iter().map(|code| code.entry()));
+    }
     for name in names {
         match Code::parse(&plain(name)) {
             Some(code) => entries.push(code.entry()),
@@ -28,12 +45,12 @@ pub fn run(names: &[String], output: Output) -> Answer {
     }
     let text = match (output, entries.as_slice()) {
         (_, []) => String::new(),
-        (Output::Text, _) => {
-            let texts: Vec<String> = entries.into_iter().map(text).collect();
-            texts.join("\n\n")
-        }
         (Output::Json, [entry]) if names.len() == 1 => format!("{:#}\n", value(entry)),
         (Output::Json, _) => values(entries),
+        (Output::Text | Output::Short, _) => {
+            let texts = entries.into_iter().map(|entry| text(entry, style));
+            texts.collect::<Vec<_>>().join("\n\n")
+        }
     };
     let exit = match complaint.as_str() {
         "" => Exit::Ok,
@@ -70,48 +87,52 @@ fn unknown(name: &str) -> String {
     format!("no finding has the code `{}`{hint}\n", name.escape_debug())
 }
 
-fn list(output: Output) -> String {
+/// All codes with their titles, by group.
+fn list(output: Output, style: TermStyle) -> String {
     let entries = Code::ALL.iter().map(|code| code.entry());
-    match output {
-        Output::Json => values(entries),
-        Output::Text => entries.fold(String::new(), |mut text, entry| {
-            let _ = writeln!(
-                text,
-                "{:<30}{:<9}{}",
-                entry.name,
-                entry.severity.as_str(),
-                entry.title
-            );
-            text
-        }),
+    if output == Output::Json {
+        return values(entries);
     }
+    let mut text = String::new();
+    for group in Group::ALL {
+        let _ = writeln!(text, "{}:", group.title());
+        for entry in entries.clone().filter(|entry| entry.group == *group) {
+            let severity = entry.severity.as_str();
+            let lead = format!("  {:<30} {severity:<8} ", entry.name);
+            let indent = lead.chars().count();
+            layout::paragraph(&mut text, &lead, indent, entry.title, style.width);
+        }
+        text.push('\n');
+    }
+    text.push_str("Explain one: harvester-node-agent explain CODE\n");
+    text
 }
 
-fn text(entry: &Entry) -> String {
-    let mut text = format!(
-        "{} ({}, {})\n\n{}.\n\nWhy it matters:  {}\nWhat to do:      {}\n",
-        entry.name,
-        entry.severity.as_str(),
-        entry.group.title(),
-        entry.title,
-        entry.consequence,
-        entry.remedy
-    );
+fn text(entry: &Entry, style: TermStyle) -> String {
+    let width = style.width;
+    let mut text = String::new();
+    let (severity, group) = (entry.severity.as_str(), entry.group.title());
+    let _ = writeln!(text, "{} ({severity}, {group})\n", entry.name);
+    layout::paragraph(&mut text, "", 0, entry.title, width);
+    layout::paragraph(&mut text, "\nImpact  ", 8, entry.impact, width);
+    text.push('\n');
+    layout::steps(&mut text, "Fix     ", 8, entry.fix, width);
     let mut place = None;
     for command in entry.commands {
         if place != Some(command.place) {
             place = Some(command.place);
-            let _ = writeln!(text, "\nWhat to type {}:", command.place.title());
+            let _ = writeln!(text, "\n        # {}", command.place.title());
         }
-        let _ = writeln!(text, "    {}", command.text);
+        let _ = writeln!(text, "        {}", command.text);
     }
-    let silences: Vec<&str> = entry.silences.iter().map(|code| code.as_str()).collect();
-    if !silences.is_empty() {
-        let _ = writeln!(text, "\nIt explains:     {}", silences.join(", "));
+    let suppressed: Vec<&str> = entry.suppresses.iter().map(|code| code.as_str()).collect();
+    if !suppressed.is_empty() {
+        text.push('\n');
+        layout::paragraph(&mut text, "Suppresses  ", 12, &suppressed.join(", "), width);
     }
-    for (count, link) in entry.code.links().iter().enumerate() {
-        let name = if count == 0 { "\nRead on:" } else { "" };
-        let _ = writeln!(text, "{name:<17}{link}");
+    text.push_str("\nSee also\n");
+    for link in entry.code.links() {
+        let _ = writeln!(text, "  {link}");
     }
     text
 }
@@ -128,13 +149,13 @@ fn value(entry: &Entry) -> Value {
         "group": entry.group.as_str(),
         "severity": entry.severity.as_str(),
         "title": entry.title,
-        "consequence": entry.consequence,
-        "remedy": entry.remedy,
+        "impact": entry.impact,
+        "fix": entry.fix,
         "commands": commands.map(|command| json!({
-            "place": command.place.as_str(),
+            "runOn": command.place.as_str(),
             "text": command.text,
         })).collect::<Vec<_>>(),
-        "silences": entry.silences.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
+        "suppresses": entry.suppresses.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
         "links": entry.code.links(),
     })
 }
@@ -144,8 +165,17 @@ mod tests {
     use super::*;
 
     fn explain(names: &[&str], output: Output) -> Answer {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        run(&names, output)
+        let options = Options {
+            codes: names.iter().map(|name| (*name).to_owned()).collect(),
+            all: false,
+        };
+        run(&options, output, TermStyle::PLAIN)
+    }
+
+    /// The words, however they are wrapped.
+    fn words(text: &str) -> String {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ")
     }
 
     #[test]
@@ -154,20 +184,63 @@ mod tests {
             let answer = explain(&[code.as_str()], Output::Text);
             assert_eq!(answer.exit, Exit::Ok);
             let entry = code.entry();
-            for part in [entry.group.title(), entry.consequence, entry.remedy] {
-                assert!(answer.text.contains(part), "{}", answer.text);
+            let shown = words(&answer.text);
+            let parts = [entry.group.title(), entry.title, entry.impact];
+            for part in parts.iter().chain(entry.fix) {
+                assert!(shown.contains(part), "{}", answer.text);
             }
             for command in entry.commands {
-                let heading = format!("\nWhat to type {}:\n", command.place.title());
+                let heading = format!("\n        # {}\n", command.place.title());
                 assert!(answer.text.contains(&heading), "{}", answer.text);
-                assert!(answer.text.contains(&format!("\n    {}\n", command.text)));
+                assert!(
+                    answer
+                        .text
+                        .contains(&format!("\n        {}\n", command.text))
+                );
             }
             for link in code.links() {
                 assert!(answer.text.contains(link), "{}", answer.text);
             }
         }
-        let all = explain(&[], Output::Text).text;
-        assert_eq!(all.lines().count(), Code::ALL.len());
+    }
+
+    #[test]
+    fn no_line_but_a_command_or_a_link_is_wider_than_the_terminal() {
+        let all = Options {
+            all: true,
+            ..Options::default()
+        };
+        for width in [40, 80, 120] {
+            let style = TermStyle {
+                width,
+                ..TermStyle::PLAIN
+            };
+            let text = run(&all, Output::Text, style).text;
+            let wide = text.lines().filter(|line| line.chars().count() > width);
+            let is_command = |line: &&str| {
+                let mut commands = Code::ALL.iter().flat_map(|code| code.entry().commands);
+                commands.any(|command| command.text == line.trim())
+            };
+            let is_whole = |line: &&str| !line.trim().contains(' ');
+            let is_title = |line: &&str| line.ends_with(')') && width < 80;
+            let wide = wide.filter(|line| !is_command(line) && !is_whole(line) && !is_title(line));
+            assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new(), "{width}");
+        }
+        let list = explain(&[], Output::Text).text;
+        let wide = list.lines().filter(|line| line.chars().count() > 80);
+        assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_list_has_every_code_once_below_its_group() {
+        let list = explain(&[], Output::Text).text;
+        for code in Code::ALL {
+            let line = format!("\n  {code} ");
+            assert_eq!(list.matches(&line).count(), 1, "{code}");
+        }
+        for group in Group::ALL {
+            assert!(list.contains(&format!("{}:\n", group.title())));
+        }
     }
 
     #[test]
@@ -201,13 +274,13 @@ mod tests {
 
     #[test]
     fn what_is_known_of_several_is_told_in_spite_of_one_that_is_not() {
-        let names = ["node-missing", "nonsense-code", "label-fight"];
+        let names = ["node-missing", "nonsense-code", "label-conflict"];
         let answer = explain(&names, Output::Json);
         assert_eq!(answer.exit, Exit::Usage);
         let told: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!(
             [&told[0]["code"], &told[1]["code"]],
-            ["node-missing", "label-fight"]
+            ["node-missing", "label-conflict"]
         );
         assert!(answer.complaint.contains("`nonsense-code`"));
         let one: Value = serde_json::from_str(&explain(&names[..1], Output::Json).text).unwrap();

@@ -87,6 +87,8 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
+    /// A few lines, for a ticket.
+    Short,
 }
 
 /// The commands.
@@ -114,11 +116,7 @@ pub enum Command {
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::Options),
     /// The long text of a finding
-    Explain {
-        /// Codes of findings, such as hostname-differs; without any, a list of all
-        #[arg(value_name = "CODE")]
-        codes: Vec<String>,
-    },
+    Explain(explain::Options),
     /// The configuration in force
     Config {
         /// What to do with it

@@ -72,7 +72,7 @@ pub fn answer(
             }
             format!("{value:#}\n")
         }
-        Output::Text => {
+        Output::Text | Output::Short => {
             let verb = if mode == Mode::DryRun {
                 "would change"
             } else {

@@ -94,7 +94,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     };
     let roles = roles(&wanted);
     let text = match output {
-        Output::Text => manifest::yaml(&wanted.account, &roles),
+        Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles),
         Output::Json => format!("{:#}\n", manifest::json(&wanted.account, &roles)),
     };
     Answer::new(text, Exit::Ok)

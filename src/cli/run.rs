@@ -108,8 +108,9 @@ pub fn run(process: &Process, task: Task) -> Answer {
     if let Some(vendor) = foreign(&machine, &settings) {
         let entry = Code::NotKubevirt.entry();
         let text = format!(
-            "{}: the firmware says {vendor}; {}\n",
-            entry.title, entry.remedy
+            "{}: SMBIOS vendor is {vendor}. {}\n",
+            entry.title,
+            entry.fix.join(" ")
         );
         if task == Task::Serve {
             stand_aside(process);

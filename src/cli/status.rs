@@ -38,7 +38,7 @@ pub fn run(root: &Root, output: Output, style: Style, strictness: Strictness) ->
     };
     let shown = match output {
         Output::Json => format!("{value:#}\n"),
-        Output::Text => text::status(&status, style),
+        Output::Text | Output::Short => text::status(&status, style),
     };
     let mut answer = Answer::new(shown, exit(&status));
     let doubt = match presence(root, Some(&status.agent)) {

@@ -11,7 +11,7 @@ use crate::report::text::{self, Style};
 pub fn answer(round: &Round, status: &Status, output: Output, style: Style) -> Answer {
     let text = match output {
         Output::Json => format!("{:#}\n", status.to_json()),
-        Output::Text => text::whoami(status, style),
+        Output::Text | Output::Short => text::whoami(status, style),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
     let exit = match () {

@@ -49,7 +49,7 @@ pub fn raise(
             stand.rival.escape_debug(),
             stand.key
         );
-        findings.push(Finding::new(Code::LabelFight, text));
+        findings.push(Finding::new(Code::LabelConflict, text));
     }
     if let Some(refusal) = &memory.refusal {
         findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));

@@ -44,26 +44,49 @@ impl Wanted {
     }
 }
 
-/// What the identity condition should say.
+/// Returns a CamelCase reason in kebab-case: `VMNotFound` becomes `vm-not-found`, `RPCsBlocked` becomes `rpcs-blocked`.
+pub fn kebab(reason: &str) -> String {
+    let mut text = String::new();
+    let mut characters = reason.chars().peekable();
+    let mut last = None;
+    while let Some(character) = characters.next() {
+        let is_start = match (last, characters.peek()) {
+            (None, _) => false,
+            (Some(last), next) => {
+                let begins_word =
+                    next.is_some_and(|next| next.is_ascii_lowercase() && *next != 's');
+                character.is_ascii_uppercase() && (char::is_lowercase(last) || begins_word)
+            }
+        };
+        if is_start {
+            text.push('-');
+        }
+        text.push(character.to_ascii_lowercase());
+        last = Some(character);
+    }
+    text
+}
+
+/// Returns what the identity condition should say.
 pub fn identity(identity: &Identity) -> Wanted {
     let (status, reason, message) = match &identity.vm {
         OwnVm::Ambiguous(vms) => (
             "False",
-            "Ambiguous",
-            format!("several VMs fit this machine: {}", vms.join(", ")),
+            "IdentityAmbiguous",
+            format!("several VMs match this node: {}", vms.join(", ")),
         ),
         OwnVm::NotFound(_) => (
             "False",
-            "NotFound",
-            "no VM in the namespace fits this machine".to_owned(),
+            "VMNotFound",
+            "no VM in the namespace matches this node".to_owned(),
         ),
         OwnVm::Unknown(_)
             if identity.verdict.is_match() || identity.verdict == Verdict::Unknown =>
         {
             (
                 "Unknown",
-                "Unknown",
-                "the VM is not known: Harvester cannot be read".to_owned(),
+                Verdict::Unknown.reason(),
+                "the VM is unknown: Harvester cannot be read".to_owned(),
             )
         }
         OwnVm::Identified(_)
@@ -87,12 +110,12 @@ pub fn identity(identity: &Identity) -> Wanted {
                 .collect();
             let verdict = identity.verdict;
             let message = if verdict.is_match() {
-                format!("{} are the name of VM `{vm}`", names.join(", "))
+                format!("{} match the name of VM `{vm}`", names.join(", "))
             } else {
                 format!(
                     "VM `{vm}`, {}: {}; {}",
                     names.join(", "),
-                    verdict.as_str(),
+                    verdict.name(),
                     verdict.consequence()
                 )
             };
@@ -107,57 +130,123 @@ pub fn identity(identity: &Identity) -> Wanted {
     }
 }
 
-/// What the topology condition should say; `None` while that is being decided.
+/// Returns what the topology condition should say; `None` while that is being decided.
 pub fn topology(sync: &Sync) -> Option<Wanted> {
-    let (status, reason, message) = match sync {
+    let (status, message) = match sync {
         Sync::Pending => return None,
         Sync::Synced => (
             "True",
-            "Synced",
-            "the topology labels are those of the Harvester host".to_owned(),
+            "the topology labels match the Harvester host".to_owned(),
         ),
         Sync::HostWithoutTopology => (
             "True",
-            "HostHasNoTopology",
-            "the Harvester host has neither region nor zone".to_owned(),
+            "the Harvester host has neither a region nor a zone label".to_owned(),
         ),
-        Sync::Held => (
+        Sync::Pinned => (
             "False",
-            "Held",
-            "kept on purpose: `topology.on_change` is not \"follow\"".to_owned(),
+            "`topology.on_change` is not \"follow\"; labels are unchanged".to_owned(),
         ),
         Sync::Stale => (
             "False",
-            "AnnotationsStale",
-            "Harvester's annotations speak of another host; labels are kept".to_owned(),
+            "the annotations of the VMI show another host; labels are unchanged".to_owned(),
         ),
         Sync::Partial => (
             "False",
-            "TopologyPartial",
-            "the host lacks a label that the Node has; labels are kept".to_owned(),
+            "the host lacks a topology label that the Node has; labels are unchanged".to_owned(),
         ),
-        Sync::Illegal => (
+        Sync::Invalid => (
             "False",
-            "InvalidTopology",
-            "a value of the host cannot be a label; labels are kept".to_owned(),
+            "a topology value of the host is not a valid label value; labels are unchanged"
+                .to_owned(),
         ),
-        Sync::Fighting { rival } => (
-            "False",
-            "RivalWriter",
-            format!("`{rival}` keeps changing the labels back"),
-        ),
-        Sync::WriteFailed(text) => ("False", "WriteRefused", text.clone()),
+        Sync::Conflict { writer } => ("False", format!("`{writer}` keeps reverting the labels")),
+        Sync::WriteFailed(text) => ("False", text.clone()),
         Sync::NoSource => (
             "Unknown",
-            "NoSource",
-            "no source tells region and zone of the host; labels are kept".to_owned(),
+            "no source provides region and zone of the host; labels are unchanged".to_owned(),
         ),
-        Sync::NoVm { reason, text } => ("Unknown", *reason, text.clone()),
+        Sync::NoVm { text, .. } => ("Unknown", text.clone()),
     };
     Some(Wanted {
         kind: TOPOLOGY,
         status,
-        reason,
+        reason: sync.reason(),
         message,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::guest_agent::Health;
+    use crate::findings::Code;
+
+    fn no_vm(reason: &'static str) -> Sync {
+        Sync::NoVm {
+            reason,
+            text: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_reason_is_split_into_words() {
+        for (reason, words) in [
+            ("Synced", "synced"),
+            ("VMNotFound", "vm-not-found"),
+            ("NameOfAnotherVM", "name-of-another-vm"),
+            ("HarvesterTLSError", "harvester-tls-error"),
+            ("RPCsBlocked", "rpcs-blocked"),
+            ("NoHost", "no-host"),
+        ] {
+            assert_eq!(kebab(reason), words);
+        }
+    }
+
+    #[test]
+    fn a_state_of_the_labels_and_the_finding_that_explains_it_have_one_name() {
+        for (sync, code) in [
+            (Sync::HostWithoutTopology, Code::HostWithoutTopology),
+            (Sync::Pinned, Code::PinnedByConfig),
+            (Sync::Stale, Code::AnnotationsStale),
+            (Sync::Partial, Code::TopologyPartial),
+            (Sync::Invalid, Code::LabelValueInvalid),
+            (
+                Sync::Conflict {
+                    writer: String::new(),
+                },
+                Code::LabelConflict,
+            ),
+            (Sync::WriteFailed(String::new()), Code::NodeWriteFailed),
+            (Sync::NoSource, Code::NoTopologySource),
+            (no_vm("IdentityAmbiguous"), Code::IdentityAmbiguous),
+            (no_vm("VMNotFound"), Code::VmNotFound),
+            (no_vm("HarvesterUnreachable"), Code::HarvesterUnreachable),
+            (no_vm("HarvesterUnauthorized"), Code::HarvesterUnauthorized),
+            (no_vm("HarvesterForbidden"), Code::HarvesterForbidden),
+            (no_vm("HarvesterTLSError"), Code::HarvesterTlsError),
+            (no_vm("HarvesterBadResponse"), Code::HarvesterBadResponse),
+        ] {
+            assert_eq!(kebab(sync.reason()), code.as_str());
+            let condition = topology(&sync).map(|condition| kebab(condition.reason));
+            assert_eq!(condition.as_deref(), Some(code.as_str()));
+        }
+        assert_eq!(
+            kebab(Verdict::AnotherVm.reason()),
+            Code::NameOfAnotherVm.as_str()
+        );
+    }
+
+    #[test]
+    fn a_state_of_the_qemu_guest_agent_and_its_finding_have_one_name() {
+        for (health, code) in [
+            (Health::HostNotAttached, Code::GuestAgentHostNotAttached),
+            (Health::RpcsBlocked, Code::GuestAgentRpcsBlocked),
+            (Health::Restarting, Code::GuestAgentRestarting),
+            (Health::NotRunning, Code::GuestAgentNotRunning),
+            (Health::NotInstalled, Code::GuestAgentNotInstalled),
+            (Health::ChannelMissing, Code::GuestAgentChannelMissing),
+        ] {
+            assert_eq!(format!("guest-agent-{}", health.name()), code.as_str());
+        }
+    }
 }

@@ -155,7 +155,7 @@ impl Diagnosis {
         let has = |code| self.findings().any(|finding| finding.code == code);
         match () {
             () if has(Code::NotKubevirt) => Outcome::NotKubevirt,
-            () if has(Code::ConfigurationInvalid) => Outcome::Configuration,
+            () if has(Code::ConfigInvalid) => Outcome::Configuration,
             () if self.count(Severity::Error) > 0 => Outcome::Errors,
             () if unanswered => Outcome::Unanswered,
             () if self.count(Severity::Warning) > 0 => Outcome::Warnings,

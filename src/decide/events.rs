@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes Events: one for each change that a person would want to find in `kubectl describe node`.
 
-use super::conditions::Wanted;
+use super::conditions::{self, Wanted};
 use super::labels::LabelPlan;
 use super::placement::Placement;
 use crate::facts::node::Node;
@@ -15,7 +15,7 @@ pub struct EventDraft {
     /// `Normal` or `Warning`.
     pub kind: &'static str,
     /// CamelCase reason.
-    pub reason: String,
+    pub reason: &'static str,
     /// Text for people.
     pub note: String,
 }
@@ -30,9 +30,9 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     let count = labels.changes.len();
     draft(
         "Normal",
-        "HarvesterHostChanged",
+        "HostChanged",
         format!(
-            "moved from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
+            "migrated from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
             placement.host
         ),
     )
@@ -53,22 +53,27 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
         (_, Some("True")) => "Warning",
         _ => return None,
     };
-    Some(draft(
-        kind,
-        &format!("{}{}", wanted.kind, wanted.reason),
-        wanted.message.clone(),
-    ))
+    Some(draft(kind, reason(wanted), wanted.message.clone()))
 }
 
-fn draft(kind: &'static str, reason: &str, mut note: String) -> EventDraft {
+/// Returns the reason of the Event: the state that the condition now has, in one word. The message has the details.
+fn reason(wanted: &Wanted) -> &'static str {
+    match (wanted.kind, wanted.status) {
+        (conditions::TOPOLOGY, "True") => "TopologySynced",
+        (conditions::TOPOLOGY, _) => "TopologyNotSynced",
+        (conditions::IDENTITY, "True") => "IdentityVerified",
+        (conditions::IDENTITY, "False") => "IdentityMismatch",
+        (conditions::IDENTITY, _) => "IdentityUnknown",
+        (_, "True") => "QemuGuestAgentReady",
+        (..) => "QemuGuestAgentNotReady",
+    }
+}
+
+fn draft(kind: &'static str, reason: &'static str, mut note: String) -> EventDraft {
     let mut end = NOTE_MAX.min(note.len());
     while !note.is_char_boundary(end) {
         end -= 1;
     }
     note.truncate(end);
-    EventDraft {
-        kind,
-        reason: reason.to_owned(),
-        note,
-    }
+    EventDraft { kind, reason, note }
 }

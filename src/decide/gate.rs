@@ -148,7 +148,7 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         "; the labels of its host are not known yet: harvester-node-agent whoami"
     };
     let name = format!("{} `{}`", said.kind, said.name.escape_debug());
-    let verdict = said.verdict.as_str();
+    let verdict = said.verdict.name();
     if said.verdict.may_register() {
         let vm = said.vm.as_deref().unwrap_or_default();
         let text = format!("{name} may register for VM `{vm}` ({verdict}){missing}");
@@ -190,7 +190,7 @@ fn problem(said: &Said, name: &str) -> String {
             };
             format!(
                 "{name} is not VM `{vm}` ({}), and a Node keeps the name that it registers with: {}; to put it right: {remedy}",
-                verdict.as_str(),
+                verdict.name(),
                 verdict.consequence(),
             )
         }
@@ -244,7 +244,7 @@ mod tests {
             (Verdict::Mismatch, false),
             (Verdict::AnotherVm, false),
         ] {
-            assert_eq!(Verdict::parse(verdict.as_str()), Some(verdict));
+            assert_eq!(Verdict::parse(&verdict.name()), Some(verdict));
             let at_once = may_register.then_some(Reason::NameFits);
             assert_eq!(reason(&at(said(verdict), 0)), at_once, "{verdict:?}");
             let last = at_once.unwrap_or(Reason::TimeUp);

@@ -8,13 +8,13 @@ mod remedy;
 
 use std::time::Duration;
 
-use super::conditions::Wanted;
+use super::conditions::{Wanted, kebab};
 use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, State, Unit};
 use crate::facts::{Seen, WhyKind};
 use crate::findings::{Code, Finding};
 
 /// Type of the condition.
-pub const CONDITION: &str = "GuestAgentHealthy";
+pub const CONDITION: &str = "QemuGuestAgentReady";
 
 /// The commands without which KubeVirt takes an agent for an unsupported one (`pkg/virt-handler/guestagent.go`).
 pub const REQUIRED: [&str; 10] = [
@@ -73,20 +73,25 @@ pub enum Health {
 }
 
 impl Health {
-    /// The name used in reports.
-    pub fn as_str(self) -> &'static str {
+    /// Returns the name used in reports: the reason in kebab-case.
+    pub fn name(self) -> String {
+        kebab(self.reason())
+    }
+
+    /// Returns the reason of the condition `QemuGuestAgentReady`. A finding has it in its code, after `guest-agent-`.
+    pub fn reason(self) -> &'static str {
         match self {
-            Self::Healthy => "healthy",
-            Self::HostNotAttached => "host-not-attached",
-            Self::RpcsBlocked => "rpcs-blocked",
-            Self::Restarting => "restarting",
-            Self::Changing => "changing",
-            Self::NotRunning => "not-running",
-            Self::Disabled => "disabled",
-            Self::Masked => "masked",
-            Self::NotInstalled => "not-installed",
-            Self::ChannelMissing => "channel-missing",
-            Self::Unknown => "unknown",
+            Self::Healthy => "Healthy",
+            Self::HostNotAttached => "HostNotAttached",
+            Self::RpcsBlocked => "RPCsBlocked",
+            Self::Restarting => "Restarting",
+            Self::Changing => "Changing",
+            Self::NotRunning => "NotRunning",
+            Self::Disabled => "UnitDisabled",
+            Self::Masked => "UnitMasked",
+            Self::NotInstalled => "NotInstalled",
+            Self::ChannelMissing => "ChannelMissing",
+            Self::Unknown => "StateUnknown",
         }
     }
 }
@@ -231,49 +236,34 @@ fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
     blocked
 }
 
-/// What the condition should say; `None` while that is changing.
+/// Returns what the condition should say; `None` while that is changing.
 pub fn condition(health: Health) -> Option<Wanted> {
-    let (status, reason, message) = match health {
+    let (status, message) = match health {
         Health::Changing => return None,
-        Health::Healthy => ("True", "Healthy", "the guest agent runs"),
+        Health::Healthy => ("True", "qemu-guest-agent is running"),
         Health::HostNotAttached => (
             "False",
-            "HostNotAttached",
-            "the guest agent runs, and nobody on the host listens to it",
+            "qemu-guest-agent is running, but the host is not connected to its channel",
         ),
-        Health::RpcsBlocked => (
-            "False",
-            "RpcsBlocked",
-            "the guest agent is told not to run commands that the host needs",
-        ),
-        Health::Restarting => (
-            "False",
-            "Restarting",
-            "the guest agent ends and is started again",
-        ),
-        Health::NotRunning => ("False", "NotRunning", "the guest agent does not run"),
+        Health::RpcsBlocked => ("False", "qemu-guest-agent blocks RPCs that the host needs"),
+        Health::Restarting => ("False", "qemu-guest-agent keeps restarting"),
+        Health::NotRunning => ("False", "qemu-guest-agent is not running"),
         Health::Disabled => (
             "False",
-            "Disabled",
-            "the guest agent is installed, and nothing starts it",
+            "qemu-guest-agent is installed, but its unit is disabled",
         ),
-        Health::Masked => ("False", "Masked", "the guest agent's unit is masked"),
-        Health::NotInstalled => ("False", "NotInstalled", "no guest agent is installed"),
+        Health::Masked => ("False", "the unit of qemu-guest-agent is masked"),
+        Health::NotInstalled => ("False", "qemu-guest-agent is not installed"),
         Health::ChannelMissing => (
             "False",
-            "ChannelMissing",
-            "the host offers no channel for the guest agent",
+            "the VM has no virtio-serial channel for qemu-guest-agent",
         ),
-        Health::Unknown => (
-            "Unknown",
-            "Unknown",
-            "whether the guest agent runs cannot be told",
-        ),
+        Health::Unknown => ("Unknown", "the state of qemu-guest-agent is unknown"),
     };
     Some(Wanted {
         kind: CONDITION,
         status,
-        reason,
+        reason: health.reason(),
         message: message.to_owned(),
     })
 }

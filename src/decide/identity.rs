@@ -3,8 +3,6 @@
 
 mod evidence;
 
-use serde::Serialize;
-
 use super::verdict::{Verdict, judge};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
@@ -89,7 +87,7 @@ pub enum OwnVm {
 }
 
 /// A name this machine goes by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedName {
     /// Which name.
     pub kind: NameKind,
@@ -100,8 +98,7 @@ pub struct JudgedName {
 }
 
 /// The names that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// The kernel's host name.
     KernelHostname,

@@ -164,7 +164,7 @@ pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>)
         let path = file.kind.path().display();
         if let Content::Foreign(why) = &file.content {
             findings.push(Finding::new(
-                Code::LabelFileForeign,
+                Code::LabelFileNotManaged,
                 format!("{path} {why}"),
             ));
         } else if let Some(other) = &file.hidden_by {

@@ -18,32 +18,55 @@ pub enum Sync {
     /// The host has no topology, and neither has the Node.
     HostWithoutTopology,
     /// They differ, by configuration.
-    Held,
+    Pinned,
     /// The only source speaks of another host.
     Stale,
     /// The host lacks what the Node has.
     Partial,
-    /// A value cannot be a label.
-    Illegal,
-    /// Somebody changes them back.
-    Fighting {
-        /// The other writer.
-        rival: String,
+    /// A value is not a valid label value.
+    Invalid,
+    /// Another writer reverts them.
+    Conflict {
+        /// The field manager of the other writer.
+        writer: String,
     },
     /// The API refused our change.
     WriteFailed(String),
     /// No source tells them.
     NoSource,
-    /// It is not known which VM we are, or where it runs.
+    /// It is not known which VM this is, or where it runs.
     NoVm {
         /// CamelCase.
         reason: &'static str,
-        /// For people.
+        /// Human-readable.
         text: String,
     },
 }
 
 impl Sync {
+    /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
+    /// that explains the state has it as its code.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Synced => "Synced",
+            Self::Pending => "Pending",
+            Self::HostWithoutTopology => "HostWithoutTopology",
+            Self::Pinned => "PinnedByConfig",
+            Self::Stale => "AnnotationsStale",
+            Self::Partial => "TopologyPartial",
+            Self::Invalid => "LabelValueInvalid",
+            Self::Conflict { .. } => "LabelConflict",
+            Self::WriteFailed(_) => "NodeWriteFailed",
+            Self::NoSource => "NoTopologySource",
+            Self::NoVm { reason, .. } => reason,
+        }
+    }
+
+    /// Reports whether the labels need no change: they are the host's, or the host has none.
+    pub fn is_synced(&self) -> bool {
+        matches!(self, Self::Synced | Self::HostWithoutTopology)
+    }
+
     /// Whether another look at the same world would find the labels no better: they are right, or stay as they are for a
     /// reason that time does not remove.
     pub fn is_final(&self) -> bool {
@@ -80,8 +103,8 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
         return Sync::Pending;
     }
     if let Some(stand) = inputs.stand_down {
-        return Sync::Fighting {
-            rival: stand.rival.clone(),
+        return Sync::Conflict {
+            writer: stand.rival.clone(),
         };
     }
     if !inputs.labels.changes.is_empty() {
@@ -105,10 +128,10 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
     match &placement.known {
         // The host tells its name, and nobody its place: what is missing is the API's word.
         None if inputs.identity.vmi().is_none() => without_host(inputs.identity),
-        None if tried(Outcome::Illegal, None) => Sync::Illegal,
+        None if tried(Outcome::Illegal, None) => Sync::Invalid,
         None if tried(Outcome::Stale, Some(Source::VmiAnnotations)) => Sync::Stale,
         None => Sync::NoSource,
-        Some(_) if left(&[LeftReason::Held, LeftReason::ReportOnly]) => Sync::Held,
+        Some(_) if left(&[LeftReason::Held, LeftReason::ReportOnly]) => Sync::Pinned,
         Some(_)
             if left(&[
                 LeftReason::HostHasNone,
@@ -132,41 +155,41 @@ fn without_host(identity: &Identity) -> Sync {
         OwnVm::Identified(_) => no_vm("NoHost", "the VM has no host: status.nodeName is empty"),
         OwnVm::Ambiguous(_) => no_vm(
             "IdentityAmbiguous",
-            "several VMs fit this machine; no label is written",
+            "several VMs match this node; labels are unchanged",
         ),
         OwnVm::NotFound(_) => no_vm(
-            "IdentityNotFound",
-            "no VM in the namespace fits this machine; labels are kept",
+            "VMNotFound",
+            "no VM in the namespace matches this node; labels are unchanged",
         ),
         OwnVm::ProvenOffline(_) => no_vm(
             "HarvesterNotRead",
-            "the VM's name is proven, its host cannot be read",
+            "the VM name is verified, but its host cannot be read",
         ),
         OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
             let (reason, text) = match why.kind {
                 WhyKind::Unreachable => (
                     "HarvesterUnreachable",
-                    "Harvester's API does not answer; labels are kept",
+                    "the Harvester API is unreachable; labels are unchanged",
                 ),
                 WhyKind::Credential => (
                     "HarvesterUnauthorized",
-                    "Harvester's API does not accept the credential; labels are kept",
+                    "the Harvester API rejects the credential (401); labels are unchanged",
                 ),
                 WhyKind::Forbidden => (
                     "HarvesterForbidden",
-                    "the Harvester credential may not read the VM; labels are kept",
+                    "the Harvester credential is not allowed to read the VM (403); labels are unchanged",
                 ),
                 WhyKind::Tls => (
-                    "HarvesterTls",
-                    "the certificate of Harvester's API is not accepted; labels are kept",
+                    "HarvesterTLSError",
+                    "the certificate of the Harvester API cannot be verified; labels are unchanged",
                 ),
                 WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => (
                     "NoHarvesterCredential",
-                    "there is no Harvester credential that can be used; labels are kept",
+                    "no usable Harvester credential; labels are unchanged",
                 ),
-                WhyKind::Refused | WhyKind::WrongObject | WhyKind::Malformed => (
-                    "HarvesterRefused",
-                    "Harvester's API gave an answer that cannot be used; labels are kept",
+                WhyKind::Refused | WhyKind::UnexpectedObject | WhyKind::Malformed => (
+                    "HarvesterBadResponse",
+                    "unexpected response from the Harvester API; labels are unchanged",
                 ),
             };
             no_vm(reason, text)

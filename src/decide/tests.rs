@@ -176,7 +176,11 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
     world.add_vmi(|other| other.uid = "twin".to_owned());
     let plan = world.plan();
     assert!(codes(&plan).contains(&Code::IdentityAmbiguous));
-    assert!(conditions(&plan).contains(&("HarvesterIdentityVerified", "False", "Ambiguous")));
+    assert!(conditions(&plan).contains(&(
+        "HarvesterIdentityVerified",
+        "False",
+        "IdentityAmbiguous"
+    )));
 }
 
 #[test]
@@ -188,9 +192,9 @@ fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
     let plan = world.plan();
     assert!(patches(&plan).is_empty());
     let good = [
-        ("HarvesterIdentityVerified", "True", "Match"),
+        ("HarvesterIdentityVerified", "True", "NamesMatch"),
         ("HarvesterTopologySynced", "True", "Synced"),
-        ("GuestAgentHealthy", "True", "Healthy"),
+        ("QemuGuestAgentReady", "True", "Healthy"),
     ];
     assert_eq!(conditions(&plan), good);
     world.apply(&plan);
@@ -207,10 +211,7 @@ fn a_migration_is_one_patch_and_no_condition() {
     let patch = patches(&plan)[0];
     assert_eq!(patch.annotations[ANNOTATION_HOST], "hv-b");
     assert!(patch.annotations[ANNOTATION_MIGRATION].contains(r#""from":"hv-a","to":"hv-b""#));
-    assert_eq!(
-        patch.announce.as_ref().unwrap().reason,
-        "HarvesterHostChanged"
-    );
+    assert_eq!(patch.announce.as_ref().unwrap().reason, "HostChanged");
     assert_eq!(plan.moved.as_ref().unwrap().from, "hv-a");
     world.apply(&plan);
     let after = world.plan();
@@ -520,7 +521,7 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
     let finding = plan
         .findings
         .iter()
-        .find(|finding| finding.code == Code::TopologyUnknown);
+        .find(|finding| finding.code == Code::NoTopologySource);
     // The host label is on its way; the finding comes with the next look.
     assert!(finding.is_none());
     world.apply(&plan);
@@ -528,7 +529,7 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
     let finding = plan
         .findings
         .iter()
-        .find(|finding| finding.code == Code::TopologyUnknown)
+        .find(|finding| finding.code == Code::NoTopologySource)
         .unwrap();
     for source in [
         "host-node: nodes is forbidden",
@@ -561,10 +562,10 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     world.annotate("hv-b", "eu-1", "rack b");
     let plan = world.plan();
     assert!(patches(&plan).is_empty());
-    assert_eq!(codes(&plan), [Code::LabelValueIllegal]);
+    assert_eq!(codes(&plan), [Code::LabelValueInvalid]);
     assert_eq!(
         conditions(&plan),
-        [("HarvesterTopologySynced", "False", "InvalidTopology")]
+        [("HarvesterTopologySynced", "False", "LabelValueInvalid")]
     );
 }
 
@@ -603,7 +604,7 @@ fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
     world.memory.refusal = refused(Write::Node, false);
     assert_eq!(
         conditions(&world.plan()),
-        [("HarvesterTopologySynced", "False", "WriteRefused")]
+        [("HarvesterTopologySynced", "False", "NodeWriteFailed")]
     );
 }
 
@@ -676,7 +677,7 @@ fn peace_ends_a_fight_and_a_node_made_anew_is_none() {
         let plan = world.plan();
         world.apply(&plan);
     }
-    assert_eq!(codes(&world.plan()), [Code::LabelFight]);
+    assert_eq!(codes(&world.plan()), [Code::LabelConflict]);
     let mut peace = world.clone();
     peace
         .node()
@@ -716,12 +717,12 @@ fn a_rival_is_fought_three_times_and_then_named() {
     }
     assert_eq!(writes, 2);
     let plan = world.plan();
-    assert_eq!(codes(&plan), [Code::LabelFight]);
+    assert_eq!(codes(&plan), [Code::LabelConflict]);
     assert!(plan.findings[0].seen.contains("kubectl-label"));
     assert_eq!(
         plan.sync,
-        Sync::Fighting {
-            rival: "kubectl-label".to_owned()
+        Sync::Conflict {
+            writer: "kubectl-label".to_owned()
         }
     );
 }
@@ -827,8 +828,8 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
         [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized]
     );
     // What a server takes has not ended: one of two clocks is wrong.
-    assert_eq!(codes(&ended(-day, year)), [Code::ClockDiffers]);
-    assert_eq!(codes(&ended(year, -day)), [Code::ClockDiffers]);
+    assert_eq!(codes(&ended(-day, year)), [Code::ClockDrift]);
+    assert_eq!(codes(&ended(year, -day)), [Code::ClockDrift]);
     assert_eq!(codes(&ended(-5, -5)), []);
 }
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How one name compares with the VM's name, and what breaks because of it.
 
-use serde::Serialize;
-
+use super::conditions::kebab;
 use super::identity::NameKind;
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, kubevirt_hostname, rancher_limit, short, without_node_id};
 
 /// How a name compares with the VM's name. The order is the order of concern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The same.
     Match,
@@ -32,19 +30,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Match => "match",
-            Self::MatchModuloCaseOrDomain => "match-modulo-case-or-domain",
-            Self::PlatformHostname => "platform-hostname",
-            Self::RancherTruncated => "rancher-truncated",
-            Self::NodeIdSuffix => "node-id-suffix",
-            Self::ConfiguredOverride => "configured-override",
-            Self::Unknown => "unknown",
-            Self::Mismatch => "mismatch",
-            Self::AnotherVm => "another-vm",
-        }
+    /// Returns the name used in reports: the reason in kebab-case.
+    pub fn name(self) -> String {
+        kebab(self.reason())
     }
 
     /// The verdict of a name used in reports.
@@ -61,7 +49,7 @@ impl Verdict {
             Self::AnotherVm,
         ]
         .into_iter()
-        .find(|verdict| verdict.as_str() == name)
+        .find(|verdict| verdict.name() == name)
     }
 
     /// Whether a Node may register under such a name: it is the VM's, or somebody chose another on purpose (the platform, Rancher,
@@ -78,18 +66,18 @@ impl Verdict {
         }
     }
 
-    /// The same as a reason of a Node condition.
+    /// Returns the reason of the condition `HarvesterIdentityVerified`.
     pub fn reason(self) -> &'static str {
         match self {
-            Self::Match => "Match",
+            Self::Match => "NamesMatch",
             Self::MatchModuloCaseOrDomain => "MatchModuloCaseOrDomain",
             Self::PlatformHostname => "PlatformHostname",
             Self::RancherTruncated => "RancherTruncated",
             Self::NodeIdSuffix => "NodeIdSuffix",
             Self::ConfiguredOverride => "ConfiguredOverride",
-            Self::Unknown => "Unknown",
+            Self::Unknown => "VMUnknown",
             Self::Mismatch => "Mismatch",
-            Self::AnotherVm => "AnotherVm",
+            Self::AnotherVm => "NameOfAnotherVM",
         }
     }
 

@@ -115,7 +115,7 @@ pub enum WhyKind {
     /// The answer broke a rule: too large, compressed, redirected, not what was asked for.
     Refused,
     /// The answer is about another object than the one that was asked for.
-    WrongObject,
+    UnexpectedObject,
     /// The text could not be understood.
     Malformed,
 }
@@ -125,7 +125,11 @@ impl WhyKind {
     pub fn is_passing(self) -> bool {
         matches!(
             self,
-            Self::Unreachable | Self::Tls | Self::Refused | Self::WrongObject | Self::Credential
+            Self::Unreachable
+                | Self::Tls
+                | Self::Refused
+                | Self::UnexpectedObject
+                | Self::Credential
         )
     }
 }

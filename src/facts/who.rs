@@ -127,7 +127,7 @@ pub enum Remark {
         forbidden: Option<u16>,
     },
     /// A watch delivered an object that was not asked for.
-    WrongObject {
+    UnexpectedObject {
         /// What arrived.
         what: String,
     },

@@ -1,438 +1,619 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of all codes: group, severity, what it is, why it matters, what to do, and what it explains.
+//! The table of all codes: group, severity, title, impact, steps that fix it, commands, and which findings it suppresses.
 
 use std::borrow::Cow;
 
+use super::command::PRINT_KUBECONFIG;
 use super::declare::{catalogue, place};
 use super::{Command, Entry, Group, Place, Severity};
 
+/// Prints what the agent, the cloud provider and the CSI driver need on Harvester: a service account, its token and its roles.
+const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
+/// Prints the roles for the service account in use.
+const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
+const APPLY: &str = "kubectl apply -f rbac.yaml";
+const INSTALL: &str = "install -D -m 0600 harvester.kubeconfig <KUBECONFIG>";
+const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
+const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
+const DELETE_NODE: &str = "kubectl delete node <NODE>";
+const SERVICES: &str = "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet";
+const JOURNAL: &str =
+    "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet";
+const TOPOLOGY: &str =
+    "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone";
+const MANAGERS: &str = "kubectl get node <NODE> --show-managed-fields -o yaml";
+const CLOUD_PROVIDER_LOG: &str =
+    "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50";
+const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
+
+/// Steps that several findings share.
+const REJOIN: &str = "Drain and delete the Node, then restart rke2-server, rke2-agent or k3s; the Node registers again. On servers with etcd this removes the etcd member: do one node at a time.";
+const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
+const REPLACE_FILE: &str = "Replace the file on this node (mode 0600); the agent reloads it.";
+const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
+
 catalogue! {
-    NotKubevirt, "not-kubevirt", Machine, Error, "this machine is not a KubeVirt virtual machine",
-        why: "there is no Harvester VM to compare with and no host to show",
-        fix: "disable the service on this machine: systemctl disable --now harvester-node-agent; if the SMBIOS vendor was changed on purpose, set `[machine] assume_kubevirt = true`",
+    NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
+        impact: "There is no Harvester VM to compare with and no host to show.",
+        fix: [
+            "Disable the service on this node.",
+            "If the SMBIOS vendor was changed intentionally, set `[machine] assume_kubevirt = true`.",
+        ],
         run: [vm "systemctl disable --now harvester-node-agent"];
 
-    HostnameOfAnotherVm, "hostname-of-another-vm", Identity, Error, "a name of this machine is the name of a different VM",
-        why: "Harvester's CSI driver and cloud provider take this Node for that VM: volumes may be attached to it, and its topology is shown here",
-        fix: "drain and delete this Node (of a server with etcd that takes its member away too: one machine at a time), set the VM's own name, and restart the distribution's service, so that it joins again; look for `hostname:` in the VM's cloud-init user-data and for a host name baked into the image",
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data", guest "kubectl delete node <NODE>", vm "hostnamectl set-hostname <VM>"],
-        silences: [HostnameDiffers, ProviderIdDiffers];
-    HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this machine is not the name of its VM",
-        why: "Harvester's cloud provider looks for a VM of the Node's name: no providerID, and no topology after a migration; the CSI driver before 0.1.6 cannot attach volumes",
-        fix: "a new node gets the VM's name before its kubelet starts for the first time: hostnamectl set-hostname NAME; a registered Node keeps its name, so drain it, delete it (of a server with etcd that takes its member away too: one machine at a time), then set the name and restart the distribution's service; look for `hostname:` in the VM's cloud-init user-data and for `node-name:` in /etc/rancher/*/config.yaml",
+    NameOfAnotherVm, "name-of-another-vm", Identity, Error, "a name of this node is the name of a different VM",
+        impact: "The Harvester CSI driver and cloud provider treat this Node as that VM: volumes may be attached to it, and its topology is shown here.",
+        fix: [
+            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
+            "Set the hostname to the VM name.",
+            REJOIN,
+        ],
+        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>"],
+        suppresses: [HostnameDiffers, ProviderIdDiffers];
+    HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this node differs from the VM name",
+        impact: "The Harvester cloud provider looks up a VM by the Node name: it sets no providerID and does not update topology after a migration. CSI driver versions before 0.1.6 cannot attach volumes.",
+        fix: [
+            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
+            "New node: set the hostname to the VM name before the kubelet starts for the first time.",
+            "Registered node: its name cannot change. Drain and delete the Node, set the hostname, then restart rke2-server, rke2-agent or k3s. On servers with etcd this removes the etcd member: do one node at a time.",
+        ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
-    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname has another name than the running kernel",
-        why: "the next boot brings the other name, and with it possibly a second Node",
-        fix: "give both the name under which the Node is registered, or that of the VM where there is no Node yet: hostnamectl set-hostname NAME",
+    StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
+        impact: "The name changes at the next boot, and the kubelet may register a second Node.",
+        fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname NAME`."],
         run: [vm "hostnamectl"];
-    IdentityAmbiguous, "identity-ambiguous", Identity, Error, "several VMs fit this machine equally well",
-        why: "no label is written while it is not certain which of them this machine is",
-        fix: "give each VM its own firmware UUID and MAC addresses (a VM made from a template may have copied them), or name this one in /etc/harvester-node-agent/config.toml: [harvester] vm = \"NAME\"",
-        run: [harvester "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'"],
-        silences: [TopologyUnknown, HardwareShared];
-    IdentityNotFound, "identity-not-found", Identity, Error, "no VM in the namespace fits this machine",
-        why: "no label is written without knowing the VM",
-        fix: "check that the Harvester credential is for the namespace of this VM (harvester-node-agent whoami shows both), or set [harvester] namespace and vm in /etc/harvester-node-agent/config.toml",
+    IdentityAmbiguous, "identity-ambiguous", Identity, Error, "several VMs match this node equally well",
+        impact: "No label is written while the VM is ambiguous.",
+        fix: [
+            "Give each VM its own firmware UUID and MAC addresses; a VM created from a template may have copied them.",
+            "Or set the VM in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
+        ],
+        run: [harvester VM_HARDWARE],
+        suppresses: [NoTopologySource, HardwareShared];
+    VmNotFound, "vm-not-found", Identity, Error, "no VM in the namespace matches this node",
+        impact: "No label is written while the VM is unknown.",
+        fix: [
+            "Check that the Harvester kubeconfig is for the namespace of this VM; `harvester-node-agent whoami` shows it.",
+            "Or set `[harvester] namespace` and `vm` in /etc/harvester-node-agent/config.toml.",
+        ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl -n <NAMESPACE> get vmi"],
-        silences: [TopologyUnknown];
-    ProviderIdDiffers, "provider-id-differs", Identity, Warning, "the Node's providerID names a different VM",
-        why: "the Node object was made for another VM; Harvester's cloud provider and CSI driver may act on that one",
-        fix: "drain and delete the Node (of a server with etcd that takes its member away too: one machine at a time), restart the distribution's service, and the Node joins again",
-        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data", guest "kubectl delete node <NODE>"];
-    HardwareShared, "hardware-shared", Identity, Warning, "another VM of the namespace has a MAC address or firmware UUID of this one",
-        why: "Harvester's CSI driver since 0.1.6 knows its VM by MAC address: volumes may be attached to the other one; on one network both lose packets",
-        fix: "in Harvester, stop the VM that was made from a template or a copy, take the MAC address out of its network (Virtual Machines, Edit Config, Networks; the firmware UUID: Edit YAML, spec.template.spec.domain.firmware), and start it",
-        run: [harvester "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'"];
+        suppresses: [NoTopologySource];
+    ProviderIdDiffers, "provider-id-differs", Identity, Warning, "the providerID of the Node belongs to a different VM",
+        impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
+        fix: [REJOIN],
+        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, guest DELETE_NODE];
+    HardwareShared, "hardware-shared", Identity, Warning, "another VM in the namespace has the same MAC address or firmware UUID",
+        impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
+        fix: [
+            "Stop the VM that was created from a template or a copy.",
+            "Remove its MAC address in Harvester (Virtual Machines, Edit Config, Networks), or its firmware UUID (Edit YAML, spec.template.spec.domain.firmware).",
+            "Start the VM.",
+        ],
+        run: [harvester VM_HARDWARE];
 
-    TopologyUnknown, "topology-unknown", Placement, Error, "no source tells region and zone of the host",
-        why: "the Node gets no topology labels; those that it has are kept",
-        fix: "allow the credential to read the host: on Harvester, as an administrator, apply what `harvester-node-agent rbac` prints on this machine; or label the VM harvesterhci.io/creator=docker-machine-driver-harvester so that Harvester annotates it; or publish a ConfigMap in harvester-public",
-        run: [vm "harvester-node-agent rbac > /root/rbac.yaml", harvester "kubectl apply -f rbac.yaml"];
-    AnnotationsStale, "annotations-stale", Placement, Warning, "Harvester's topology annotations still speak of another host",
-        why: "the labels of the Node stay those of the host before, until Harvester brings the annotations up to date",
-        fix: "check that Harvester's controllers run: kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester; any change of the VM makes them look again",
+    NoTopologySource, "no-topology-source", Placement, Error, "no source provides region and zone of the host",
+        impact: "The Node gets no new topology labels; existing labels are kept.",
+        fix: [
+            "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
+            "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it.",
+            "Or publish a ConfigMap in the namespace harvester-public.",
+        ],
+        run: [vm ROLES, harvester APPLY];
+    AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
+        impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
+        fix: [
+            "Check that the Harvester controllers are running.",
+            "Change any field of the VM: the controllers then reconcile it.",
+        ],
         run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml"],
-        silences: [TopologyUnknown];
-    HostWithoutTopology, "host-without-topology", Placement, Notice, "the host has neither region nor zone label",
-        why: "the Node gets none either",
-        fix: "label the host in Harvester (Hosts, Edit Config, Labels): topology.kubernetes.io/region and topology.kubernetes.io/zone",
+        suppresses: [NoTopologySource];
+    HostWithoutTopology, "host-without-topology", Placement, Notice, "the host has neither a region nor a zone label",
+        impact: "The Node gets no region and zone labels either.",
+        fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
     TopologyPartial, "topology-partial", Placement, Warning, "the host lacks a topology label that the Node has",
-        why: "the labels of the Node are kept as they are, because changing a part of them would mix two hosts",
-        fix: "label all hosts in Harvester alike, or set [topology] remove_stale = true to remove what the host does not have",
-        run: [harvester "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone"];
-    LabelValueIllegal, "label-value-illegal", Placement, Error, "a value cannot be written as a label",
-        why: "the Node keeps the labels that it has",
-        fix: "correct the value in Harvester: at most 63 letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit",
-        run: [harvester "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone"],
-        silences: [TopologyUnknown];
+        impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
+        fix: [
+            "Set the same topology labels on all hosts in Harvester.",
+            "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
+        ],
+        run: [harvester TOPOLOGY];
+    LabelValueInvalid, "label-value-invalid", Placement, Error, "a topology value is not a valid label value",
+        impact: "The labels of the Node are unchanged.",
+        fix: ["Correct the value in Harvester: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
+        run: [harvester TOPOLOGY],
+        suppresses: [NoTopologySource];
 
     HostsInOneZone, "hosts-in-one-zone", Placement, Notice, "all hosts are in one zone",
-        why: "nothing can be spread over zones; and Harvester makes no host a management node while the label says that all are in one zone",
-        fix: "where the hosts are in several racks or rooms, label them so (Hosts, Edit Config, Labels): topology.kubernetes.io/zone; where they are not, take the label away",
-        run: [harvester "kubectl get nodes -L topology.kubernetes.io/region,topology.kubernetes.io/zone"];
-    VmLabelsMissing, "vm-labels-missing", Placement, Notice, "the VM lacks labels by which Harvester knows a node of a guest cluster",
-        why: "Harvester writes region and zone of the host only on VMs with that creator, and its cloud provider has nothing else to set on the Node; by the cluster's name VMs of several clusters in one namespace are told apart",
-        fix: "in Harvester (Virtual Machines, Edit Config, Instance Labels) set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER, and restart the VM; with nodes that the credential may read (harvester-node-agent rbac) this agent needs neither",
+        impact: "Pods cannot be spread across zones, and Harvester promotes no host to a management node while all hosts have the same zone label.",
+        fix: [
+            "If the hosts are in several racks or rooms, set topology.kubernetes.io/zone accordingly (Hosts, Edit Config, Labels).",
+            "Otherwise remove the label from the hosts.",
+        ],
+        run: [harvester TOPOLOGY];
+    VmLabelsMissing, "vm-labels-missing", Placement, Notice, "the VM lacks the labels of a guest cluster node",
+        impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
+        fix: [
+            "Set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER on the VM (Virtual Machines, Edit Config, Instance Labels), and restart it.",
+            "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
+        ],
         run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\"}}}}}'"];
     NotLiveMigratable, "not-live-migratable", Placement, Notice, "the VM cannot be live-migrated",
-        why: "when its host is drained or Harvester is upgraded, the VM is shut down, and the Node with it",
-        fix: "in Harvester, take away what the reason names: a host device, a volume that only one host can reach (accessMode ReadWriteOnce), a CD-ROM, a node selector for one host",
+        impact: "When its host is drained or Harvester is upgraded, the VM and its Node are shut down.",
+        fix: ["In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host."],
         run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'"];
 
-    LabelHeld, "label-held", Node, Warning, "the labels of the Node are not those of its host, by configuration",
-        why: "pods that are spread by zone are spread by the labels, not by where the VM runs",
-        fix: "nothing, if this is wanted; otherwise set [topology] on_change = \"follow\"",
-        silences: [TopologyRival];
-    LabelForeign, "label-foreign", Node, Warning, "a label of the allow-list belongs to somebody else",
-        why: "it is left as it is, although the host's value differs",
-        fix: "remove the label from the Node (kubectl label node NODE KEY-) to let the agent set it, or take it out of [labels.extra]",
-        run: [guest "kubectl get node <NODE> --show-managed-fields -o yaml"];
-    LabelFight, "label-fight", Node, Error, "somebody else keeps changing the topology labels back",
-        why: "the agent has stopped writing them, so that the Node does not flap; it tries again each hour",
-        fix: "stop the named writer, or set [topology] on_change = \"report\"; a static `node-label` of the distribution must be taken out of its configuration",
-        run: [guest "kubectl get node <NODE> --show-managed-fields -o yaml"],
-        silences: [TopologyRival];
-    StaticNodeLabel, "static-node-label", Node, Warning, "the distribution's configuration sets a topology label",
-        why: "the kubelet writes that value again at each of its starts, whatever the host",
-        fix: "take the topology keys out of `node-label` in the named file",
+    PinnedByConfig, "pinned-by-config", Node, Warning, "topology labels differ from the host, pinned by configuration",
+        impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
+        fix: [
+            "No action is needed if this is intended.",
+            "Otherwise set `[topology] on_change = \"follow\"`.",
+        ],
+        suppresses: [TopologyLabelOverwritten];
+    LabelNotManaged, "label-not-managed", Node, Warning, "an allow-listed label is not managed by the agent",
+        impact: "The label is unchanged, although the value on the host differs.",
+        fix: [
+            "Remove the label from the Node, so that the agent can set it: `kubectl label node NODE KEY-`.",
+            "Or remove the key from `[labels.extra]`.",
+        ],
+        run: [guest MANAGERS];
+    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the topology labels",
+        impact: "The agent stopped writing the labels, so that the Node does not flap. It retries every hour.",
+        fix: [
+            "Stop the other writer, or remove a static `node-label` from the RKE2/K3s configuration.",
+            "Or set `[topology] on_change = \"report\"`.",
+        ],
+        run: [guest MANAGERS],
+        suppresses: [TopologyLabelOverwritten];
+    StaticNodeLabel, "static-node-label", Node, Warning, "the RKE2/K3s or kubelet configuration sets a topology label",
+        impact: "The kubelet resets the label to that value at every start, whatever the host.",
+        fix: ["Remove the topology keys from `node-label` in the file above."],
         run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
 
-    TopologyRival, "topology-rival", Node, Warning, "a topology label was last written by somebody else, and is not the host's",
-        why: "pods are spread by a zone in which this Node is not; where the writer comes back, the label changes to and fro",
-        fix: "systemctl status harvester-node-agent: while it runs it sets the label right within seconds, and where it does not, see its journal; then stop the named writer: kubectl-label, kubectl-edit and rancher are people, kubelet, rke2 and k3s a `node-label` in /etc/rancher/*/config.yaml, harvester-cloud-provider follows the VM's annotations",
-        run: [guest "kubectl get node <NODE> --show-managed-fields -o yaml", vm "grep -rn -e node-label -e topology /etc/rancher", vm "systemctl --no-pager status harvester-node-agent"];
-    LabelTwinsDiffer, "label-twins-differ", Node, Warning, "a topology label and its failure-domain.beta twin disagree",
-        why: "to the node controller of each cloud provider (reconcileNodeLabels) the beta label is the true one: at the next change of the Node it overwrites the other with it",
-        fix: "a look of the running agent sets both; by hand set both at once, never one alone",
+    TopologyLabelOverwritten, "topology-label-overwritten", Node, Warning, "another writer set a topology label to a value that is not the host's",
+        impact: "The scheduler uses a zone this Node is not in; if the writer returns, the label flaps.",
+        fix: [
+            "Check that the agent is running: it corrects the label within seconds. If it does not, see its journal.",
+            "Stop the other writer. Managers kubectl-label, kubectl-edit and rancher are users; kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml; harvester-cloud-provider follows the annotations of the VM.",
+        ],
+        run: [guest MANAGERS, vm "grep -rn -e node-label -e topology /etc/rancher", vm "systemctl --no-pager status harvester-node-agent"];
+    BetaLabelsDiffer, "beta-labels-differ", Node, Warning, "a topology label and its deprecated beta label differ",
+        impact: "Node controllers of cloud providers (reconcileNodeLabels) overwrite the label with the value of its failure-domain.beta label at the next change of the Node.",
+        fix: ["The running agent corrects both on its next reconcile. If you change them manually, set both in one command."],
         run: [guest "kubectl get node <NODE> --show-labels", vm "systemctl restart harvester-node-agent"];
-    NodeUninitialized, "node-uninitialized", Node, Error, "no cloud provider has taken the Node on",
-        why: "the taint node.cloudprovider.kubernetes.io/uninitialized keeps pods away, charts of RKE2 wait for it (helm-install jobs hang), and providerID, region and zone and addresses are missing until the cloud provider's node controller has taken it away",
-        fix: "see whether the cloud provider runs and what it says of this Node; do not take the taint away by hand, the rest would stay missing",
-        run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50", harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
-        silences: [InternalIpMissing];
-    ComponentRestarting, "component-restarting", Node, Warning, "Harvester's cloud provider or CSI driver ends and is started again",
-        why: "while the cloud provider is away, no Node is taken on, no address and no label changes; while the CSI driver is away, no volume is attached here",
-        fix: "its own log tells why it ended; a role that it lacks on Harvester and a missing kubeconfig are found here as well",
+    NodeUninitialized, "node-uninitialized", Node, Error, "Node has not been initialized by a cloud provider",
+        impact: "The taint node.cloudprovider.kubernetes.io/uninitialized keeps pods away, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
+        fix: [
+            "Check that the cloud provider is running, and what it logs about this Node.",
+            "Do not remove the taint manually: providerID and addresses would remain missing.",
+        ],
+        run: [guest "kubectl -n kube-system get pods -o wide | grep cloud-provider", guest CLOUD_PROVIDER_LOG, harvester "kubectl get vm -A --field-selector metadata.name=<VM>"],
+        suppresses: [InternalIpMissing];
+    ComponentRestarting, "component-restarting", Node, Warning, "Harvester cloud provider or CSI driver is crash-looping",
+        impact: "Without the cloud provider, no Node is initialized and no address or label is updated. Without the CSI driver, no volume is attached here.",
+        fix: ["Check the log of its previous container. Missing permissions on Harvester and a missing kubeconfig are reported here as well."],
         run: [guest "kubectl -n kube-system get pods -o wide | grep harvester", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --previous --tail=50"];
-    ProviderIdForeign, "provider-id-foreign", Node, Warning, "the Node's providerID was set by another cloud provider than the one that is asked for",
-        why: "it is never changed: Harvester's cloud provider cannot set its own, and what goes by it (load balancers, Rancher's machines) does not find the VM",
-        fix: "drain and delete the Node (of a server with etcd that takes its member away too: one machine at a time), restart the distribution's service, and the Node joins again; `rke2://` and `k3s://` come from a start without cloud-provider-name: harvester in /etc/rancher/*/config.yaml",
-        run: [vm "grep -rn cloud-provider /etc/rancher", guest "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data", guest "kubectl delete node <NODE>"];
-    KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt's own cloud provider looks after the Node",
-        why: "it sets region and zone when the Node is new, and not after a migration; beside Harvester's cloud provider each writes its own",
-        fix: "run one cloud provider: take cloud-provider-kubevirt away (kubectl get pods -A | grep kubevirt-cloud-controller-manager), or switch its zones off (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone right",
+    ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "the providerID of the Node was set by another cloud provider",
+        impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
+        fix: [
+            "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
+            REJOIN,
+        ],
+        run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, guest DELETE_NODE];
+    KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "the KubeVirt cloud provider manages this Node",
+        impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
+        fix: [
+            "Run one cloud provider: remove cloud-provider-kubevirt.",
+            "Or disable its zones (instancesV2.zoneAndRegionEnabled: false); this agent keeps region and zone in sync.",
+        ],
         run: [guest "kubectl get pods -A -o wide | grep kubevirt-cloud-controller-manager"],
-        silences: [ProviderIdForeign];
-    AddressDiffers, "address-differs", Node, Warning, "the Node, Harvester and this machine do not agree on its addresses",
-        why: "the API server reaches the kubelet (logs, exec) and load balancers reach the Node at an address that is not this machine's; Harvester's cloud provider copies what Harvester has",
-        fix: "see which of the three is wrong; after a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent or k3s; a `node-ip` in /etc/rancher/*/config.yaml must be an address of this machine",
+        suppresses: [ProviderIdNotHarvester];
+    AddressDiffers, "address-differs", Node, Warning, "addresses of the Node, the VMI and this VM differ",
+        impact: "The API server (logs, exec) and load balancers use an address that this VM does not have. The Harvester cloud provider copies the address from the VMI.",
+        fix: [
+            "Find out which of the three is wrong.",
+            "After a new DHCP lease or from a restored disk: restart qemu-guest-agent, then rke2-server, rke2-agent or k3s.",
+            "A `node-ip` in /etc/rancher/*/config.yaml must be an address of this VM.",
+        ],
         run: [vm "ip -brief address", guest "kubectl get node <NODE> -o wide", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", vm "grep -rn node-ip /etc/rancher", vm "systemctl restart qemu-guest-agent"];
     InternalIpMissing, "internal-ip-missing", Node, Warning, "the Node has no InternalIP",
-        why: "the API server cannot reach the kubelet (kubectl logs, exec, metrics); Harvester's cloud provider sets only the host name while Harvester has no address of the VM (InstanceMetadata, NodeAddresses)",
-        fix: "systemctl status qemu-guest-agent: Harvester has the addresses from it; with several networks set --management-network or node-ip (Harvester's cloud provider 0.2.6 or later)",
-        run: [guest "kubectl get node <NODE> -o wide", vm "systemctl --no-pager status qemu-guest-agent", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50"];
+        impact: "The API server cannot reach the kubelet (kubectl logs, exec, metrics). The Harvester cloud provider sets only the hostname while the VMI has no address.",
+        fix: [
+            "Check qemu-guest-agent: it reports the addresses to Harvester.",
+            "With several networks, set --management-network (Harvester cloud provider 0.2.6 or later) or `node-ip`.",
+        ],
+        run: [guest "kubectl get node <NODE> -o wide", vm "systemctl --no-pager status qemu-guest-agent", guest CLOUD_PROVIDER_LOG];
 
-    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error, "no Harvester credential was found",
-        why: "neither the VM nor its host can be read",
-        fix: "make a kubeconfig for Harvester and put it at one of the named paths, or name it in /etc/harvester-node-agent/config.toml: [harvester] kubeconfig = \"PATH\"",
-        run: [harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "the Harvester credential cannot be used",
-        why: "neither the VM nor its host can be read",
-        fix: "correct the named key of the named file; the agent reads it again when it changes",
+    HarvesterCredentialMissing, "harvester-credential-missing", HarvesterCredential, Error, "no Harvester kubeconfig found",
+        impact: "The VM and its host cannot be read.",
+        fix: [
+            USE_SERVICE_ACCOUNT,
+            "Put it at one of the paths above, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
+        ],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        suppresses: [NoTopologySource, VmNotFound];
+    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "the Harvester kubeconfig is invalid",
+        impact: "The VM and its host cannot be read.",
+        fix: ["Correct the key in the file above. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "the Harvester credential leads to this cluster's own API",
-        why: "the guest cluster knows neither the VM nor its host, so nothing can be found there",
-        fix: "set `server:` in the named kubeconfig to Harvester's address, https://VIP:6443 (a kubeconfig copied from rke2.yaml says 127.0.0.1)",
-        run: [vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config"],
-        silences: [TopologyUnknown, IdentityNotFound, HarvesterOnLoopback];
-    HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "the Harvester credential points at a loopback address",
-        why: "on a Kubernetes node that is usually the node's own API, not Harvester's",
-        fix: "set `server:` in the named kubeconfig to Harvester's address, https://VIP:6443",
-        run: [vm "grep -n server: <KUBECONFIG>"];
-    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet credential was found",
-        why: "the Node can neither be read nor labelled; normal until the kubelet has started for the first time",
-        fix: "wait for the node to join, or name the kubeconfig in /etc/harvester-node-agent/config.toml: [guest] kubeconfig = \"PATH\"",
-        run: [vm "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet"],
-        silences: [NodeMissing, NodeWriteFailed];
-    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "the kubelet credential cannot be used",
-        why: "the Node can neither be read nor labelled",
-        fix: "correct the named key of the named file; on RKE2 and K3s a restart of the service writes it anew",
-        run: [vm "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet"],
-        silences: [NodeMissing, NodeWriteFailed];
-    CredentialKept, "credential-kept", HarvesterCredential, Warning, "a changed credential file cannot be used; the one before stays in use",
-        why: "the credential in use may end",
-        fix: "correct the named file; the agent reads it again when it changes",
+        suppresses: [NoTopologySource, VmNotFound];
+    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "the Harvester kubeconfig points to the API of this guest cluster",
+        impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
+        fix: ["Set `server:` in the file above to the Harvester API, https://VIP:6443. A kubeconfig copied from rke2.yaml has 127.0.0.1."],
+        run: [vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config", harvester VIP],
+        suppresses: [NoTopologySource, VmNotFound, HarvesterOnLoopback];
+    HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "the Harvester kubeconfig points to a loopback address",
+        impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
+        fix: ["Set `server:` in the file above to the Harvester API, https://VIP:6443."],
+        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
+    KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet kubeconfig found",
+        impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
+        fix: [
+            "Wait for the node to join.",
+            "Or set the path in /etc/harvester-node-agent/config.toml: `[guest] kubeconfig = \"PATH\"`.",
+        ],
+        run: [vm SERVICES],
+        suppresses: [NodeMissing, NodeWriteFailed];
+    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "the kubelet kubeconfig is invalid",
+        impact: "The Node can be neither read nor labeled.",
+        fix: [
+            "Correct the key in the file above.",
+            "On RKE2 and K3s, restart the service: it rewrites the file.",
+        ],
+        run: [vm JOURNAL],
+        suppresses: [NodeMissing, NodeWriteFailed];
+    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning, "a changed kubeconfig is invalid; the previous one stays in use",
+        impact: "The credential in use may expire.",
+        fix: ["Correct the file above. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"];
-    CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file can be read by every user of this machine",
-        why: "whoever can log in here can act as the agent, the CSI driver or the kubelet; a token of Harvester usually never ends",
-        fix: "chmod 0600 the named file";
-    CredentialOfRancher, "credential-of-rancher", HarvesterCredential, Warning, "the Harvester credential has a token of Rancher",
-        why: "Rancher ends such a token after 30 or 90 days (its settings kubeconfig-default-token-ttl-minutes and auth-token-max-ttl-minutes), and at once when its user is removed; from then on the CSI driver attaches no volume and the cloud provider sees no VM. It is not the cloud credential that Rancher itself keeps to make machines, which ends in the same way and breaks other things",
-        fix: "make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",
-        run: [harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"];
-    RancherTokenRefused, "rancher-token-refused", HarvesterCredential, Error, "the token of Rancher in the Harvester credential is not accepted",
-        why: "it has ended, its user is gone, or the server is not the Rancher that made it; the CSI driver and the cloud provider are refused with the same file",
-        fix: "make a kubeconfig with the token of a service account, which does not end and which Harvester's own API takes at https://VIP:6443",
-        run: [harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
-        silences: [HarvesterUnauthorized, CredentialOfRancher];
-    ServerIsWebAddress, "server-is-web-address", HarvesterCredential, Error, "the Harvester credential names Harvester's web address and not its API",
-        why: "the web address has a certificate of another authority than the one in the kubeconfig, so nothing that uses this file trusts it: neither the agent nor the CSI driver nor the cloud provider",
-        fix: "set `server:` in the named kubeconfig to https://VIP:6443; generate_addon.sh copies the address of the administrator's kubeconfig, and that one is for the web address",
-        run: [vm "grep -n server: <KUBECONFIG>", harvester "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'"],
-        silences: [HarvesterTls, HarvesterRefused, ServerNotInCertificate];
-    ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "the token of a service account is sent to a Rancher outside of Harvester",
-        why: "that Rancher takes only tokens that it made itself, and answers 401 to this one, to the CSI driver and the cloud provider too",
-        fix: "set `server:` in the named kubeconfig to Harvester's own API, https://VIP:6443, and `certificate-authority-data` to its authority",
-        run: [vm "grep -n server: <KUBECONFIG>", harvester "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'", harvester "kubectl -n <NAMESPACE> get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0"],
-        silences: [HarvesterUnauthorized];
-    CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "the Harvester credential is of another namespace than the one it is used for",
-        why: "the agent and the cloud provider look for the VM in the namespace of the kubeconfig, where this token may read nothing or the VM is not",
-        fix: "set `namespace:` of the context in the named kubeconfig to the namespace of the VM, and make the credential there",
+    CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file is readable by all users",
+        impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
+        fix: ["Set mode 0600 on the file above."];
+    RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "the Harvester kubeconfig contains a Rancher token",
+        impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
+        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE, "The cloud credential in Rancher itself is another token, which expires in the same way."],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL];
+    RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "the Rancher token in the Harvester kubeconfig is rejected (401)",
+        impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
+        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        suppresses: [HarvesterUnauthorized, RancherTokenInUse];
+    ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
+        impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
+        fix: ["Set `server:` in the file above to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
+        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP],
+        suppresses: [HarvesterTlsError, HarvesterBadResponse, ServerNotInCertificate];
+    ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "a service account token is sent to Rancher instead of the Harvester API",
+        impact: "Rancher accepts only tokens that it issued, and returns 401 to the agent, the CSI driver and the cloud provider.",
+        fix: [
+            "Set `server:` in the file above to the Harvester API, https://VIP:6443.",
+            "Set `certificate-authority-data` to the CA certificate of Harvester.",
+        ],
+        run: [vm "grep -n server: <KUBECONFIG>", harvester VIP, harvester "kubectl -n <NAMESPACE> get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0"],
+        suppresses: [HarvesterUnauthorized];
+    CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "Harvester credential belongs to a different namespace than the VM",
+        impact: "The agent and the cloud provider look for the VM in the namespace of the kubeconfig, where the token has no permissions or the VM does not exist.",
+        fix: [
+            "Set `namespace:` of the context in the file above to the namespace of the VM.",
+            "Create the service account in that namespace.",
+        ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl get vmi -A"],
-        silences: [IdentityNotFound, HarvesterForbidden];
-    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "a directory stands where the Harvester credential belongs",
-        why: "a container that mounts the missing file makes a directory in its place (a hostPath without `type: File`, as of old CSI and cloud provider charts); whoever writes the file after that fails, and both charts find no credential",
-        fix: "remove the directory, put the kubeconfig in its place, and restart the pods of the CSI driver and the cloud provider",
-        silences: [HarvesterCredentialInvalid];
-    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the file of the Harvester credential is empty",
-        why: "somebody made the file and wrote nothing: in Rancher the secret of the cluster's cloud-provider-config is empty or was removed",
-        fix: "put a kubeconfig for Harvester there; in Rancher, choose the cloud credential of the cluster again, which writes it anew",
-        run: [harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
-        silences: [HarvesterCredentialInvalid];
-    CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "the distribution's configuration names a Harvester credential that is not there",
-        why: "the agent found another one, but the CSI driver and the cloud provider mount the named path: their pods wait with `hostPath type check failed`",
-        fix: "put the kubeconfig at the named path, or correct `cloud-provider-config` in the named file and restart the distribution's service";
-    CredentialChangeable, "credential-changeable", HarvesterCredential, Warning, "somebody besides root can change a file of a credential",
-        why: "who can change it can send the agent, the kubelet or the CSI driver, with their secrets, to a server of his own",
-        fix: "give the named file to root, and let nobody else write it";
-    CredentialExpires, "credential-expires", HarvesterCredential, Warning, "a credential or certificate ends soon or has ended",
-        why: "from then on one side refuses the other: the API our credential, or the kubelet, the CSI driver and the cloud provider the server's certificate",
-        fix: "kubelet certificates: restart rke2-server, rke2-agent or k3s; for Harvester make a new kubeconfig, one with the token of a service account does not end";
-    HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "the token of the Harvester credential has ended",
-        why: "Harvester's API refuses it, to the CSI driver and the cloud provider too: neither the VM nor its host can be read, and no volume is attached",
-        fix: "see that the clock of this machine is right; then make a kubeconfig with the token of a service account, which does not end, and put it in place of the named file",
-        run: [vm "timedatectl", harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
-        silences: [HarvesterUnauthorized, TopologyUnknown, IdentityNotFound];
-    KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "the client certificate of the kubelet has ended",
-        why: "the guest cluster's API refuses it: the Node can be neither read nor labelled, and becomes NotReady",
-        fix: "see that the clock of this machine is right; then restart rke2-server, rke2-agent or k3s, which makes a new one; with kubeadm: kubeadm certs renew all on the servers, and where a kubelet.conf holds the certificate itself, let it name /var/lib/kubelet/pki/kubelet-client-current.pem, to which the kubelet writes the new ones",
+        suppresses: [VmNotFound, HarvesterForbidden];
+    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "the path of the Harvester kubeconfig is a directory",
+        impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
+        fix: [
+            "Remove the directory and put the kubeconfig in its place.",
+            "Restart the pods of the CSI driver and the cloud provider.",
+        ],
+        suppresses: [HarvesterCredentialInvalid];
+    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the Harvester kubeconfig is an empty file",
+        impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
+        fix: [
+            "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
+            "Or create a kubeconfig with a service account token (no expiry).",
+        ],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        suppresses: [HarvesterCredentialInvalid];
+    CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
+        impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
+        fix: [
+            "Put the kubeconfig at the missing path.",
+            "Or correct `cloud-provider-config` in the file above, and restart rke2-server, rke2-agent or k3s.",
+        ];
+    CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "a credential file is writable by users other than root",
+        impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
+        fix: ["Set the owner of the file above to root, and remove write permission for others."];
+    CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
+        impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
+        fix: [
+            "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
+            "Harvester token: create a kubeconfig with a service account token, which does not expire.",
+        ];
+    HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
+        impact: "Migrations are not followed, and labels stay unchanged. The CSI driver and the cloud provider use the same token: no volume is attached.",
+        fix: [
+            "Check the clock of this node first.",
+            USE_SERVICE_ACCOUNT,
+            REPLACE_FILE,
+        ],
+        run: [vm "timedatectl", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
+    KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
+        impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
+        fix: [
+            "Check the clock of this node first.",
+            "Restart rke2-server, rke2-agent or k3s, which renews the certificate.",
+            "With kubeadm: `kubeadm certs renew all` on the servers. If kubelet.conf embeds the certificate, let it reference /var/lib/kubelet/pki/kubelet-client-current.pem.",
+        ],
         run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
-        silences: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
+        suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "Harvester's API does not answer",
-        why: "a migration is not seen until it does; the labels stay as they are",
-        fix: "curl -k https://VIP:6443/livez tells whether it answers to this machine; a VM network must have a route to Harvester's VIP; during an upgrade of Harvester this is normal",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "the Harvester API is unreachable",
+        impact: "Migrations are not detected until it is reachable; labels are unchanged.",
+        fix: [
+            "Check whether the API responds to this node, and whether the VM network has a route to the Harvester VIP.",
+            "During an upgrade of Harvester this is expected.",
+        ],
         run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "Harvester's API does not accept the credential",
-        why: "neither the VM nor its host can be read; the labels stay as they are",
-        fix: "make a new kubeconfig: the service account or its token was deleted, Harvester was installed anew, or a Rancher token has ended",
-        run: [vm "harvester-node-agent whoami", harvester "curl -sfL https://raw.githubusercontent.com/harvester/harvester-csi-driver/master/deploy/generate_addon_csi.sh | bash -s harvester-node-agent <NAMESPACE> RKE2"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "the Harvester credential may not read the VM",
-        why: "the VM and its host stay unknown; the labels stay as they are",
-        fix: "on Harvester, as an administrator, apply what `harvester-node-agent rbac` prints on this machine",
-        run: [vm "harvester-node-agent rbac > /root/rbac.yaml", harvester "kubectl apply -f rbac.yaml"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    HarvesterTls, "harvester-tls", HarvesterApi, Error, "the certificate of Harvester's API is not accepted",
-        why: "nothing is sent to a server that cannot prove who it is; the labels stay as they are",
-        fix: "compare `certificate-authority-data` of the kubeconfig with the server's: openssl s_client -connect VIP:6443 -showcerts; if it is expired or not yet valid, check the clock first: timedatectl",
+        suppresses: [NoTopologySource, VmNotFound];
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
+        impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
+        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
+        run: [vm "harvester-node-agent whoami", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        suppresses: [NoTopologySource, VmNotFound];
+    HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
+        impact: "The VM and its host are unknown; labels are unchanged.",
+        fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
+        run: [vm ROLES, harvester APPLY],
+        suppresses: [NoTopologySource, VmNotFound];
+    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "the certificate of the Harvester API cannot be verified",
+        impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
+        fix: [
+            "If the certificate is expired or not yet valid, check the clock first.",
+            "Compare `certificate-authority-data` in the kubeconfig with the CA of the server: `openssl s_client -connect VIP:6443 -showcerts`.",
+        ],
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "the server's certificate is not for the name that the kubeconfig has",
-        why: "nobody who uses this kubeconfig trusts the server: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider",
-        fix: "set `server:` in the kubeconfig to one of the named addresses (Harvester's API is at https://VIP:6443); or add the name to the server's certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d of the servers",
+        suppresses: [NoTopologySource, VmNotFound];
+    ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "the server certificate is not valid for the address in the kubeconfig",
+        impact: "TLS verification fails for everything that uses this kubeconfig: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider.",
+        fix: [
+            "Set `server:` in the kubeconfig to one of the names above. The Harvester API is https://VIP:6443.",
+            "Or add the name to the certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d on the servers.",
+        ],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
-        silences: [HarvesterTls, GuestApiTls];
-    CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "the Harvester credential lacks the role of Harvester's CSI driver",
-        why: "the CSI driver has the same credential and may not look at Harvester's storage classes: it takes a volume for one that needs nothing, so that volumes with accessMode ReadWriteMany are never mounted (ControllerPublishVolume), and says nothing of a storage class that is not there (CreateVolume)",
-        fix: "bind the role to the service account of the credential, on Harvester, as an administrator; generate_addon_csi.sh and Rancher's own way of making the credential do so, generate_addon.sh does not",
+        suppresses: [HarvesterTlsError, GuestApiTlsError];
+    CsiDriverForbidden, "csi-driver-forbidden", HarvesterApi, Warning, "Harvester credential lacks the role of the CSI driver",
+        impact: "The CSI driver cannot tell that a ReadWriteMany volume needs extra steps, so the volume is never mounted; a missing StorageClass is not reported.",
+        fix: ["Bind the role to the service account on Harvester, as an administrator. generate_addon_csi.sh and Rancher do so; generate_addon.sh does not."],
         run: [harvester "kubectl get clusterrolebindings -o wide | grep harvesterhci.io:csi-driver"];
-    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "something between here and an API ends watches again and again",
-        why: "each began well and was ended soon after: what changes in between is noticed late, and each program here that watches this API (kubelet, cloud provider, CSI driver) is cut off in the same way",
-        fix: "look for what stands in between, a proxy or a load balancer that ends streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; Rancher's ingress), and let it keep them for 10 minutes at least; or let the kubeconfig lead straight to the API, of Harvester https://VIP:6443",
+    WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "watch connections are repeatedly closed, probably by a proxy or load balancer",
+        impact: "Changes are detected late. The kubelet, the cloud provider and the CSI driver lose their watches in the same way.",
+        fix: [
+            "Find the proxy or load balancer that closes streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; the ingress of Rancher), and raise its timeout to at least 10 minutes.",
+            "Or set `server:` in the kubeconfig to the API server itself; for Harvester https://VIP:6443.",
+        ],
         run: [vm "harvester-node-agent status"],
-        silences: [WatchUnavailable];
-    HarvesterRefused, "harvester-refused", HarvesterApi, Error, "Harvester's API gave an answer that cannot be used",
-        why: "it is not believed; the labels stay as they are",
-        fix: "check what answers at the named address: a proxy or a login page instead of the API?",
+        suppresses: [WatchUnavailable];
+    HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error, "unexpected response from the Harvester API",
+        impact: "The response is ignored; labels are unchanged.",
+        fix: ["Check what responds at the address above: a proxy or a login page instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
-        silences: [TopologyUnknown, IdentityNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "the guest cluster's API does not answer",
-        why: "the Node can be neither read nor labelled until it does",
-        fix: "systemctl status rke2-server rke2-agent k3s k3s-agent kubelet tells whether the distribution's service runs; normal while the cluster starts",
-        run: [vm "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet"],
-        silences: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "the guest cluster's API does not accept the kubelet's credential",
-        why: "the Node can be neither read nor labelled",
-        fix: "the certificates may be those of another cluster or of the image: restart rke2-server, rke2-agent or k3s, and look at its journal",
-        run: [vm "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet"],
-        silences: [NodeMissing, NodeWriteFailed];
-    GuestApiForbidden, "guest-api-forbidden", Node, Error, "the guest cluster's API forbids the kubelet's credential what is needed",
-        why: "the Node can be neither read nor labelled",
-        fix: "check that the credential is the kubelet's own: its certificate must be for system:node:NODE in group system:nodes",
+        suppresses: [NoTopologySource, VmNotFound];
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "the API of the guest cluster is unreachable",
+        impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
+        fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
+        run: [vm SERVICES],
+        suppresses: [NodeMissing, NodeWriteFailed];
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "the API of the guest cluster rejects the kubelet credential (401)",
+        impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
+        fix: [RESTART_KUBELET, "Check its journal."],
+        run: [vm JOURNAL],
+        suppresses: [NodeMissing, NodeWriteFailed];
+    GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
+        impact: "The Node can be neither read nor labeled.",
+        fix: ["Check that the credential is that of the kubelet: its certificate must be for system:node:NODE in group system:nodes."],
         run: [guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
-        silences: [NodeMissing, NodeWriteFailed];
-    GuestApiTls, "guest-api-tls", Node, Error, "the certificate of the guest cluster's API is not accepted",
-        why: "the Node can be neither read nor labelled",
-        fix: "check the clock (timedatectl), then the certificate authority that the kubelet's kubeconfig names",
+        suppresses: [NodeMissing, NodeWriteFailed];
+    GuestApiTlsError, "guest-api-tls-error", Node, Error, "the certificate of the guest cluster API cannot be verified",
+        impact: "The Node can be neither read nor labeled.",
+        fix: [
+            "Check the clock.",
+            "Compare the CA certificate in the kubelet kubeconfig with that of the server.",
+        ],
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
-        silences: [NodeMissing, NodeWriteFailed];
-    GuestApiRefused, "guest-api-refused", Node, Error, "the guest cluster's API gave an answer that cannot be used",
-        why: "it is not believed",
-        fix: "check what answers at the named address: a proxy or a load balancer instead of the API?",
+        suppresses: [NodeMissing, NodeWriteFailed];
+    GuestApiBadResponse, "guest-api-bad-response", Node, Error, "unexpected response from the guest cluster API",
+        impact: "The response is ignored; the Node can be neither read nor labeled.",
+        fix: ["Check what responds at the address above: a proxy or a load balancer instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
-        silences: [NodeMissing, NodeWriteFailed];
-    NodeMissing, "node-missing", Node, Warning, "our Node does not exist in the guest cluster",
-        why: "there is nothing to label; normal until the kubelet has registered",
-        fix: "kubectl get nodes tells under which name the kubelet has registered, the journal of rke2-server, rke2-agent, k3s or kubelet why it has not",
-        run: [guest "kubectl get nodes", vm "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet"],
-        silences: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error, "a change of our Node was refused",
-        why: "its labels or conditions are not what they should be",
-        fix: "read the refusal: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name",
+        suppresses: [NodeMissing, NodeWriteFailed];
+    NodeMissing, "node-missing", Node, Warning, "the Node does not exist in the guest cluster",
+        impact: "There is nothing to label. This is expected until the kubelet has registered.",
+        fix: [
+            "Check under which name the kubelet has registered.",
+            "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
+        ],
+        run: [guest "kubectl get nodes", vm JOURNAL],
+        suppresses: [NodeWriteFailed];
+    NodeWriteFailed, "node-write-failed", Node, Error, "an update of the Node was rejected",
+        impact: "Labels or conditions of the Node are outdated.",
+        fix: ["Read the error above: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
-    GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "QEMU's guest agent is not installed",
-        why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
-        fix: "install qemu-guest-agent in the image, or name it in the VM's cloud-init user-data: packages: [qemu-guest-agent]",
-        silences: [GuestAgentUnseen];
-    GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "QEMU's guest agent does not run",
-        why: "Harvester's cloud provider asks it for the host name (guestosinfo) and falls back to the VM's name; Harvester shows no IP addresses of the machine, and takes backups without freezing its file systems",
-        fix: "see why it ended, and start it",
+    GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
+        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
+        fix: ["Install qemu-guest-agent in the image, or with the VM's cloud-init user data: `packages: [qemu-guest-agent]`."],
+        suppresses: [GuestAgentNotConnected];
+    GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
+        impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
+        fix: ["Check why it stopped, and start it."],
         run: [vm "systemctl --no-pager status qemu-guest-agent", vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
-        silences: [GuestAgentNotEnabled, GuestAgentUnseen];
-    GuestAgentNotEnabled, "guest-agent-not-enabled", GuestAgent, Warning, "QEMU's guest agent runs, but nothing starts it at the next boot",
-        why: "after a reboot Harvester's cloud provider gets no host name, and the IP addresses are missing in Harvester",
-        fix: "enable its unit",
+        suppresses: [GuestAgentNotEnabled, GuestAgentNotConnected];
+    GuestAgentNotEnabled, "guest-agent-not-enabled", GuestAgent, Warning, "qemu-guest-agent is running, but does not start at boot",
+        impact: "After a reboot, Harvester shows no IP addresses, and its cloud provider gets no hostname.",
+        fix: ["Enable its unit."],
         run: [vm "systemctl enable qemu-guest-agent"];
-    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning, "QEMU's guest agent ends and is started again",
-        why: "what Harvester asks it meanwhile is lost: a backup may leave file systems frozen until it answers, IP addresses come and go",
-        fix: "see in its journal why it ends",
+    GuestAgentRestarting, "guest-agent-restarting", GuestAgent, Warning, "qemu-guest-agent keeps restarting",
+        impact: "Requests from Harvester are lost: a backup may leave file systems frozen until it responds, and IP addresses appear and disappear.",
+        fix: ["Check its journal for the reason."],
         run: [vm "journalctl --no-pager -b -n 50 -u qemu-guest-agent"],
-        silences: [GuestAgentUnseen];
-    GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "QEMU's guest agent is told not to run commands that the host needs",
-        why: "KubeVirt takes it for an unsupported version (condition AgentVersionNotSupported) and Harvester gets no host name and no IP addresses from it",
-        fix: "take the named commands out of the named list, then systemctl restart qemu-guest-agent",
-        silences: [GuestAgentUnseen];
-    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "nobody on the host listens to QEMU's guest agent",
-        why: "it runs in vain: to Harvester it looks as if it did not run",
-        fix: "on Harvester, look at the virt-launcher pod of the VM: kubectl -n NAMESPACE logs -l vm.kubevirt.io/name=NAME -c compute; a live migration or a restart of the VM makes a new one",
+        suppresses: [GuestAgentNotConnected];
+    GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "qemu-guest-agent blocks RPCs that the host needs",
+        impact: "KubeVirt reports an unsupported version (condition AgentVersionNotSupported), and Harvester gets no hostname and no IP addresses.",
+        fix: ["Remove the RPCs from the list above, and restart qemu-guest-agent."],
+        suppresses: [GuestAgentNotConnected];
+    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "the host is not connected to the channel of qemu-guest-agent",
+        impact: "qemu-guest-agent is running without effect: Harvester shows it as not running.",
+        fix: ["Check the virt-launcher pod of the VM on Harvester. A live migration or a restart of the VM creates a new one."],
         run: [harvester "kubectl -n <NAMESPACE> logs -l vm.kubevirt.io/name=<VM> -c compute --tail=100"],
-        silences: [GuestAgentUnseen];
-    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "the host offers no channel for QEMU's guest agent",
-        why: "the agent cannot run, and nothing in this machine can change that; Harvester shows neither host name nor IP addresses from inside",
-        fix: "modprobe virtio_console, if the kernel has it as a module; otherwise the VM's domain lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt gives to every VM: stop the VM and start it again in Harvester",
+        suppresses: [GuestAgentNotConnected];
+    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "the VM has no channel for qemu-guest-agent",
+        impact: "qemu-guest-agent cannot run, and nothing in this VM can change that. Harvester shows neither hostname nor IP addresses.",
+        fix: [
+            "Load the kernel module virtio_console, if the kernel has it as a module.",
+            "Otherwise the domain of the VM lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt adds to every VM: stop and start the VM in Harvester.",
+        ],
         run: [vm "modprobe virtio_console"],
-        silences: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentUnseen];
+        suppresses: [GuestAgentNotInstalled, GuestAgentNotRunning, GuestAgentNotConnected];
 
-    GuestAgentUnseen, "guest-agent-unseen", GuestAgent, Warning, "Harvester does not hear QEMU's guest agent",
-        why: "Harvester has no address and no host name of the VM: load balancers find no backend, Harvester's cloud provider finds no Node of another name, and backups are taken without freezing the file systems",
-        fix: "systemctl restart qemu-guest-agent; where that does not help, restart the VM in Harvester (not only its system): the channel is made when the VM starts",
+    GuestAgentNotConnected, "guest-agent-not-connected", GuestAgent, Warning, "qemu-guest-agent is not connected (VMI condition AgentConnected is not True)",
+        impact: "Harvester has no address and no hostname of the VM: load balancers find no backend, and backups are taken without freezing file systems.",
+        fix: [
+            "Restart qemu-guest-agent.",
+            "If that does not help, restart the VM in Harvester, not only its OS: the channel is created when the VM starts.",
+        ],
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
-    HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester is too old for what this cluster needs of it",
-        why: "the named function of Harvester's cloud provider or CSI driver does not work, whatever is done in the guest",
-        fix: "upgrade Harvester to the named release or a later one: https://docs.harvesterhci.io/latest/upgrade/index",
+    HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester release is too old for this cluster",
+        impact: "The function above of the Harvester cloud provider or CSI driver does not work, whatever is changed in the guest.",
+        fix: ["Upgrade Harvester to the release above or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
-    CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester's cloud provider is too old",
-        why: "the named function does not work; this agent keeps region and zone right without it",
-        fix: "upgrade RKE2, which brings a newer one, or in Rancher the app harvester-cloud-provider (Apps, Installed Apps, namespace kube-system)",
+    CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "the Harvester cloud provider is too old",
+        impact: "The function above does not work. This agent keeps region and zone in sync without it.",
+        fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
-    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "Harvester's CSI driver is too old",
-        why: "volumes are not attached (ControllerPublishVolume fails or does not end), and pods wait in ContainerCreating",
-        fix: "upgrade RKE2, which brings a newer one, or in Rancher the app harvester-csi-driver (Apps, Installed Apps, namespace kube-system); or give the Node the name of its VM",
+    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "the Harvester CSI driver is too old",
+        impact: "Volumes are not attached (ControllerPublishVolume fails or hangs), and pods stay in ContainerCreating.",
+        fix: [
+            "Upgrade RKE2, which bundles a newer one, or the app harvester-csi-driver in Rancher (Apps, Installed Apps, namespace kube-system).",
+            "Or give the Node the name of its VM.",
+        ],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest "kubectl get csinodes -o yaml | grep -B1 nodeID"];
-    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "this release of Harvester's CSI driver attaches volumes to the wrong VM",
-        why: "a volume appears in another VM, perhaps of another cluster, and the pod that asked for it waits; two writers of one volume destroy it",
-        fix: "upgrade Harvester's CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bring it, in Rancher the app harvester-csi-driver; the csinodes tell which VM each Node has become",
+    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "this Harvester CSI driver attaches volumes to the wrong VM",
+        impact: "A volume is attached to another VM, possibly of another cluster, and the pod waits. Two writers corrupt the volume.",
+        fix: [
+            "Upgrade the Harvester CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bundle it; in Rancher, upgrade the app harvester-csi-driver.",
+            "The CSINode objects show which VM the driver uses for each Node.",
+        ],
         run: [guest "kubectl get csinodes -o yaml | grep -B1 nodeID", guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
-    KubeletTooOld, "kubelet-too-old", Versions, Warning, "this RKE2 is too old for Harvester's topology",
-        why: "the cloud provider that it brings sets no region and zone on a Node (InstanceMetadata); this agent does",
-        fix: "upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later",
+    KubeletTooOld, "kubelet-too-old", Versions, Warning, "this RKE2 release is too old for Harvester topology",
+        impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
+        fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
         run: [guest "kubectl get nodes -o wide"];
-    DistributionEnded, "distribution-ended", Versions, Warning, "this Kubernetes distribution gets no more releases",
-        why: "no fault of it is repaired any more, and the cloud provider and CSI driver that it brings stay as they are",
-        fix: "make a new cluster with RKE2 and move what runs here to it: RKE1 cannot be upgraded to it in place",
+    DistributionEol, "distribution-eol", Versions, Warning, "this Kubernetes distribution is end of life (EOL)",
+        impact: "It gets no more fixes, and the bundled cloud provider and CSI driver stay as they are.",
+        fix: ["Create a new cluster with RKE2 and migrate the workloads. RKE1 cannot be upgraded to RKE2 in place."],
         run: [guest "kubectl get nodes -o wide"];
-    KubeletSkew, "kubelet-skew", Versions, Warning, "the versions of kubelet and API server do not go together",
-        why: "Kubernetes supports no kubelet that is newer than its API server, or older by more than three minor versions (two before 1.28); which fields and labels either drops is not told",
-        fix: "upgrade the servers of the cluster first, then this Node",
+    KubeletVersionSkew, "kubelet-version-skew", Versions, Warning, "unsupported version skew between kubelet and API server",
+        impact: "A kubelet must not be newer than its API server, or older by more than three minor versions (two before 1.28). Unsupported skew can silently drop fields and labels.",
+        fix: ["Upgrade the servers of the cluster first, then this Node."],
         run: [guest "kubectl version", guest "kubectl get nodes -o wide"];
 
-    LabelFileForeign, "label-file-foreign", Node, Notice, "a file that tells the kubelet its first labels is somebody else's",
-        why: "it is left as it is, and the labels that it sets may be those of another host",
-        fix: "nothing, if you keep the file; otherwise remove it: the agent needs none on a Node that is registered";
-    LabelFileNotWritten, "label-file-not-written", Node, Warning, "the file that tells the kubelet its first labels cannot be changed",
-        why: "the next start of the kubelet sets the labels that stand in it, until the agent sets the right ones again",
-        fix: "systemctl restart harvester-node-agent: a directory that was made after its start is read-only to it; is it still refused, allow the named directory in the unit: systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY",
+    LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
+        impact: "The file is unchanged, and the labels that it sets may be those of another host.",
+        fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."];
+    LabelFileNotWritten, "label-file-not-written", Node, Warning, "kubelet registration-label file cannot be updated",
+        impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
+        fix: [
+            "Restart the agent: a directory created after its start is read-only to it.",
+            "If that fails too, allow the directory in the unit: `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
+        ],
         run: [vm "systemctl restart harvester-node-agent"];
-    LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "the kubelet does not see the file that tells it its first labels",
-        why: "the Node registers without region, zone and host, and has them only when the agent has set them",
-        fix: "remove the named variable from the named file";
+    LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
+        impact: "The Node registers without region, zone and host labels; the agent adds them later.",
+        fix: ["Remove the variable from the file above."];
 
-    ConfigurationInvalid, "configuration-invalid", Machine, Error, "our configuration has faults",
-        why: "a service that starts with them does nothing until they are corrected; what is said here of the rest was looked at with the defaults",
-        fix: "correct the named lines; the service takes the new configuration as soon as it has no fault",
+    ConfigInvalid, "config-invalid", Machine, Error, "the agent's configuration is invalid",
+        impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
+        fix: ["Correct the lines above. The service loads a valid configuration automatically."],
         run: [vm "harvester-node-agent config check"],
-        silences: [ConfigurationKept, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, IdentityNotFound,
-            IdentityAmbiguous, TopologyUnknown];
-    ConfigurationKept, "configuration-kept", Machine, Warning, "the new configuration has faults; the one before stays in use",
-        why: "what was changed has no effect yet",
-        fix: "harvester-node-agent config check, then systemctl reload harvester-node-agent",
+        suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
+            IdentityAmbiguous, NoTopologySource];
+    ConfigReloadFailed, "config-reload-failed", Machine, Warning, "the new configuration is invalid; the previous one stays in effect",
+        impact: "The change has no effect yet.",
+        fix: ["Correct the configuration, then reload the service."],
         run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
-    DistributionFileBroken, "distribution-file-broken", Machine, Warning, "a configuration file of the distribution cannot be understood",
-        why: "paths or names that it sets are not known to the agent",
-        fix: "correct the named file";
-    AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent does not run as a service here",
-        why: "nobody brings the labels up to date: after a live migration they stay those of the host before",
-        fix: "start it, and see in its journal why it ended",
+    DistributionFileBroken, "distribution-file-broken", Machine, Warning, "a configuration file of RKE2, K3s or the kubelet cannot be parsed",
+        impact: "The agent does not use the paths and names that it sets.",
+        fix: ["Correct the file above."];
+    AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent is not running as a service",
+        impact: "Topology labels are not updated; after a live migration they still show the previous host.",
+        fix: ["Start the service, and check in its journal why it stopped."],
         run: [vm "systemctl enable --now harvester-node-agent", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
-    ClockWrong, "clock-wrong", Machine, Error, "the clock is wrong, and certificates or tokens are refused for it",
-        why: "what is valid seems to have ended or not to have begun, here or at the server: the kubelet, the CSI driver and the cloud provider fail with x509 errors or 401, and new certificates do not help",
-        fix: "compare the clock with that of another machine; set it right and keep it in step, then restart the distribution's service: certificates that were made meanwhile have the wrong dates",
+    ClockSkew, "clock-skew", Machine, Error, "clock skew makes certificates or tokens invalid",
+        impact: "Valid certificates and tokens appear expired or not yet valid, here or on the server: kubelet, CSI driver and cloud provider fail with x509 errors or 401, and new certificates do not help.",
+        fix: [
+            "Compare the clock with another node.",
+            "Set the clock and synchronize it (NTP).",
+            "Restart rke2-server, rke2-agent or k3s: certificates created in the meantime have wrong dates.",
+        ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep"],
-        silences: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterTls, GuestApiTls, HarvesterUnauthorized, GuestApiUnauthorized, ClockDiffers, ClockNotSynchronized];
-    ClockDiffers, "clock-differs", Machine, Warning, "the clock of this machine and that of a server differ",
-        why: "new certificates and tokens are refused until both agree, leases of the cluster end early or late, and logs cannot be put in order",
-        fix: "compare both clocks with a third, set the wrong one right and keep it in step",
+        suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterTlsError, GuestApiTlsError, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
+    ClockDrift, "clock-drift", Machine, Warning, "the clocks of this node and of a server differ",
+        impact: "New certificates and tokens are rejected until both agree, leases expire early or late, and logs cannot be correlated.",
+        fix: ["Compare both clocks with a third one, set the wrong one, and synchronize it (NTP)."],
         run: [vm "timedatectl", vm "timedatectl set-ntp true"],
-        silences: [ClockNotSynchronized];
-    ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "nothing keeps the clock of this machine in step",
-        why: "it goes wrong slowly, and after a restore or a long pause of the VM at once; certificates are judged by it",
-        fix: "install chrony or systemd-timesyncd and let it run",
+        suppresses: [ClockNotSynchronized];
+    ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "the clock of this node is not synchronized (NTP)",
+        impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
+        fix: ["Install and start chrony or systemd-timesyncd."],
         run: [vm "timedatectl set-ntp true"];
-    StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was not used",
-        why: "it belongs to another machine (a cloned image) or cannot be read; everything is found out again",
-        fix: "nothing; for images, remove /var/lib/harvester-node-agent before taking the image";
-    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a change is noticed late, because a watch cannot be kept open",
-        why: "until it can, the agent looks again at intervals",
-        fix: "allow verb watch for the named resource (`harvester-node-agent rbac` prints the roles for Harvester), or look for a proxy that ends idle connections",
-        run: [vm "harvester-node-agent status", vm "harvester-node-agent rbac > /root/rbac.yaml", harvester "kubectl apply -f rbac.yaml"];
-    SignalUnavailable, "signal-unavailable", Machine, Warning, "a change is noticed late, because a signal of this machine does not work",
-        why: "until it does, the other signals and the poll must do",
-        fix: "harvester-node-agent status lists all signals and why each does not work; what a sandbox forbids is allowed with systemctl edit harvester-node-agent (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw), a port that another program holds by stopping that program (fuser -v /dev/virtio-ports/*)",
+    StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was discarded",
+        impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
+        fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."];
+    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a watch cannot be established; changes are detected late",
+        impact: "Until it can, the agent polls.",
+        fix: [
+            "Allow the verb watch for the resource above; `harvester-node-agent rbac` prints the roles for Harvester.",
+            "Or find a proxy that closes idle connections.",
+        ],
+        run: [vm "harvester-node-agent status", vm ROLES, harvester APPLY];
+    SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
+        impact: "Until it is active, the agent relies on the other event sources and on polling.",
+        fix: [
+            "`harvester-node-agent status` lists all event sources and why one is inactive.",
+            "What a sandbox forbids: allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
+            "A port that another program holds: stop that program (`fuser -v /dev/virtio-ports/*`).",
+        ],
         run: [vm "harvester-node-agent status"];
-    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "the host's downward metrics cannot be used",
-        why: "without Harvester's API they are all that tells which host runs this VM; the labels stay as they are",
-        fix: "if they are stale, compare the clocks (timedatectl here, date on the host); if another program holds the port, stop it (vm-dump-metrics, the SAP host agent); otherwise see that virt-handler runs on the host: kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide",
+    DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "downward metrics of the host cannot be used",
+        impact: "Without the Harvester API they are the only source for the host; labels are unchanged.",
+        fix: [
+            "If they are stale, compare the clocks of this node and of the host.",
+            "If another program holds the port, stop it (vm-dump-metrics, the SAP host agent).",
+            "Otherwise check that virt-handler is running on the host.",
+        ],
         run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
-    MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be told where the configuration says",
-        why: "a Prometheus that looks there gets nothing, or what once was, and no alert of this machine comes",
-        fix: "for a port in use: ss -ltnp names who has it; choose another in [metrics] listen; for a socket or file that may not be made: put the socket into /run/harvester-node-agent and the file where node-exporter looks, or allow its directory to the unit with systemctl edit harvester-node-agent, ReadWritePaths=DIRECTORY; then systemctl reload harvester-node-agent",
+    MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be exported (listener or textfile failed)",
+        impact: "Prometheus gets no metrics or stale ones, and no alert for this node fires.",
+        fix: [
+            "Port in use: find its owner with `ss -ltnp`, or set another one in `[metrics] listen`.",
+            "Socket or file that cannot be created: use /run/harvester-node-agent for the socket and the textfile directory of node-exporter for the file, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
+            "Reload the service.",
+        ],
         run: [vm "ss -ltnp", vm "systemctl reload harvester-node-agent"];
-    AgentNotEnabled, "agent-not-enabled", Image, Warning, "nothing starts harvester-node-agent at the next boot",
-        why: "after a reboot the labels stay what they are, wherever the VM runs then",
-        fix: "enable the unit here, and in the image: the package does, unless a preset of the distribution forbids it",
+    AgentNotEnabled, "agent-not-enabled", Image, Warning, "harvester-node-agent does not start at boot",
+        impact: "After a reboot the labels are not updated.",
+        fix: ["Enable the unit here and in the image. The package enables it, unless a preset of the OS forbids it."],
         run: [vm "systemctl unmask harvester-node-agent", vm "systemctl enable harvester-node-agent"];
-    IdentityOfImage, "identity-of-image", Image, Warning, "this machine has an identity that came with its image",
-        why: "all machines of one image share it: with one machine-id DHCP gives them one address and their journals cannot be told apart, with one node password RKE2 and K3s refuse the second Node",
-        fix: "empty the file in the image (harvester-node-agent bake-check finds all such files) and make the machines anew; of a machine-id alone: rm /etc/machine-id, then systemd-machine-id-setup, then reboot",
+    IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
+        impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
+        fix: [
+            "Empty the file in the image (`harvester-node-agent bake-check` finds all such files), and recreate the VMs.",
+            "For the machine-id alone: `rm /etc/machine-id`, `systemd-machine-id-setup`, then reboot.",
+        ],
         run: [image "harvester-node-agent bake-check --root /mnt"];
-    WrongObject, "wrong-object", HarvesterApi, Error, "an API delivered an object that was not asked for",
-        why: "it was dropped; something between here and the API mixes up answers",
-        fix: "look for a broken proxy or cache at the named address";
+    UnexpectedObject, "unexpected-object", HarvesterApi, Error, "an API returned an object that was not requested",
+        impact: "The object was discarded. Something between this node and the API mixes up responses.",
+        fix: ["Check for a broken proxy or cache at the address above."];
 }

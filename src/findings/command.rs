@@ -25,9 +25,9 @@ impl Place {
     /// As a heading over commands.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Vm => "in this VM, as root",
-            Self::GuestCluster => "with kubectl for the guest cluster",
-            Self::Harvester => "with kubectl for Harvester",
+            Self::Vm => "on this node, as root",
+            Self::GuestCluster => "kubectl for the guest cluster",
+            Self::Harvester => "kubectl for Harvester",
             Self::Image => "where the image is built",
         }
     }
@@ -42,6 +42,17 @@ impl Place {
         }
     }
 }
+
+/// Prints a kubeconfig with the token of the service account that `rbac --create-account` creates, as an administrator of
+/// Harvester. A kubeconfig may be JSON, because JSON is YAML.
+pub const PRINT_KUBECONFIG: &str = concat!(
+    "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o go-template='",
+    r#"{"apiVersion":"v1","kind":"Config","current-context":"harvester","clusters":[{"name":"harvester","cluster":{"server":"'"#,
+    "<HARVESTER_API>",
+    r#"'","certificate-authority-data":"{{index .data "ca.crt"}}"}}],"users":[{"name":"agent","user":{"token":"{{.data.token | base64decode}}"}}],"#,
+    r#""contexts":[{"name":"harvester","context":{"cluster":"harvester","user":"agent","namespace":"{{.data.namespace | base64decode}}"}}]}'"#,
+    " | install -m 0600 /dev/stdin harvester.kubeconfig",
+);
 
 /// One line to paste.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +88,8 @@ pub enum Name {
     Host,
     /// The address of the API that the finding is about.
     Server,
+    /// The address of the Harvester API, `https://VIP:6443`.
+    HarvesterApi,
     /// The kubeconfig that the finding is about.
     Kubeconfig,
     /// The value of a label, for the reader to choose.
@@ -93,6 +106,7 @@ impl Name {
         Self::Namespace,
         Self::Host,
         Self::Server,
+        Self::HarvesterApi,
         Self::Kubeconfig,
         Self::Region,
         Self::Zone,
@@ -106,6 +120,7 @@ impl Name {
             Self::Namespace => "<NAMESPACE>",
             Self::Host => "<HOST>",
             Self::Server => "<SERVER>",
+            Self::HarvesterApi => "<HARVESTER_API>",
             Self::Kubeconfig => "<KUBECONFIG>",
             Self::Region => "<REGION>",
             Self::Zone => "<ZONE>",

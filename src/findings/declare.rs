@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the catalogue is written down: for each code its name, group, severity and title, `why` it matters, what will `fix`
-//! it, and where there are any, the commands to `run`, each with its place in front, and what it `silences`.
+//! The notation of the catalogue: for each code its name, group, severity and title, its `impact`, the steps that `fix` it,
+//! and optionally the commands to `run`, each with its place in front, and what it `suppresses`.
 
 /// Where a command is typed.
 macro_rules! place {
@@ -21,8 +21,8 @@ macro_rules! place {
 /// Declares the codes and their entries in one place, so that none can lack a part.
 macro_rules! catalogue {
     ($($code:ident, $name:literal, $group:ident, $severity:ident, $title:literal,
-        why: $consequence:literal, fix: $remedy:literal $(, run: [$($place:ident $command:literal),* $(,)?])?
-        $(, silences: [$($silenced:ident),*])?;)*) => {
+        impact: $impact:literal, fix: [$($step:expr),+ $(,)?] $(, run: [$($place:ident $command:expr),* $(,)?])?
+        $(, suppresses: [$($suppressed:ident),* $(,)?])?;)*) => {
         /// The codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
@@ -46,13 +46,13 @@ macro_rules! catalogue {
                             group: Group::$group,
                             severity: Severity::$severity,
                             title: $title,
-                            consequence: $consequence,
-                            remedy: $remedy,
+                            impact: $impact,
+                            fix: &[$($step),+],
                             commands: &[$($(Command {
                                 place: place!($place),
                                 text: Cow::Borrowed($command),
                             }),*)?],
-                            silences: &[$($(Code::$silenced),*)?],
+                            suppresses: &[$($(Code::$suppressed),*)?],
                         };
                         &ENTRY
                     })*

@@ -46,13 +46,13 @@ impl Group {
     /// Its heading.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Machine => "this machine",
-            Self::GuestAgent => "guest agent",
-            Self::HarvesterCredential => "Harvester credential",
+            Self::Machine => "agent",
+            Self::GuestAgent => "qemu-guest-agent",
+            Self::HarvesterCredential => "Harvester kubeconfig",
             Self::HarvesterApi => "Harvester API",
             Self::Identity => "identity",
             Self::Placement => "placement",
-            Self::KubeletCredential => "kubelet credential",
+            Self::KubeletCredential => "kubelet kubeconfig",
             Self::Node => "Node",
             Self::Versions => "versions",
             Self::Image => "image",

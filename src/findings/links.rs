@@ -73,7 +73,7 @@ impl Code {
                 rancher!(40901),
                 rancher!(41581),
             ],
-            Self::HostnameOfAnotherVm => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
+            Self::NameOfAnotherVm => &[CSI_DRIVER, harvester!(6981), harvester!(9798)],
             Self::IdentityAmbiguous => &[
                 CSI_DRIVER,
                 harvester!(4893),
@@ -81,7 +81,7 @@ impl Code {
                 harvester!(9788),
                 harvester!(9798),
             ],
-            Self::TopologyUnknown => &[
+            Self::NoTopologySource => &[
                 harvester!(1417),
                 harvester!(10399),
                 issue!("kubevirt/kubevirt", 8063),
@@ -89,8 +89,8 @@ impl Code {
             ],
             Self::AnnotationsStale => &[harvester!(3142)],
             Self::HostWithoutTopology => &[harvester!(6546)],
-            Self::LabelFight | Self::LabelHeld => &[KUBEVIRT_225],
-            Self::TopologyRival => &[
+            Self::LabelConflict | Self::PinnedByConfig => &[KUBEVIRT_225],
+            Self::TopologyLabelOverwritten => &[
                 KUBEVIRT_225,
                 issue!("kubernetes/cloud-provider-openstack", 1801),
                 issue!("kubernetes/cloud-provider-openstack", 2579),
@@ -112,15 +112,15 @@ impl Code {
                 rancher!(34969),
                 rancher!(47501),
             ],
-            Self::CredentialOfRancher => &[harvester!(5669), harvester!(5868), harvester!(5874)],
-            Self::RancherTokenRefused => &[
+            Self::RancherTokenInUse => &[harvester!(5669), harvester!(5868), harvester!(5874)],
+            Self::RancherTokenRejected => &[
                 harvester!(5827),
                 rancher!(44912),
                 rancher!(47491),
                 rancher!(47492),
                 rancher!(49685),
             ],
-            Self::ServerIsWebAddress | Self::ServerIsRancher => &[harvester!(4446)],
+            Self::ServerIsHarvesterUi | Self::ServerIsRancher => &[harvester!(4446)],
             Self::ServerNotInCertificate => &[harvester!(1475), harvester!(4700)],
             Self::CsiDriverForbidden => &[CSI_DRIVER, harvester!(10298)],
             Self::ComponentRestarting => &[CLOUD_PROVIDER, harvester!(9502), harvester!(10298)],
@@ -128,7 +128,7 @@ impl Code {
             | Self::CredentialExpires
             | Self::HarvesterCredentialExpired => &[harvester!(5827), rancher!(44912)],
             Self::KubeletCredentialExpired => &[KUBELET_CERTIFICATES],
-            Self::HarvesterTls => &[harvester!(4446), harvester!(4700)],
+            Self::HarvesterTlsError => &[harvester!(4446), harvester!(4700)],
             Self::HarvesterUnreachable => &[
                 harvester!(11338),
                 harvester!(11374),
@@ -143,7 +143,7 @@ impl Code {
             Self::CredentialExposed => &[harvester!(1440)],
             Self::GuestAgentNotInstalled => &[harvester!(1235), harvester!(8915), harvester!(9198)],
             Self::GuestAgentNotRunning => &[harvester!(1235), harvester!(9198)],
-            Self::GuestAgentUnseen => &[harvester!(7018), harvester!(8915), harvester!(9198)],
+            Self::GuestAgentNotConnected => &[harvester!(7018), harvester!(8915), harvester!(9198)],
             Self::HardwareShared => &[
                 CSI_DRIVER,
                 harvester!(4893),
@@ -177,8 +177,8 @@ impl Code {
             Self::CsiDriverTooOld => &[harvester!(4396), harvester!(6849)],
             Self::CsiAttachesToWrongVm => &[harvester!(6981)],
             Self::KubeletTooOld => &[NODE_DRIVER],
-            Self::KubeletSkew => &[SKEW],
-            Self::DistributionEnded => &[RKE1_ENDED],
+            Self::KubeletVersionSkew => &[SKEW],
+            Self::DistributionEol => &[RKE1_ENDED],
             _ => &[],
         }
     }

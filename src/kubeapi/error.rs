@@ -192,7 +192,7 @@ pub enum Error {
     },
     /// Another object than the one that the request names.
     #[error("{target}: asked for {expected}, got {found}")]
-    WrongObject {
+    UnexpectedObject {
         /// What was asked.
         target: Arc<Target>,
         /// The object that the request names.
@@ -250,7 +250,7 @@ impl Error {
             Self::Gone { .. } => Class::Gone,
             Self::Conflict { .. } | Self::Invalid { .. } => Class::Conflict,
             Self::Tls { .. } => Class::Tls,
-            Self::WrongObject { .. } => Class::WrongObject,
+            Self::UnexpectedObject { .. } => Class::UnexpectedObject,
             Self::Rejected { .. }
             | Self::TooLarge { .. }
             | Self::Redirected { .. }
@@ -302,7 +302,7 @@ pub enum Class {
     /// Report it: there is no trust between the two sides.
     Tls,
     /// Report it: something mixes up answers.
-    WrongObject,
+    UnexpectedObject,
 }
 
 impl Class {
@@ -316,7 +316,7 @@ impl Class {
         Self::Conflict,
         Self::Refused,
         Self::Tls,
-        Self::WrongObject,
+        Self::UnexpectedObject,
     ];
 
     /// The name used in metrics.
@@ -331,7 +331,7 @@ impl Class {
             Self::Conflict => "conflict",
             Self::Refused => "refused",
             Self::Tls => "tls",
-            Self::WrongObject => "wrong-object",
+            Self::UnexpectedObject => "unexpected-object",
         }
     }
 

@@ -194,7 +194,7 @@ impl super::transport::Transport {
     ) -> Result<(), Error> {
         match compared {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(found)) => Err(Error::WrongObject {
+            Ok(Err(found)) => Err(Error::UnexpectedObject {
                 target: std::sync::Arc::clone(target),
                 expected: describe(&expected.to_string()),
                 found: self.describe(&found),

@@ -12,7 +12,7 @@ pub fn why(error: &Error) -> Why {
         Class::Credential => WhyKind::Credential,
         Class::Forbidden => WhyKind::Forbidden,
         Class::Tls => WhyKind::Tls,
-        Class::WrongObject => WhyKind::WrongObject,
+        Class::UnexpectedObject => WhyKind::UnexpectedObject,
         Class::NotFound | Class::Refused => WhyKind::Refused,
     };
     Why {

@@ -10,10 +10,10 @@ use super::status::{
     SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
+use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{LeftReason, Owned};
 use crate::decide::placement::{Outcome, Placement};
-use crate::decide::sync::Sync;
 use crate::decide::window::Epoch;
 use crate::decide::{self, Migration};
 use crate::facts::Seen;
@@ -53,8 +53,8 @@ impl Status {
                     severity: entry.severity.as_str().to_owned(),
                     title: entry.title.to_owned(),
                     seen: finding.seen.clone(),
-                    consequence: entry.consequence.to_owned(),
-                    remedy: finding.remedy().to_owned(),
+                    impact: entry.impact.to_owned(),
+                    fix: finding.fix().into_iter().map(str::to_owned).collect(),
                     since: context.since.get(entry.name).unwrap_or(&updated_at).clone(),
                 }
             })
@@ -106,7 +106,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
         OwnVm::NotFound(text) => Some(text.clone()),
     };
     IdentityStatus {
-        verdict: identity.verdict.as_str().to_owned(),
+        verdict: identity.verdict.name(),
         consequence: identity.verdict.consequence().to_owned(),
         vm,
         expected: identity.expected.as_ref().map(ToString::to_string),
@@ -117,7 +117,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .map(|judged| NameStatus {
                 kind: judged.kind.as_str().to_owned(),
                 name: judged.name.escape_debug().to_string(),
-                verdict: judged.verdict.as_str().to_owned(),
+                verdict: judged.verdict.name(),
             })
             .collect(),
         evidence: identity
@@ -165,7 +165,7 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Stale => "stale",
         Outcome::Nothing => "nothing",
         Outcome::Failed => "failed",
-        Outcome::Illegal => "illegal",
+        Outcome::Illegal => "invalid",
     }
 }
 
@@ -179,9 +179,9 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
         present: left.present.clone(),
         wanted: left.wanted.clone(),
         reason: match left.reason {
-            LeftReason::Held => "held",
+            LeftReason::Held => "pinned",
             LeftReason::ReportOnly => "report-only",
-            LeftReason::Foreign => "foreign",
+            LeftReason::Foreign => "not-managed",
             LeftReason::HostHasNone => "host-has-none",
             LeftReason::WouldMix => "would-mix",
             LeftReason::HostNotRead => "host-not-read",
@@ -194,7 +194,7 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
             .kubelet
             .known()
             .map(|kubelet| kubelet.node_name.to_string()),
-        state: state(&report.plan.sync).to_owned(),
+        state: kebab(report.plan.sync.reason()),
         owned: if written {
             report.plan.labels.owned.0.clone()
         } else {
@@ -215,23 +215,6 @@ fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
             .map(|file| file.kind.path().display().to_string())
             .collect(),
     })
-}
-
-/// The state in one word.
-pub fn state(sync: &Sync) -> &'static str {
-    match sync {
-        Sync::Synced => "synced",
-        Sync::Pending => "pending",
-        Sync::HostWithoutTopology => "host-has-no-topology",
-        Sync::Held => "held",
-        Sync::Stale => "annotations-stale",
-        Sync::Partial => "topology-partial",
-        Sync::Illegal => "invalid-topology",
-        Sync::Fighting { .. } => "rival-writer",
-        Sync::WriteFailed(_) => "write-refused",
-        Sync::NoSource => "no-source",
-        Sync::NoVm { .. } => "no-vm",
-    }
 }
 
 fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationStatus> {
@@ -302,7 +285,7 @@ fn guest_agent(report: &Report<'_>) -> GuestAgentStatus {
     let agent = report.who.guest_agent.known();
     let unit = agent.and_then(|agent| agent.unit.known());
     GuestAgentStatus {
-        health: report.plan.guest_agent.as_str().to_owned(),
+        health: report.plan.guest_agent.name(),
         unit: unit.map(|unit| unit.name.clone()),
         state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
         problem: agent

@@ -103,6 +103,7 @@ impl View<'_> {
                 .as_ref()
                 .map(|placement| placement.host.as_str()),
             Name::Server => credential.server.as_deref(),
+            Name::HarvesterApi => harvester.server.as_deref().filter(|server| is_api(server)),
             Name::Kubeconfig => credential.kubeconfig.as_deref(),
             Name::Region | Name::Zone => None,
         }
@@ -121,6 +122,17 @@ impl View<'_> {
         let mut gaps = self.diagnosis.gaps();
         gaps.find(|first| is_unasked(gap) && !is_unasked(first) && first.why.text == gap.why.text)
     }
+}
+
+/// Reports whether an address is that of an API server: with a port and without a path, unlike the UI and Rancher.
+fn is_api(server: &str) -> bool {
+    let authority = server
+        .strip_prefix("https://")
+        .map(|rest| rest.trim_end_matches('/'));
+    authority.is_some_and(|authority| {
+        let port = authority.rsplit_once(':').map(|(_, port)| port);
+        !authority.contains('/') && port.is_some_and(|port| port.parse::<u16>().is_ok())
+    })
 }
 
 /// Gaps with one reason, said once: what they are, and the reason.

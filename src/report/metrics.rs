@@ -12,6 +12,7 @@ use super::status::{IdentityStatus, Status};
 use crate::agent::Report;
 use crate::config::Settings;
 use crate::decide::schedule;
+use crate::decide::verdict::Verdict;
 use crate::facts::requests::Requests;
 use crate::facts::who::Who;
 use crate::few::Few;
@@ -88,12 +89,12 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_identity_verified",
         Kind::Gauge,
-        "Whether the names of this machine are its VM's; 0 with the verdict unknown while that cannot be told.",
+        "Whether the names of this machine are its VM's; 0 with the verdict vm-unknown while that cannot be told.",
     )
     .sample(&[("verdict", verdict)], number(is_verified));
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
     let state = &status.labels.state;
-    let is_synced = matches!(state.as_str(), "synced" | "host-has-no-topology");
+    let is_synced = matches!(state.as_str(), "synced" | "host-without-topology");
     Family::new(
         page,
         "harvester_node_agent_topology_synced",
@@ -106,7 +107,7 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_guest_agent_healthy",
         Kind::Gauge,
-        "Whether qemu-guest-agent does its work for the host; 0 with the state unknown while that cannot be told.",
+        "Whether qemu-guest-agent does its work for the host; 0 with the state state-unknown while that cannot be told.",
     )
     .sample(&[("state", health)], number(health == "healthy"));
 }
@@ -115,9 +116,13 @@ fn standing(page: &mut String, status: &Status) {
 /// agree with what the platform once said prove nothing while no VM, or more than one, is known.
 fn verified(identity: &IdentityStatus) -> (&str, bool) {
     match (identity.verdict.as_str(), &identity.vm) {
-        (verdict, None) if verdict.starts_with("match") => ("unknown", false),
-        (verdict, _) => (verdict, verdict.starts_with("match")),
+        (verdict, None) if is_match(verdict) => ("vm-unknown", false),
+        (verdict, _) => (verdict, is_match(verdict)),
     }
+}
+
+fn is_match(verdict: &str) -> bool {
+    Verdict::parse(verdict).is_some_and(Verdict::is_match)
 }
 
 fn findings(page: &mut String, status: &Status) {
@@ -220,16 +225,16 @@ mod tests {
             instance_uid: None,
         };
         for (verdict, vm, expected) in [
-            ("match", Some(&vm), ("match", true)),
+            ("names-match", Some(&vm), ("names-match", true)),
             (
                 "match-modulo-case-or-domain",
                 Some(&vm),
                 ("match-modulo-case-or-domain", true),
             ),
-            ("match", None, ("unknown", false)),
+            ("names-match", None, ("vm-unknown", false)),
             ("mismatch", None, ("mismatch", false)),
             ("platform-hostname", Some(&vm), ("platform-hostname", false)),
-            ("unknown", None, ("unknown", false)),
+            ("vm-unknown", None, ("vm-unknown", false)),
         ] {
             let identity = IdentityStatus {
                 verdict: verdict.to_owned(),

@@ -144,14 +144,11 @@ impl Told {
                     word if word == Severity::Warning.as_str() => Priority::Warning,
                     _ => Priority::Notice,
                 };
-                let text = format!(
-                    "{}: {}; {}",
-                    finding.title, finding.seen, finding.consequence
-                );
+                let text = format!("{}: {}", finding.title, finding.seen);
                 let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
                     finding: Some(finding.code.clone()),
-                    remedy: Some(finding.remedy.clone()),
+                    remedy: Some(finding.fix.join(" ")),
                     ..new
                 });
             }
@@ -177,7 +174,7 @@ impl Told {
                 let resolved = record(
                     Priority::Notice,
                     message_id::RESOLVED,
-                    format!("no longer: {code}"),
+                    format!("resolved: {code}"),
                 );
                 records.push(Record {
                     finding: Some(code),

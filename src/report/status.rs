@@ -99,7 +99,7 @@ pub struct AgentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// How the names compare: the name of a `decide::verdict::Verdict`, such as `match` or `another-vm`.
+    /// How the names compare: the name of a `decide::verdict::Verdict`, such as `names-match` or `name-of-another-vm`.
     pub verdict: String,
     /// What breaks because of it.
     pub consequence: String,
@@ -187,7 +187,7 @@ pub struct PlacementStatus {
 pub struct SourceStatus {
     /// The source.
     pub source: String,
-    /// `won`, `not-needed`, `off`, `stale`, `nothing`, `failed` or `illegal`.
+    /// `won`, `not-needed`, `off`, `stale`, `nothing`, `failed` or `invalid`.
     pub outcome: String,
     /// The same for people.
     pub detail: String,
@@ -232,7 +232,7 @@ pub struct LeftStatus {
     /// The value of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wanted: Option<String>,
-    /// `held`, `report-only`, `foreign`, `host-has-none` or `would-mix`.
+    /// `pinned`, `report-only`, `not-managed`, `host-has-none`, `would-mix` or `host-not-read`.
     pub reason: String,
 }
 
@@ -320,7 +320,7 @@ pub struct PermissionStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestAgentStatus {
-    /// One word; the reason of the condition `GuestAgentHealthy` in kebab-case.
+    /// One word; the reason of the condition `QemuGuestAgentReady` in kebab-case.
     pub health: String,
     /// Its unit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -357,10 +357,10 @@ pub struct FindingStatus {
     pub title: String,
     /// What was seen.
     pub seen: String,
-    /// Why it matters.
-    pub consequence: String,
-    /// What to do.
-    pub remedy: String,
+    /// What happens because of it.
+    pub impact: String,
+    /// What fixes it, in steps.
+    pub fix: Vec<String>,
     /// Since when, RFC 3339.
     pub since: String,
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::status::{CredentialStatus, FindingStatus, GuestAgentStatus, SignalStatus, Status};
+use crate::decide::verdict::Verdict;
 use crate::escape::one_line;
 
 /// The longest text shown in one row, in characters.
@@ -173,11 +174,7 @@ fn who_and_where(status: &Status) -> String {
             &format!("{} ({})", name.name, name.verdict),
         );
     }
-    if identity
-        .names
-        .iter()
-        .any(|name| !name.verdict.starts_with("match"))
-    {
+    if identity.names.iter().any(|name| !is_match(&name.verdict)) {
         row(&mut text, "consequence", &identity.consequence);
     }
     match &status.placement {
@@ -203,6 +200,10 @@ fn who_and_where(status: &Status) -> String {
         None => row(&mut text, "host", "unknown"),
     }
     text
+}
+
+fn is_match(verdict: &str) -> bool {
+    Verdict::parse(verdict).is_some_and(Verdict::is_match)
 }
 
 fn guest_agent(text: &mut String, agent: &GuestAgentStatus) {
@@ -265,8 +266,8 @@ pub fn findings(findings: &[FindingStatus], style: Style) -> String {
         );
         for (name, value) in [
             ("seen", &finding.seen),
-            ("why", &finding.consequence),
-            ("fix", &finding.remedy),
+            ("impact", &finding.impact),
+            ("fix", &finding.fix.join(" ")),
         ] {
             let _ = writeln!(text, "  {name:5}{}", one_line(value, SHOWN_MAX));
         }

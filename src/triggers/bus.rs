@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// The signal of systemd-hostnamed, and its name on the bus without the prefix.
 const HOSTNAME1: &str = "hostname1";
 /// The signal of systemd, likewise.
-const SYSTEMD1: &str = "systemd1";
+const SYSTEMD1: &str = "units";
 
 const HOSTNAME: &str = "org.freedesktop.hostname1";
 const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";

@@ -21,7 +21,7 @@ use crate::facts::who::Remark;
 use crate::root::Root;
 
 /// What reports call this signal.
-const SIGNAL: &str = "channel";
+const SIGNAL: &str = "port";
 
 /// Between two looks for the port where the kernel cannot tell of it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);

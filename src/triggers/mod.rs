@@ -275,7 +275,7 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
         ("link", link::probe(root)),
         ("clock", clock::probe(root)),
         ("hostname", hostname::probe(root)),
-        ("channel", channel::probe(root)),
+        ("port", channel::probe(root)),
     ];
     let of_bus = bus::probe(root, bus_address).await;
     for (name, signal) in local.into_iter().chain(of_bus) {

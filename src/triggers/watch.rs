@@ -160,7 +160,7 @@ pub async fn keep_watching<T: Watched>(
                     }
                     match event {
                         Ok(WatchEvent::Foreign { what }) => {
-                            health.remark(signal, Some(Remark::WrongObject { what }));
+                            health.remark(signal, Some(Remark::UnexpectedObject { what }));
                         }
                         Ok(WatchEvent::Changed {
                             object,

@@ -222,14 +222,10 @@ impl Demo {
             "the record names the hostname",
         )?;
         let deadline = Instant::now() + PATIENCE;
-        while self.told("HarvesterIdentityVerifiedMismatch").await == 0 && Instant::now() < deadline
-        {
+        while self.told("IdentityMismatch").await == 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        check(
-            self.told("HarvesterIdentityVerifiedMismatch").await == 1,
-            "one Event",
-        )?;
+        check(self.told("IdentityMismatch").await == 1, "one Event")?;
         self.world.guest.kernel_hostname(VM_NAME);
         self.world.guest.static_hostname(VM_NAME);
         self.condition("HarvesterIdentityVerified", "True").await?;
@@ -339,7 +335,9 @@ impl Demo {
         let began = Instant::now();
         let at = self.visible(HOST, "hv-a").await?;
         let status = self.world.guest.status().unwrap_or(Value::Null);
-        let kept = status["findings"].to_string().contains("credential-kept");
+        let kept = status["findings"]
+            .to_string()
+            .contains("credential-reload-failed");
         check(!kept, "the new certificate is in use")?;
         // The labels are there first, the report of them a moment later.
         let deadline = Instant::now() + PATIENCE;

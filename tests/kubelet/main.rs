@@ -87,7 +87,9 @@ pub async fn all_is_well(world: &World) {
     world.label_becomes(HOST, "hv-a").await;
     world.label_becomes(ZONE, "rack-a").await;
     world.label_becomes(REGION, "eu-1").await;
-    world.condition_becomes(IDENTITY, "True", "Match").await;
+    world
+        .condition_becomes(IDENTITY, "True", "NamesMatch")
+        .await;
     world.condition_becomes(TOPOLOGY, "True", "Synced").await;
     world.findings_become(&[]).await;
 }

@@ -187,7 +187,7 @@ async fn makes_the_agent_look(client: &mut Client<VirtioPort>) -> Value {
 
 fn signal(status: &Value) -> (bool, String) {
     let signals = status["signals"].as_array().unwrap();
-    let mut channel = signals.iter().filter(|signal| signal["name"] == "channel");
+    let mut channel = signals.iter().filter(|signal| signal["name"] == "port");
     let signal = channel.next().unwrap();
     (
         signal["live"].as_bool().unwrap(),

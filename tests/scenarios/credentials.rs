@@ -111,7 +111,7 @@ async fn a_half_written_kubeconfig_keeps_the_old_one(on: On) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let text = world.guest.read(HARVESTER).unwrap();
     world.guest.write_half(HARVESTER, &text);
-    findings_become(&world, &["credential-kept"]).await;
+    findings_become(&world, &["credential-reload-failed"]).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     world.guest.write_secret(HARVESTER, &text);
@@ -185,7 +185,7 @@ async fn a_token_is_never_seen(on: On) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let text = world.guest.read(HARVESTER).unwrap();
     world.guest.write_half(HARVESTER, &text);
-    findings_become(&world, &["credential-kept"]).await;
+    findings_become(&world, &["credential-reload-failed"]).await;
     let mut outputs = vec![
         agent.transcript(),
         std::fs::read_to_string(format!("/proc/{}/cmdline", agent.pid())).unwrap(),

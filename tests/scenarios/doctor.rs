@@ -127,11 +127,12 @@ pub(crate) async fn agrees(world: &World, expected: &[&str]) {
     let errors = said.codes("error");
     assert_eq!(said.code == Some(1), !errors.is_empty(), "{errors:?}");
     // One look has no credential of before that it could keep.
-    let is_kept = |code: &str| expected == ["credential-kept"] && code.ends_with("-invalid");
+    let is_kept =
+        |code: &str| expected == ["credential-reload-failed"] && code.ends_with("-invalid");
     // An examination knows more: it names the cause and leaves out what the agent complains of.
     let explains = |code: &str, other: &str| {
         let entry = Code::parse(code).unwrap().entry();
-        entry.silences.iter().any(|code| code.as_str() == other)
+        entry.suppresses.iter().any(|code| code.as_str() == other)
     };
     let is_expected = |code: &&str| {
         expected.contains(code)
@@ -217,11 +218,11 @@ async fn a_rival_that_only_the_running_agent_has_met_is_named(on: On) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let endpoint = world.guest_api.endpoint();
     let _rival = fight(&endpoint, "zone-fixer", world.node_name(), HOST, "mine");
-    findings_become(&world, &["label-fight"]).await;
+    findings_become(&world, &["label-conflict"]).await;
     let said = doctor(&world, &[]).await;
     assert_eq!(
         (said.code, said.codes("error")),
-        (Some(1), vec!["label-fight"])
+        (Some(1), vec!["label-conflict"])
     );
     let mut found = said.findings();
     assert!(
@@ -253,7 +254,7 @@ async fn each_trouble_with_a_credential_is_the_only_error() {
                 .faults()
                 .inject(Matcher::any(), Fault::unauthorized());
         }),
-        ("harvester-refused", |world| {
+        ("harvester-bad-response", |world| {
             lab(&world.harvester_api)
                 .faults()
                 .inject(Matcher::any(), Fault::html(200));
@@ -269,7 +270,7 @@ async fn each_trouble_with_a_credential_is_the_only_error() {
                 .faults()
                 .inject(Matcher::any(), Fault::unauthorized());
         }),
-        ("configuration-invalid", |world| {
+        ("config-invalid", |world| {
             world
                 .guest
                 .agent_config("10-wrong.toml", "[harvestr]\nkubeconfig = \"/x\"\n");
@@ -280,11 +281,7 @@ async fn each_trouble_with_a_credential_is_the_only_error() {
         breaks(&world);
         let said = doctor(&world, &[]).await;
         assert_eq!(said.codes("error"), [code], "{:#}", said.document);
-        let expected = if code == "configuration-invalid" {
-            78
-        } else {
-            1
-        };
+        let expected = if code == "config-invalid" { 78 } else { 1 };
         assert_eq!(said.code, Some(expected), "{code}");
         assert!(said.took < QUICK, "{code}: {:?}", said.took);
         println!("doctor, {code}: {} ms", said.took.as_millis());

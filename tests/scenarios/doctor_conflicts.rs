@@ -29,25 +29,25 @@ on_both!(
 const OURS: [&str; 21] = [
     "csi-driver-forbidden",
     "component-restarting",
-    "distribution-ended",
+    "distribution-eol",
     "hardware-shared",
     "hosts-in-one-zone",
     "vm-labels-missing",
     "not-live-migratable",
-    "topology-rival",
-    "label-twins-differ",
+    "topology-label-overwritten",
+    "beta-labels-differ",
     "node-uninitialized",
-    "provider-id-foreign",
+    "provider-id-not-harvester",
     "kubevirt-cloud-provider",
     "address-differs",
     "internal-ip-missing",
-    "guest-agent-unseen",
+    "guest-agent-not-connected",
     "harvester-too-old",
     "cloud-provider-too-old",
     "csi-driver-too-old",
     "csi-attaches-to-wrong-vm",
     "kubelet-too-old",
-    "kubelet-skew",
+    "kubelet-version-skew",
 ];
 
 /// The findings of one look: code and what was seen. Fails on an error that is none of ours.
@@ -289,7 +289,7 @@ async fn a_node_of_another_cloud_provider_is_named(on: On) {
     };
     let world = on.world(options).await;
     change_node(&world, json!({"spec": {"providerID": "rke2://other"}})).await;
-    let text = finds(&world, &["provider-id-foreign"]).await;
+    let text = finds(&world, &["provider-id-not-harvester"]).await;
     assert_says(&text, &["`rke2://other`"]);
     let image = "quay.io/kubevirt/kubevirt-cloud-controller-manager:v0.5.1";
     world.run_pod("kccm", image).await;
@@ -301,7 +301,7 @@ async fn a_rival_and_a_twin_that_disagrees_are_named(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let both = [(ZONE, Some("rack-z")), (ZONE_BETA, Some("rack-z"))];
     world.relabel_node("kubectl-label", &both).await;
-    let text = finds(&world, &["topology-rival"]).await;
+    let text = finds(&world, &["topology-label-overwritten"]).await;
     assert_says(
         &text,
         &[&format!(
@@ -311,7 +311,11 @@ async fn a_rival_and_a_twin_that_disagrees_are_named(on: On) {
     world
         .relabel_node("terraform", &[(ZONE, Some("rack-a"))])
         .await;
-    let text = finds(&world, &["label-twins-differ", "topology-rival"]).await;
+    let text = finds(
+        &world,
+        &["beta-labels-differ", "topology-label-overwritten"],
+    )
+    .await;
     assert_says(
         &text,
         &[&format!(
@@ -369,7 +373,7 @@ async fn what_harvester_says_of_the_vm_is_named(on: On) {
         &["HostDeviceNotLiveMigratable: VMI uses a PCI host devices"],
     );
     conditions(&world, json!([])).await;
-    finds(&world, &["guest-agent-unseen", "vm-labels-missing"]).await;
+    finds(&world, &["guest-agent-not-connected", "vm-labels-missing"]).await;
 }
 
 async fn addresses_that_disagree_are_named(on: On) {

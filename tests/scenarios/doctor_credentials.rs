@@ -88,13 +88,13 @@ async fn a_healthy_machine_has_nothing_to_hide(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let diagnosis = Diagnosis::of(&world).await;
     for code in [
-        "credential-of-rancher",
-        "credential-changeable",
+        "rancher-token-in-use",
+        "credential-writable-by-others",
         "credential-not-at-named-path",
         "credential-expires",
-        "clock-differs",
+        "clock-drift",
         "clock-not-synchronized",
-        "identity-of-image",
+        "identity-from-image",
         "agent-not-enabled",
     ] {
         assert_eq!(diagnosis.seen(code), None);
@@ -111,7 +111,7 @@ async fn a_token_of_rancher_is_told_where_it_is_refused(on: On) {
     let world = on.world(WorldOptions::default()).await;
     edit(&world, &world.token, "kubeconfig-u-abcde:CANARYCANARY");
     let diagnosis = Diagnosis::of(&world).await;
-    let seen = diagnosis.only("rancher-token-refused");
+    let seen = diagnosis.only("rancher-token-rejected");
     assert!(seen.contains("`kubeconfig-u-abcde`"), "{seen}");
     assert!(!diagnosis.0.to_string().contains("CANARY"));
 }
@@ -156,7 +156,7 @@ async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
     let diagnosis = Diagnosis::of(&world).await;
     assert!(
         diagnosis
-            .warned("credential-changeable")
+            .warned("credential-writable-by-others")
             .contains("mode 0660")
     );
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -165,7 +165,7 @@ async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
         let diagnosis = Diagnosis::of(&world).await;
         assert!(
             diagnosis
-                .warned("credential-changeable")
+                .warned("credential-writable-by-others")
                 .contains("number 1234")
         );
     }
@@ -189,12 +189,15 @@ async fn a_machine_with_the_id_of_its_image_is_told(on: On) {
         .write("/var/lib/cloud/instance/sem/config_ssh", "");
     let id = std::fs::File::open(world.guest.path("/etc/machine-id")).unwrap();
     let built = time::OffsetDateTime::now_utc() - time::Duration::days(30);
-    assert_eq!(Diagnosis::of(&world).await.seen("identity-of-image"), None);
+    assert_eq!(
+        Diagnosis::of(&world).await.seen("identity-from-image"),
+        None
+    );
     id.set_modified(built.into()).unwrap();
     let diagnosis = Diagnosis::of(&world).await;
     assert!(
         diagnosis
-            .warned("identity-of-image")
+            .warned("identity-from-image")
             .contains("/etc/machine-id")
     );
 }
@@ -239,17 +242,17 @@ async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
     // A certificate that is not valid yet is wrong by itself,
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::NotYetValid);
-    Diagnosis::of(&world).await.only("harvester-tls");
+    Diagnosis::of(&world).await.only("harvester-tls-error");
     // unless it is later at the server;
     set_server_clock(&world, 5);
     let diagnosis = Diagnosis::of(&world).await;
-    let seen = diagnosis.only("clock-wrong");
+    let seen = diagnosis.only("clock-skew");
     assert!(seen.contains("Harvester's API"), "{seen}");
     // and an ended one has ended, unless it is earlier there.
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::Expired);
     let diagnosis = Diagnosis::of(&world).await;
-    diagnosis.only("harvester-tls");
+    diagnosis.only("harvester-tls-error");
     assert!(
         diagnosis
             .seen("credential-expires")
@@ -258,7 +261,7 @@ async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
     );
     set_server_clock(&world, -5);
     let diagnosis = Diagnosis::of(&world).await;
-    diagnosis.only("clock-wrong");
+    diagnosis.only("clock-skew");
     assert_eq!(diagnosis.seen("credential-expires"), None);
 }
 
@@ -267,11 +270,7 @@ async fn clocks_that_differ_are_a_warning_while_everything_is_valid_by_both() {
     let world = World::lab(WorldOptions::default()).await;
     set_server_clock(&world, 2);
     let diagnosis = Diagnosis::of(&world).await;
-    assert!(
-        diagnosis
-            .warned("clock-differs")
-            .contains("Harvester's API")
-    );
+    assert!(diagnosis.warned("clock-drift").contains("Harvester's API"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -286,7 +285,7 @@ async fn a_server_under_another_name_is_told_with_its_names() {
 async fn an_authority_that_is_another_one_is_a_matter_of_trust_alone() {
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::OtherAuthority);
-    Diagnosis::of(&world).await.only("harvester-tls");
+    Diagnosis::of(&world).await.only("harvester-tls-error");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -350,7 +349,7 @@ async fn a_token_that_has_ended_is_the_one_error() {
     let user = User::service_account(NAMESPACE, ACCOUNT);
     lab(&world.harvester_api).add_token(&ended, user);
     let diagnosis = Diagnosis::of(&world).await;
-    assert!(diagnosis.warned("clock-differs").contains("takes it"));
+    assert!(diagnosis.warned("clock-drift").contains("takes it"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -387,7 +386,7 @@ async fn a_proxys_page_is_no_proof_that_the_node_is_gone() {
     let page = Fault::html(404);
     lab(&world.guest_api).faults().inject(nodes, page);
     let diagnosis = Diagnosis::of(&world).await;
-    diagnosis.only("guest-api-refused");
+    diagnosis.only("guest-api-bad-response");
     assert_eq!(diagnosis.seen("node-missing"), None);
 }
 
@@ -414,7 +413,7 @@ async fn a_token_of_rancher_that_works_is_a_warning() {
     lab(&world.harvester_api).add_token(token, User::service_account(NAMESPACE, ACCOUNT));
     edit(&world, &world.token, token);
     let diagnosis = Diagnosis::of(&world).await;
-    let seen = diagnosis.warned("credential-of-rancher");
+    let seen = diagnosis.warned("rancher-token-in-use");
     assert!(seen.contains("`kubeconfig-u-abcde`"), "{seen}");
     assert!(!diagnosis.0.to_string().contains("CANARY"));
 }

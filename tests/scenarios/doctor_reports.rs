@@ -70,7 +70,7 @@ reports! {
         seen(cloud_provider_before_topology, CloudProviderTooOld, "neither region nor zone");
     2 labels_stay_those_of_the_host_before_after_a_migration
         ["harvester/harvester#3142"]
-        seen(cloud_provider_that_looks_once, CloudProviderTooOld, "not after a migration", beside [TopologyRival]);
+        seen(cloud_provider_that_looks_once, CloudProviderTooOld, "not after a migration", beside [TopologyLabelOverwritten]);
     3 the_cloud_provider_stumbles_over_vms_of_other_clusters
         ["harvester/harvester#4459", "harvester/harvester#4432"]
         seen(cloud_provider_that_meets_other_clusters, CloudProviderTooOld, "not found");
@@ -83,7 +83,7 @@ reports! {
         seen(vm_without_cluster, VmLabelsMissing, "guestcluster.harvesterhci.io/name is missing");
     6 a_custom_cluster_gets_no_topology
         ["harvester/harvester#10399"]
-        seen(vm_of_a_custom_cluster, TopologyUnknown, "vmi-annotations", beside [VmLabelsMissing]);
+        seen(vm_of_a_custom_cluster, NoTopologySource, "vmi-annotations", beside [VmLabelsMissing]);
     7 volumes_need_a_node_with_the_name_of_its_vm
         ["harvester/harvester#4396"]
         seen(csi_driver_that_knows_names_only, CsiDriverTooOld, "issues/4396", beside [HostnameDiffers]);
@@ -114,10 +114,10 @@ reports! {
             "rancher/rancher#49685",
         ]
         unseen("the cloud credential with which Rancher makes and deletes machines stays in Rancher; a token of Rancher in the guest's own file ends in the same way")
-        seen(token_of_rancher_that_ended, RancherTokenRefused, "`kubeconfig-u-abcde`");
+        seen(token_of_rancher_that_ended, RancherTokenRejected, "`kubeconfig-u-abcde`");
     15 kubeconfigs_of_rancher_end_by_default
         ["harvester/harvester#5868", "harvester/harvester#5874", "harvester/harvester#5669"]
-        seen(token_of_rancher_that_works, CredentialOfRancher, "`kubeconfig-u-abcde`");
+        seen(token_of_rancher_that_works, RancherTokenInUse, "`kubeconfig-u-abcde`");
     16 the_mount_of_the_cloud_config_fails
         [
             "harvester/harvester#6286", "harvester/harvester#4077", "harvester/harvester#6821", "rancher/rancher#47501",
@@ -135,13 +135,13 @@ reports! {
         seen(k3s_without_the_role_of_the_csi_driver, CsiDriverForbidden, "may not get storageclasses");
     19 an_address_of_rancher_stands_beside_the_authority_of_harvester
         ["harvester/harvester#4446"]
-        seen(address_of_rancher, ServerIsWebAddress, "/k8s/clusters/local");
+        seen(address_of_rancher, ServerIsHarvesterUi, "/k8s/clusters/local");
     20 the_name_of_the_vip_is_not_in_the_certificate
         ["harvester/harvester#4700", "harvester/harvester#1475"]
         seen(server_of_another_name, ServerNotInCertificate, "the certificate is for");
     21 the_node_has_no_internal_ip
         ["harvester/harvester#10079"]
-        seen(node_without_address, InternalIpMissing, "Harvester has no address", beside [GuestAgentUnseen]);
+        seen(node_without_address, InternalIpMissing, "Harvester has no address", beside [GuestAgentNotConnected]);
     22 the_guest_agent_is_not_in_the_image
         ["harvester/harvester#1235", "harvester/harvester#8915"]
         seen(image_without_guest_agent, GuestAgentNotInstalled, "qemu-ga");
@@ -164,7 +164,7 @@ reports! {
         seen(vm_that_cannot_move, NotLiveMigratable, "HostDeviceNotLiveMigratable");
     28 a_machine_waits_for_its_address_in_vain
         ["harvester/harvester#7018"]
-        seen(guest_agent_that_is_not_heard, GuestAgentUnseen, "AgentConnected");
+        seen(guest_agent_that_is_not_heard, GuestAgentNotConnected, "AgentConnected");
     29 credentials_lie_in_plain_sight
         ["harvester/harvester#1440"]
         seen(credential_for_everybody, CredentialExposed, "0644");
@@ -174,16 +174,16 @@ reports! {
             "harvester/harvester#11338",
         ]
         seen(vip_that_is_away, HarvesterUnreachable, "refused")
-        seen(vip_with_another_certificate, HarvesterTls, "which has the same name and another key");
+        seen(vip_with_another_certificate, HarvesterTlsError, "which has the same name and another key");
     31 kubevirt_puts_no_zone_on_the_instance
         ["kubevirt/kubevirt#8063"]
-        seen(kubevirt_without_harvester, TopologyUnknown, "vmi-annotations");
+        seen(kubevirt_without_harvester, NoTopologySource, "vmi-annotations");
     32 kubevirts_cloud_provider_leaves_the_zone_of_the_host_before
         ["kubevirt/cloud-provider-kubevirt#225"]
-        seen(cloud_provider_of_kubevirt, KubevirtCloudProvider, "kube-system/kccm", beside [TopologyRival]);
+        seen(cloud_provider_of_kubevirt, KubevirtCloudProvider, "kube-system/kccm", beside [TopologyLabelOverwritten]);
     33 zones_need_the_right_to_read_nodes
         ["kubevirt/cloud-provider-kubevirt#89"]
-        seen(kubevirt_without_harvester, TopologyUnknown, "host-node");
+        seen(kubevirt_without_harvester, NoTopologySource, "host-node");
     34 a_guest_cannot_learn_the_name_of_its_host
         ["kubevirt/kubevirt#11535", "kubevirt/kubevirt#10427"]
         unseen("a wish, and nothing that is broken: `whoami` answers it");
@@ -203,7 +203,7 @@ reports! {
             "sergelogvinov/proxmox-cloud-controller-manager#110", "sergelogvinov/proxmox-cloud-controller-manager#265",
         ]
         unseen("on other platforms this agent does not run; the same is made here on Harvester")
-        seen(labels_of_the_host_before, TopologyRival, "the host has rack-b");
+        seen(labels_of_the_host_before, TopologyLabelOverwritten, "the host has rack-b");
     38 the_csi_driver_of_kubevirt_knows_no_zones
         ["kubevirt/csi-driver#66"]
         unseen("another project's driver, which has it since its pull request 174; nothing of it is on a Harvester node");

@@ -66,12 +66,12 @@ harvester_faults! {
     forbidden: Fault::forbidden("virtualmachineinstances is forbidden") => "harvester-forbidden";
     a_proxys_error_page: Fault::html(503) => "harvester-unreachable";
     too_many_requests: Fault::too_many_requests("1") => "harvester-unreachable";
-    a_redirect: Fault::redirect(302, "https://127.0.0.1:1/") => "harvester-refused";
-    a_compressed_answer: Fault::Gzip => "harvester-refused";
-    an_endless_body: Fault::EndlessBody => "harvester-refused";
-    deep_json: Fault::DeepJson(5000) => "harvester-refused";
-    a_login_page: Fault::answer(200, "text/html", "<html>please log in</html>") => "harvester-refused";
-    not_harvester: Fault::answer(404, "application/json", r#"{"kind":"Status","code":404,"message":"the server could not find the requested resource"}"#) => "harvester-refused";
+    a_redirect: Fault::redirect(302, "https://127.0.0.1:1/") => "harvester-bad-response";
+    a_compressed_answer: Fault::Gzip => "harvester-bad-response";
+    an_endless_body: Fault::EndlessBody => "harvester-bad-response";
+    deep_json: Fault::DeepJson(5000) => "harvester-bad-response";
+    a_login_page: Fault::answer(200, "text/html", "<html>please log in</html>") => "harvester-bad-response";
+    not_harvester: Fault::answer(404, "application/json", r#"{"kind":"Status","code":404,"message":"the server could not find the requested resource"}"#) => "harvester-bad-response";
     a_truncated_body: Fault::TruncatedBody => "harvester-unreachable";
 }
 
@@ -133,7 +133,7 @@ async fn certificates_that_prove_nothing_are_told_apart() {
         let world = World::lab(WorldOptions::default()).await;
         lab(&world.harvester_api).present(certificate);
         let _agent = serve(&world).await;
-        findings_become(&world, &["harvester-tls"]).await;
+        findings_become(&world, &["harvester-tls-error"]).await;
     }
 }
 
@@ -248,7 +248,7 @@ async fn a_killed_agent_leaves_no_half_pair_and_its_successor_ends_right() {
             .events()
             .await
             .iter()
-            .all(|event| event["reason"] != "HarvesterHostChanged")
+            .all(|event| event["reason"] != "HostChanged")
     };
     eventually(SOON, "no migration is announced", events).await;
 }

@@ -15,7 +15,7 @@ on_both!(
     each_thing_that_is_in_its_way_has_a_name,
 );
 
-const HEALTHY: &str = "GuestAgentHealthy";
+const HEALTHY: &str = "QemuGuestAgentReady";
 const UNIT: &str = "qemu-guest-agent.service";
 const DEVICE: &str = r"dev-virtio\x2dports-org.qemu.guest_agent.0.device";
 
@@ -77,14 +77,14 @@ async fn a_guest_agent_that_stops_is_on_the_node_at_once(on: On) {
     findings_become(&world, &["guest-agent-not-running"]).await;
     let start = format!("systemctl start {UNIT}");
     remedy_becomes(&world, "guest-agent-not-running", &start).await;
-    let one = || async { events(&world, "GuestAgentHealthyNotRunning").await == 1 };
+    let one = || async { events(&world, "QemuGuestAgentNotReady").await == 1 };
     eventually(SOON, "the Event", one).await;
 
     systemd.set(UNIT, Unit::running()).await;
     condition_becomes(&world, HEALTHY, "True", "Healthy").await;
     findings_become(&world, &[]).await;
     always(Duration::from_millis(500), "one Event", one).await;
-    assert_eq!(events(&world, "GuestAgentHealthyHealthy").await, 1);
+    assert_eq!(events(&world, "QemuGuestAgentReady").await, 1);
 }
 
 async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
@@ -98,7 +98,7 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
         ..Unit::stopped()
     };
     systemd.set(UNIT, masked).await;
-    condition_becomes(&world, HEALTHY, "False", "Masked").await;
+    condition_becomes(&world, HEALTHY, "False", "UnitMasked").await;
     findings_become(&world, &["guest-agent-not-running"]).await;
     let unmask = format!("systemctl unmask {UNIT}, then systemctl start {UNIT}");
     remedy_becomes(&world, "guest-agent-not-running", &unmask).await;
@@ -110,7 +110,7 @@ async fn each_thing_that_is_in_its_way_has_a_name(on: On) {
     let blocked = "[general]\nblock-rpcs=guest-info,guest-exec\n";
     world.guest.write(configuration, blocked);
     agent.signal(Signal::SIGHUP);
-    condition_becomes(&world, HEALTHY, "False", "RpcsBlocked").await;
+    condition_becomes(&world, HEALTHY, "False", "RPCsBlocked").await;
     findings_become(&world, &["guest-agent-rpcs-blocked"]).await;
     let remedy = remedy(&world, "guest-agent-rpcs-blocked");
     assert!(

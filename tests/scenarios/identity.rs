@@ -27,7 +27,7 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
     findings_become(&world, &["hostname-differs"]).await;
     let record = |line: &harvester_lab::process::Line| line.text.contains("[hostname-differs]");
     agent.wait_line(record, SOON).await;
-    let reason = "HarvesterIdentityVerifiedMismatch";
+    let reason = "IdentityMismatch";
     let told = || async {
         let events = world.events().await;
         events
@@ -46,7 +46,7 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
     // Put right, it is taken back.
     world.guest.kernel_hostname(VM_NAME);
     world.guest.static_hostname(VM_NAME);
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     agent
         .wait_line(
             |line| line.text.contains("no longer: hostname-differs"),
@@ -63,13 +63,13 @@ async fn the_name_of_another_vm_is_an_error(on: On) {
     let output = agent(&world, &["once"]).await;
     assert_eq!(output.code, Some(1));
     assert!(
-        output.stdout.contains("[hostname-of-another-vm]"),
+        output.stdout.contains("[name-of-another-vm]"),
         "{}",
         output.stdout
     );
     assert_eq!(
         condition(&world, IDENTITY).await,
-        Some(("False".to_owned(), "AnotherVm".to_owned()))
+        Some(("False".to_owned(), "NameOfAnotherVM".to_owned()))
     );
 }
 
@@ -78,11 +78,11 @@ async fn the_name_of_another_vm_that_comes_later_is_an_error_too(on: On) {
     let other = VmSpec::named("gc8-pool1-q99l7-other").firmware(Firmware::Random);
     world.harvester.create_vm(other, "hv-b").await.unwrap();
     let _agent = serve(&world).await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     world.guest.kernel_hostname("gc8-pool1-q99l7-other");
     world.guest.static_hostname("gc8-pool1-q99l7-other");
-    condition_becomes(&world, IDENTITY, "False", "AnotherVm").await;
-    findings_become(&world, &["hostname-of-another-vm"]).await;
+    condition_becomes(&world, IDENTITY, "False", "NameOfAnotherVM").await;
+    findings_become(&world, &["name-of-another-vm"]).await;
 }
 
 async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
@@ -118,7 +118,7 @@ async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
     assert_eq!(labelled.count(), 0);
     assert_eq!(
         condition(&world, IDENTITY).await,
-        Some(("False".to_owned(), "Ambiguous".to_owned()))
+        Some(("False".to_owned(), "IdentityAmbiguous".to_owned()))
     );
     // Named in the configuration, it is no riddle any more.
     world
@@ -140,7 +140,7 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
     agent(&world, &["once"]).await;
     let output = agent(&world, &["whoami"]).await;
     for text in [
-        "[topology-unknown]",
+        "[no-topology-source]",
         "host-node failed",
         "vmi-annotations nothing",
         "launcher-pod nothing",

@@ -44,7 +44,7 @@ async fn once_labels_the_node_and_a_second_once_writes_nothing(on: On) {
     }
     assert_eq!(
         condition(&world, IDENTITY).await,
-        Some(("True".to_owned(), "Match".to_owned()))
+        Some(("True".to_owned(), "NamesMatch".to_owned()))
     );
     assert_eq!(
         condition(&world, TOPOLOGY).await,
@@ -127,8 +127,8 @@ async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
         HOST,
         "mine",
     );
-    condition_becomes(&world, TOPOLOGY, "False", "RivalWriter").await;
-    findings_become(&world, &["label-fight"]).await;
+    condition_becomes(&world, TOPOLOGY, "False", "LabelConflict").await;
+    findings_become(&world, &["label-conflict"]).await;
     let status = world.guest.status().unwrap();
     assert!(
         status["findings"][0]["seen"]
@@ -152,7 +152,7 @@ async fn a_node_that_was_made_anew_is_labelled_anew(on: On) {
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     world.recreate_node().await;
     label_becomes(&world, ZONE, "rack-a").await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
 }
 
 async fn a_host_relabelled_in_harvester_is_followed(on: On) {
@@ -178,8 +178,8 @@ async fn hold_keeps_the_first_zone_and_report_writes_none(on: On) {
         );
         let _agent = serve(&world).await;
         world.migrate("hv-b").await;
-        findings_become(&world, &["label-held"]).await;
-        condition_becomes(&world, TOPOLOGY, "False", "Held").await;
+        findings_become(&world, &["pinned-by-config"]).await;
+        condition_becomes(&world, TOPOLOGY, "False", "PinnedByConfig").await;
         assert_eq!(
             world.node_label(ZONE).await.as_deref(),
             Some("rack-a"),
@@ -208,7 +208,7 @@ async fn extra_labels_come_from_the_host_and_foreign_ones_stay(on: On) {
     world.guest.agent_config("10-extra.toml", extra);
     let _agent = serve(&world).await;
     label_becomes(&world, "example.com/power", "p1").await;
-    findings_become(&world, &["label-foreign"]).await;
+    findings_become(&world, &["label-not-managed"]).await;
     assert_eq!(
         world.node_label("example.com/disk").await.as_deref(),
         Some("by-hand")

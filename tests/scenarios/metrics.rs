@@ -144,7 +144,7 @@ async fn the_file_and_both_kinds_of_sockets_tell_the_same() {
     );
     for sample in [
         vm.as_str(),
-        "harvester_node_agent_identity_verified{verdict=\"match\"} 1",
+        "harvester_node_agent_identity_verified{verdict=\"names-match\"} 1",
         "harvester_node_agent_placement_info{host=\"hv-a\",region=\"eu-1\",zone=\"rack-a\"} 1",
         "harvester_node_agent_migrations_total{trigger=\"vmi\",outcome=\"confirmed\"} 0",
         "harvester_node_agent_label_latency_seconds_bucket{le=\"+Inf\"} 0",

@@ -70,7 +70,7 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
         let events = world.events().await;
         let moved = events
             .iter()
-            .filter(|event| event["reason"] == "HarvesterHostChanged")
+            .filter(|event| event["reason"] == "HostChanged")
             .count();
         assert_eq!(moved, 1, "{order:?}: {events:?}");
         let status = world.guest.status().unwrap();
@@ -102,7 +102,7 @@ async fn a_failed_migration_writes_nothing(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     let version = world.node_resource_version().await;
     world
         .harvester

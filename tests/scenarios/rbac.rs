@@ -224,10 +224,10 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
             "virtualmachineinstances",
             Says::Finding("watch-unavailable"),
         ),
-        ("get", "nodes", Says::Finding("topology-unknown")),
+        ("get", "nodes", Says::Finding("no-topology-source")),
         ("list", "pods", Says::OtherWay),
         // Where the hosts tell nothing, nothing makes up for it.
-        ("list", "pods", Says::Finding("topology-unknown")),
+        ("list", "pods", Says::Finding("no-topology-source")),
     ];
     let tried: BTreeSet<(&str, &str)> = table
         .iter()
@@ -460,7 +460,7 @@ async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_
     let mut granted = BTreeSet::new();
     for (code, resource) in [
         ("harvester-forbidden", "virtualmachineinstances"),
-        ("topology-unknown", "nodes"),
+        ("no-topology-source", "nodes"),
     ] {
         let once = agent(&world, &["once", "-ojson"]).await;
         let status: Value = serde_json::from_str(&once.stdout).unwrap();

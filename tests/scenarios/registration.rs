@@ -189,7 +189,7 @@ async fn a_held_zone_is_held_by_the_file_too(on: On) {
     label_becomes(&world, HOST, "hv-b").await;
     file_says(&world, HOST, "hv-b").await;
     assert!(says(&world, ZONE, "rack-a"), "{:?}", node_labels(&world));
-    findings_become(&world, &["label-held"]).await;
+    findings_become(&world, &["pinned-by-config"]).await;
 }
 
 async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
@@ -208,11 +208,11 @@ async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
     );
     register(&world, Distribution::Rke2);
     label_becomes(&world, ZONE, "rack-a").await;
-    findings_become(&world, &["label-file-foreign", "static-node-label"]).await;
+    findings_become(&world, &["label-file-not-managed", "static-node-label"]).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
     assert_eq!(world.guest.read(FILE), Some(theirs));
-    let record = |line: &&Line| line.text.contains("[label-file-foreign]");
+    let record = |line: &&Line| line.text.contains("[label-file-not-managed]");
     assert_eq!(daemon.lines().iter().filter(record).count(), 1);
     // Gone, it is not made anew.
     world.guest.remove(FILE);

@@ -67,7 +67,7 @@ async fn a_reload_takes_good_configuration_and_keeps_the_old_one_otherwise(on: O
     );
     agent.signal(Signal::SIGHUP);
     let line = agent
-        .wait_line(|line| line.text.contains("[configuration-kept]"), SOON)
+        .wait_line(|line| line.text.contains("[config-reload-failed]"), SOON)
         .await;
     assert!(line.text.contains("did you mean"), "{}", line.text);
     assert_eq!(
@@ -275,7 +275,7 @@ async fn nothing_happens_while_nothing_changes(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let requests = || async {
         use harvester_lab::world::Side;

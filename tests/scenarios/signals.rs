@@ -72,7 +72,7 @@ async fn serve_with_own_name(world: &World) -> Agent {
     let mut agent = serve_in(&OWN_NAME, &prepare, world.guest.root());
     agent.wait_ready(SOON).await;
     condition_becomes(world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(world, IDENTITY, "True", "Match").await;
+    condition_becomes(world, IDENTITY, "True", "NamesMatch").await;
     agent
 }
 
@@ -153,7 +153,7 @@ async fn a_new_host_name_is_told_at_once_and_complained_about_when_it_has_been_q
     let last = is_told_at_once("by the kernel", &mut agent, &world.guest, rename).await;
     assert_eq!(complaints(&agent), 0, "{}", agent.transcript());
     let right = condition(&world, IDENTITY).await.unwrap();
-    assert_eq!(right, ("True".to_owned(), "Match".to_owned()));
+    assert_eq!(right, ("True".to_owned(), "NamesMatch".to_owned()));
     assert_eq!(events_of_names(&world).await, 0);
 
     let is_complaint = |line: &Line| line.text.contains(COMPLAINT);
@@ -241,7 +241,7 @@ async fn systemd(bus: &Bus) -> Systemd {
 }
 
 const UNIT: &str = "qemu-guest-agent.service";
-const BUS_SIGNALS: [&str; 2] = ["hostname1", "systemd1"];
+const BUS_SIGNALS: [&str; 2] = ["hostname1", "units"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_name_set_through_hostnamed_is_told_at_once() {
@@ -264,8 +264,8 @@ async fn whoever_is_not_hostnamed_causes_no_look() {
     let mut agent = serve(&world).await;
     signals_stand(&world.guest, &BUS_SIGNALS, true).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
-    condition_becomes(&world, "GuestAgentHealthy", "True", "Healthy").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
+    condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let liar = Hostnamed::impostor(&bus).await;
     world.guest.kernel_hostname("evil");
@@ -298,7 +298,7 @@ async fn shown(world: &World) -> Vec<String> {
 async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
     let (world, mut bus, dying) = world_with_bus().await;
     let mut agent = serve(&world).await;
-    condition_becomes(&world, "GuestAgentHealthy", "True", "Healthy").await;
+    condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
     signals_stand(&world.guest, &BUS_SIGNALS, true).await;
     for _ in 0..2 {
         bus.kill().await;
@@ -319,9 +319,9 @@ async fn a_bus_that_is_killed_and_started_again_is_listened_to_again() {
         assert!(rows.iter().all(|row| row.contains(": live, ")), "{rows:?}");
 
         systemd.set(UNIT, Unit::stopped()).await;
-        condition_becomes(&world, "GuestAgentHealthy", "False", "NotRunning").await;
+        condition_becomes(&world, "QemuGuestAgentReady", "False", "NotRunning").await;
         systemd.set(UNIT, Unit::running()).await;
-        condition_becomes(&world, "GuestAgentHealthy", "True", "Healthy").await;
+        condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
         findings_become(&world, &[]).await;
         drop(hostnamed);
     }
@@ -336,7 +336,7 @@ async fn a_bus_that_hangs_holds_up_no_migration() {
     let (world, bus, systemd) = world_with_bus().await;
     let agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(&world, "GuestAgentHealthy", "True", "Healthy").await;
+    condition_becomes(&world, "QemuGuestAgentReady", "True", "Healthy").await;
     signals_stand(&world.guest, &BUS_SIGNALS, true).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     bus.hang();
@@ -355,7 +355,7 @@ async fn a_bus_that_hangs_holds_up_no_migration() {
     }
     bus.go_on();
     systemd.set(UNIT, Unit::stopped()).await;
-    condition_becomes(&world, "GuestAgentHealthy", "False", "NotRunning").await;
+    condition_becomes(&world, "QemuGuestAgentReady", "False", "NotRunning").await;
 }
 
 /// Whether a process listens to links: bit 0 of the groups of one of its rtnetlink sockets.

@@ -45,7 +45,7 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 pub const HOST: &str = "topology.harvesterhci.io/host";
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
-pub const GUEST_AGENT: &str = "GuestAgentHealthy";
+pub const GUEST_AGENT: &str = "QemuGuestAgentReady";
 
 /// Generous: a limit for something broken on an emulated processor that others share.
 pub const LIMIT: Duration = Duration::from_secs(90);

@@ -202,7 +202,7 @@ impl Stage {
 
     /// Waits until the agent has labelled the Node and says so.
     pub async fn synced(&self) {
-        for (kind, reason) in [(TOPOLOGY, "Synced"), (IDENTITY, "Match")] {
+        for (kind, reason) in [(TOPOLOGY, "Synced"), (IDENTITY, "NamesMatch")] {
             self.condition_becomes(kind, "True", reason).await;
         }
         self.labelled(&self.host).await;

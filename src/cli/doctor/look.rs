@@ -193,7 +193,7 @@ fn settings(process: &Process) -> (Settings, Option<Finding>) {
         Err(errors) => {
             let faults = errors.to_string();
             let faults: Vec<&str> = faults.lines().map(str::trim).collect();
-            let finding = Finding::new(Code::ConfigurationInvalid, faults.join("; "));
+            let finding = Finding::new(Code::ConfigInvalid, faults.join("; "));
             (Settings::default(), Some(finding))
         }
     }
@@ -251,8 +251,9 @@ fn service(process: &Process) -> Service {
     let findings = findings.map(Vec::as_slice).unwrap_or_default();
     let told = findings.iter().filter_map(|finding| {
         let code = Code::parse(&text(finding.get("code"))?)?;
-        let remedy = text(finding.get("remedy"))?;
-        Some(Finding::new(code, text(finding.get("seen"))?).with_remedy(remedy))
+        let steps = finding.get("fix")?.as_array()?.iter();
+        let steps = steps.filter_map(|step| text(Some(step))).collect();
+        Some(Finding::new(code, text(finding.get("seen"))?).with_steps(steps))
     });
     let since = findings
         .iter()

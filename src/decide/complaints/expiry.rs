@@ -107,7 +107,7 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
             let text = format!(
                 "by the clock of this machine the {what} of {file} {ended}, and {server} takes it"
             );
-            Some(Finding::new(Code::ClockDiffers, text))
+            Some(Finding::new(Code::ClockDrift, text))
         }
         End::Over(_) => None,
     }

@@ -25,8 +25,8 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
         value(&left.wanted)
     );
     let code = match left.reason {
-        LeftReason::Held | LeftReason::ReportOnly => Code::LabelHeld,
-        LeftReason::Foreign => Code::LabelForeign,
+        LeftReason::Held | LeftReason::ReportOnly => Code::PinnedByConfig,
+        LeftReason::Foreign => Code::LabelNotManaged,
         LeftReason::HostHasNone | LeftReason::HostNotRead => Code::TopologyPartial,
         // While no source answers, the missing answer is the finding.
         LeftReason::WouldMix if left.wanted.is_none() => return None,

@@ -25,13 +25,13 @@ pub(super) fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>)
                     "{} `{}` ({})",
                     judged.kind.as_str(),
                     judged.name.escape_debug(),
-                    judged.verdict.as_str()
+                    judged.verdict.name()
                 )
             })
             .collect();
         if !texts.is_empty() {
             let code = if identity.verdict == Verdict::AnotherVm {
-                Code::HostnameOfAnotherVm
+                Code::NameOfAnotherVm
             } else {
                 Code::HostnameDiffers
             };
@@ -100,7 +100,7 @@ pub(super) fn identity(identity: &Identity, findings: &mut Vec<Finding>) {
             if !speaks.is_empty() && !against.is_empty() {
                 text = format!("{text}; although {}", speaks.join("; "));
             }
-            findings.push(Finding::new(Code::IdentityNotFound, text));
+            findings.push(Finding::new(Code::VmNotFound, text));
         }
         OwnVm::Identified(_)
         | OwnVm::Remembered(..)

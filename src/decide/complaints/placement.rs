@@ -12,7 +12,7 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
     let Some(placement) = seen.placement else {
         if seen.identity.vmi().is_some() {
             findings.push(Finding::new(
-                Code::TopologyUnknown,
+                Code::NoTopologySource,
                 "status.nodeName of the VM is empty: it runs nowhere",
             ));
         }
@@ -26,9 +26,9 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
             .map(|tried| tried.detail.clone())
     };
     match sync {
-        Sync::Illegal => {
+        Sync::Invalid => {
             findings.push(Finding::new(
-                Code::LabelValueIllegal,
+                Code::LabelValueInvalid,
                 tried(Outcome::Illegal).unwrap_or_default(),
             ));
         }
@@ -45,7 +45,7 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
             tried(Outcome::Stale).unwrap_or_default(),
         )),
         Sync::NoSource => {
-            let finding = Finding::new(Code::TopologyUnknown, sources(placement));
+            let finding = Finding::new(Code::NoTopologySource, sources(placement));
             findings.push(finding.with_remedy(host_rbac(seen.who)));
         }
         Sync::HostWithoutTopology => {

@@ -44,9 +44,9 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Unreachable => Some(Code::HarvesterUnreachable),
             WhyKind::Credential => Some(Code::HarvesterUnauthorized),
             WhyKind::Forbidden => Some(Code::HarvesterForbidden),
-            WhyKind::Tls => Some(Code::HarvesterTls),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterRefused),
-            WhyKind::WrongObject => Some(Code::WrongObject),
+            WhyKind::Tls => Some(Code::HarvesterTlsError),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterBadResponse),
+            WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
@@ -77,9 +77,9 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Unreachable => Some(Code::GuestApiUnreachable),
             WhyKind::Credential => Some(Code::GuestApiUnauthorized),
             WhyKind::Forbidden => Some(Code::GuestApiForbidden),
-            WhyKind::Tls => Some(Code::GuestApiTls),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiRefused),
-            WhyKind::WrongObject => Some(Code::WrongObject),
+            WhyKind::Tls => Some(Code::GuestApiTlsError),
+            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiBadResponse),
+            WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

@@ -64,7 +64,7 @@ fn finding(remark: &Remark) -> Finding {
         }
         Remark::CredentialKept { side, problem } => {
             let text = format!("{side}: {problem}");
-            Finding::new(Code::CredentialKept, text).about(credential_group(side))
+            Finding::new(Code::CredentialReloadFailed, text).about(credential_group(side))
         }
         Remark::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
@@ -73,7 +73,7 @@ fn finding(remark: &Remark) -> Finding {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
         Remark::ConfigurationKept { faults } => {
-            Finding::new(Code::ConfigurationKept, faults.clone())
+            Finding::new(Code::ConfigReloadFailed, faults.clone())
         }
         Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
         Remark::WatchUnavailable { what, api } => {
@@ -97,6 +97,6 @@ fn finding(remark: &Remark) -> Finding {
                 None => finding,
             }
         }
-        Remark::WrongObject { what } => Finding::new(Code::WrongObject, what.clone()),
+        Remark::UnexpectedObject { what } => Finding::new(Code::UnexpectedObject, what.clone()),
     }
 }

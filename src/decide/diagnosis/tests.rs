@@ -13,7 +13,7 @@ fn service(holder: Option<&str>) -> Service {
         holder: holder.map(str::to_owned),
         is_unknown: false,
         updated_at: None,
-        findings: vec![finding(Code::LabelFight), finding(Code::HostnameDiffers)],
+        findings: vec![finding(Code::LabelConflict), finding(Code::HostnameDiffers)],
         since: BTreeMap::from([(
             "hostname-differs".to_owned(),
             "2026-11-21T10:00:00Z".to_owned(),
@@ -23,7 +23,7 @@ fn service(holder: Option<&str>) -> Service {
 
 #[test]
 fn what_an_examination_found_hides_its_consequences_in_the_round() {
-    let round = finding(Code::TopologyUnknown);
+    let round = finding(Code::NoTopologySource);
     let examination = finding(Code::HarvesterForbidden);
     let diagnosis = Diagnosis::new(&[round, examination.clone()], &[]);
     assert_eq!(diagnosis.findings().collect::<Vec<_>>(), [&examination]);
@@ -68,7 +68,7 @@ fn the_outcome_is_the_worst_that_is_known() {
     let (notice, warning, error) = (
         Code::HostWithoutTopology,
         Code::HarvesterUnreachable,
-        Code::LabelFight,
+        Code::LabelConflict,
     );
     assert_eq!(of(&[], false), Outcome::Well);
     assert_eq!(of(&[notice], false), Outcome::Well);
@@ -76,11 +76,11 @@ fn the_outcome_is_the_worst_that_is_known() {
     assert_eq!(of(&[warning], true), Outcome::Unanswered);
     assert_eq!(of(&[warning, error], true), Outcome::Errors);
     assert_eq!(
-        of(&[error, Code::ConfigurationInvalid], true),
+        of(&[error, Code::ConfigInvalid], true),
         Outcome::Configuration
     );
     assert_eq!(
-        of(&[Code::ConfigurationInvalid, Code::NotKubevirt], true),
+        of(&[Code::ConfigInvalid, Code::NotKubevirt], true),
         Outcome::NotKubevirt
     );
 }
@@ -97,7 +97,7 @@ fn an_agent_that_does_not_run_is_found_and_its_old_complaints_count_no_more() {
         running.since(Code::HostnameDiffers),
         Some("2026-11-21T10:00:00Z")
     );
-    assert_eq!(running.since(Code::LabelFight), None);
+    assert_eq!(running.since(Code::LabelConflict), None);
     assert_eq!(gone.since(Code::HostnameDiffers), None);
 }
 
@@ -107,13 +107,13 @@ fn what_needs_a_memory_is_told_by_the_running_agent() {
         service.told(found, rights).map(|told| told.code).collect()
     };
     let (running, gone) = (service(Some("process 1")), service(None));
-    assert_eq!(codes(&running, &[], Rights::All), [Code::LabelFight]);
+    assert_eq!(codes(&running, &[], Rights::All), [Code::LabelConflict]);
     assert_eq!(
         codes(&running, &[], Rights::Few),
-        [Code::LabelFight, Code::HostnameDiffers]
+        [Code::LabelConflict, Code::HostnameDiffers]
     );
     let found = [finding(Code::HostnameDiffers)];
-    assert_eq!(codes(&running, &found, Rights::Few), [Code::LabelFight]);
+    assert_eq!(codes(&running, &found, Rights::Few), [Code::LabelConflict]);
     assert_eq!(codes(&gone, &[], Rights::Few), []);
 }
 
@@ -159,15 +159,15 @@ fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
     let causes = [
         Code::HarvesterCredentialMissing,
         Code::KubeletCredentialMissing,
-        Code::IdentityNotFound,
-        Code::TopologyUnknown,
+        Code::VmNotFound,
+        Code::NoTopologySource,
         Code::AgentNotRunning,
-        Code::ConfigurationInvalid,
+        Code::ConfigInvalid,
     ];
     let findings: Vec<Finding> = causes.into_iter().map(finding).collect();
     let diagnosis = Diagnosis::new(&findings, &[]);
     let codes: Vec<Code> = diagnosis.findings().map(|finding| finding.code).collect();
-    assert_eq!(codes, [Code::ConfigurationInvalid]);
+    assert_eq!(codes, [Code::ConfigInvalid]);
 }
 
 #[test]

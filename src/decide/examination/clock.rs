@@ -40,11 +40,11 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
                 life.what,
                 span(life)
             );
-            findings.push(Finding::new(Code::ClockWrong, text));
+            findings.push(Finding::new(Code::ClockSkew, text));
         }
         (Some((api, ahead)), None) => {
             let text = difference(case, api, ahead);
-            findings.push(Finding::new(Code::ClockDiffers, text));
+            findings.push(Finding::new(Code::ClockDrift, text));
         }
         (None, _) if is_confirmed(case) => {}
         // Nobody tells the time, and something was made in the future.
@@ -55,7 +55,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
                 life.what,
                 span(life)
             );
-            Finding::new(Code::ClockWrong, text)
+            Finding::new(Code::ClockSkew, text)
         })),
     }
     if case.examination.clock.synchronized.known() == Some(&false) {

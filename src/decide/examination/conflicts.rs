@@ -54,7 +54,7 @@ fn rival(case: &Case<'_>) -> Option<Finding> {
             ))
         })
         .collect();
-    finding(Code::TopologyRival, &texts)
+    finding(Code::TopologyLabelOverwritten, &texts)
 }
 
 /// A topology key and its older twin that disagree.
@@ -81,7 +81,7 @@ fn twins(case: &Case<'_>) -> Option<Finding> {
             })
         })
         .collect();
-    finding(Code::LabelTwinsDiffer, &texts)
+    finding(Code::BetaLabelsDiffer, &texts)
 }
 
 /// Other VMs of the namespace with hardware that is ours.
@@ -151,7 +151,7 @@ fn migration(case: &Case<'_>) -> Option<Finding> {
 fn guest_agent(case: &Case<'_>) -> Option<Finding> {
     let instance = case.examination.conflicts.instance.known()?;
     let text = "condition AgentConnected of the VM's instance is not True";
-    (!instance.agent_connected).then(|| Finding::new(Code::GuestAgentUnseen, text))
+    (!instance.agent_connected).then(|| Finding::new(Code::GuestAgentNotConnected, text))
 }
 
 fn finding(code: Code, texts: &[String]) -> Option<Finding> {

@@ -55,11 +55,11 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
                 "{} does not take the token `{name}` of {file}",
                 harvester.server
             );
-            Some(Finding::new(Code::RancherTokenRefused, text))
+            Some(Finding::new(Code::RancherTokenRejected, text))
         }
         (TokenKind::Rancher { name }, _) => {
             let text = format!("the token of {file} is `{name}`, which Rancher made");
-            Some(Finding::new(Code::CredentialOfRancher, text))
+            Some(Finding::new(Code::RancherTokenInUse, text))
         }
         (TokenKind::ServiceAccount(account), Some(WhyKind::Credential | WhyKind::Tls))
             if address.is_external_rancher() =>
@@ -83,7 +83,7 @@ fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     }
     let file = harvester.kubeconfig.display();
     let text = format!("{file} names {}", harvester.server);
-    Some(Finding::new(Code::ServerIsWebAddress, text))
+    Some(Finding::new(Code::ServerIsHarvesterUi, text))
 }
 
 /// The parts of a server's address that tell what answers there.
@@ -206,7 +206,7 @@ fn changeable(file: &CredentialFile) -> Option<Finding> {
         format!("chown root:root {path}"),
         format!("chmod go-w {path}"),
     ];
-    let finding = Finding::new(Code::CredentialChangeable, text).with_commands(commands);
+    let finding = Finding::new(Code::CredentialWritableByOthers, text).with_commands(commands);
     Some(finding.about(group(file.api)))
 }
 

@@ -38,7 +38,7 @@ fn brought(belonging: &Belonging, began: i64) -> Finding {
         date(belonging.written),
         date(began)
     );
-    Finding::new(Code::IdentityOfImage, text)
+    Finding::new(Code::IdentityFromImage, text)
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ fn foreign(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let text = format!("`{}`, where {HARVESTER}UID was to be", id.escape_debug());
-    Some(Finding::new(Code::ProviderIdForeign, text))
+    Some(Finding::new(Code::ProviderIdNotHarvester, text))
 }
 
 fn kubevirt(case: &Case<'_>) -> Option<Finding> {

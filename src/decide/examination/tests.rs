@@ -76,7 +76,7 @@ fn the_likely_cause_is_the_first_on_the_way() {
 fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
     let mut bench = Bench::new();
     bench.world.node().provider_id = Some("rke2://n".to_owned());
-    assert_eq!(bench.codes(node::findings), ["provider-id-foreign"]);
+    assert_eq!(bench.codes(node::findings), ["provider-id-not-harvester"]);
     bench.world.who.distributions.clear();
     assert_eq!(bench.codes(node::findings), [""; 0]);
     bench.world.node().provider_id = None;
@@ -111,7 +111,7 @@ fn a_rival_is_named_with_what_it_wrote_and_only_where_that_is_wrong() {
     let text = format!(
         "`kubectl-label` wrote {ZONE}=rack-z, the host has rack-a; `kubectl-label` wrote {ZONE_BETA}=rack-z, the host has rack-a"
     );
-    assert_eq!(found, [("topology-rival", text)]);
+    assert_eq!(found, [("topology-label-overwritten", text)]);
     // Ourselves, a moment ago.
     let managers = &mut bench.world.node().label_managers;
     managers
@@ -132,7 +132,7 @@ fn twins_that_disagree_are_found_whatever_the_host_says() {
     assert_eq!(
         found[0],
         (
-            "label-twins-differ",
+            "beta-labels-differ",
             format!("{ZONE} is missing, {ZONE_BETA} is rack-a")
         )
     );
@@ -194,7 +194,7 @@ fn what_harvester_says_of_the_vm_is_passed_on() {
         [
             "vm-labels-missing",
             "not-live-migratable",
-            "guest-agent-unseen"
+            "guest-agent-not-connected"
         ]
     );
     assert_eq!(
@@ -294,7 +294,7 @@ fn twins_that_disagree_are_told_with_who_wrote_each() {
     }
     let found = bench.found(conflicts::findings);
     let text = format!("{ZONE} is rack-a (by `terraform`), {ZONE_BETA} is rack-z (by `kubelet`)");
-    assert!(found.contains(&("label-twins-differ", text)), "{found:?}");
+    assert!(found.contains(&("beta-labels-differ", text)), "{found:?}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn skew(case: &Case<'_>) -> Option<Finding> {
         return None;
     };
     let text = format!("kubelet {kubelet}, API server {server}: {fault}");
-    Some(Finding::new(Code::KubeletSkew, text))
+    Some(Finding::new(Code::KubeletVersionSkew, text))
 }
 
 /// All majors of Kubernetes are 1.

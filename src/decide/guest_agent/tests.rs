@@ -185,7 +185,10 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
                 ..stopped(|_| {})
             },
             Health::ChannelMissing,
-            Some((Code::GuestAgentChannelMissing, "modprobe virtio_console")),
+            Some((
+                Code::GuestAgentChannelMissing,
+                "Load the kernel module virtio_console",
+            )),
         ),
         (
             blocking("guest-exec,guest-get-users,guest-info"),
@@ -339,7 +342,7 @@ fn each_family_gets_the_commands_of_its_own() {
         (Family::Debian, "apt-get install"),
         (Family::RedHat, "dnf install"),
         (Family::Suse, "zypper install"),
-        (Family::Other, "install qemu-guest-agent in the image"),
+        (Family::Other, "Install qemu-guest-agent in the image"),
     ] {
         assert!(remedy::install(family).starts_with(command));
     }

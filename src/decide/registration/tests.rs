@@ -136,7 +136,7 @@ fn the_daemon_makes_no_file_and_touches_none_of_others() {
     let other = file(LabelFileKind::Rke2, Content::Foreign("other".to_owned()));
     world.who.label_files = vec![other.clone()];
     assert_eq!(changed(&world), None);
-    assert!(codes(&world).contains(&Code::LabelFileForeign));
+    assert!(codes(&world).contains(&Code::LabelFileNotManaged));
     let labels = wanted("rack-b", "hv-b");
     assert_eq!(
         first_files(&[LabelFileKind::Rke2], &[other], &labels, false),

@@ -192,7 +192,7 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
                 None => assert!(is_right, "{object}"),
                 Some(error) => {
                     assert!(!is_right, "{error}");
-                    assert_eq!(error.class(), Class::WrongObject, "{error}");
+                    assert_eq!(error.class(), Class::UnexpectedObject, "{error}");
                     let text = error.to_string();
                     let asked = "asked for VirtualMachineInstance `ns/vm`";
                     assert!(text.contains(asked), "{text}");
@@ -207,7 +207,10 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
         match list {
             Ok(_) => assert!(is_object, "{object}"),
             Err(error) => {
-                assert!(!is_object && error.class() == Class::WrongObject, "{error}");
+                assert!(
+                    !is_object && error.class() == Class::UnexpectedObject,
+                    "{error}"
+                );
             }
         }
     }

@@ -324,7 +324,7 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
         assert!(turns > 50, "the loop went on {turns} times");
         assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Unreachable);
         let health = judge(&Seen::Known(agent), &Memory::default(), elapsed);
-        assert_eq!(condition(health).unwrap().reason, "Unknown");
+        assert_eq!(condition(health).unwrap().reason, "StateUnknown");
     }
     assert_eq!(guest.health().await, Health::Healthy);
 }

@@ -62,7 +62,7 @@ fn a_group_without_a_finding_takes_one_line() {
     assert_eq!(text.lines().count(), Group::ALL.len() + 2);
     let version = env!("CARGO_PKG_VERSION");
     let first = format!(
-        "ok      this machine          harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
+        "ok      agent                 harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
     );
     assert_eq!(text.lines().next(), Some(first.as_str()));
     assert!(
@@ -80,8 +80,8 @@ fn a_finding_shows_what_was_seen_why_it_matters_and_lines_to_paste() {
         "warning Node                  not looked at".to_owned(),
         format!("    warning {} [node-missing]", entry.title),
         "      seen  no Node `n` at https://api:6443".to_owned(),
-        format!("      why   {}", entry.consequence),
-        format!("      fix   {}", entry.remedy),
+        format!("      impact{}", entry.impact),
+        format!("      fix   {}", entry.fix.join(" ")),
         "          kubectl get nodes".to_owned(),
         "      since 2026-11-21T08:00:00Z".to_owned(),
         "      more  harvester-node-agent explain node-missing".to_owned(),
@@ -229,12 +229,12 @@ fn people_get_lines_that_end_and_commands_stay_whole() {
 #[test]
 fn a_consequence_is_told_beside_its_cause_and_its_group_is_not_well() {
     let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
-    let consequence = Finding::new(Code::TopologyUnknown, "no source");
+    let consequence = Finding::new(Code::NoTopologySource, "no source");
     let (text, document) = shown(&[consequence, cause], &[], |view| {
         (text(view, PLAIN, Rights::All), document(view, 0))
     });
     assert!(
-        text.contains("\n      found too: topology-unknown, because of harvester-unreachable\n"),
+        text.contains("\n      found too: no-topology-source, because of harvester-unreachable\n"),
         "{text}"
     );
     let groups = document["groups"].as_array().unwrap();
@@ -270,7 +270,7 @@ fn what_is_not_missed_spoils_nothing() {
 fn nothing_is_said_of_the_image_that_its_findings_deny() {
     for (findings, says) in [
         (
-            vec![Finding::new(Code::IdentityOfImage, "/etc/machine-id")],
+            vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
             "not as it should be",
         ),
         (vec![], "not all of it was looked at"),

@@ -12,6 +12,7 @@ use crate::escape::one_line;
 use crate::facts::WhyKind;
 use crate::facts::examination::{Gap, Need};
 use crate::findings::{Finding, Group, Severity};
+use crate::report::layout::{Charset, TermStyle};
 use crate::report::text::Style;
 
 /// Lines of a ticket.
@@ -44,6 +45,18 @@ pub enum Symbols {
 }
 
 impl Dress {
+    /// Returns the same for a layout.
+    pub fn term(self) -> TermStyle {
+        TermStyle {
+            color: self.style == Style::Colour,
+            charset: match self.symbols {
+                Symbols::Ascii => Charset::Ascii,
+                Symbols::Unicode => Charset::Unicode,
+            },
+            width: self.columns.unwrap_or(TermStyle::PLAIN.width),
+        }
+    }
+
     /// The sign of a state, in its colour.
     fn sign(self, state: State) -> String {
         let sign = match (self.symbols, state) {
@@ -103,8 +116,8 @@ fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
     let _ = writeln!(text, "\n    {sign} {} [{}]", entry.title, entry.name);
     let rows = [
         ("seen", finding.seen.as_str()),
-        ("why", entry.consequence),
-        ("fix", finding.remedy()),
+        ("impact", entry.impact),
+        ("fix", &finding.remedy()),
     ];
     for (name, value) in rows {
         let value = one_line(value, SHOWN_MAX);

@@ -21,7 +21,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             boot_id: None,
         },
         identity: IdentityStatus {
-            verdict: "match".to_owned(),
+            verdict: "names-match".to_owned(),
             consequence: String::new(),
             vm: Some(VmStatus {
                 name: "vm-1".to_owned(),
@@ -64,8 +64,8 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
                 severity: (*severity).to_owned(),
                 title: "title".to_owned(),
                 seen: (*seen).to_owned(),
-                consequence: "consequence".to_owned(),
-                remedy: "remedy".to_owned(),
+                impact: "impact".to_owned(),
+                fix: vec!["remedy".to_owned()],
                 since: String::new(),
             })
             .collect(),
@@ -153,14 +153,14 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
     };
     let mut told = Told::default();
     let right = named(&[
-        ("hostname", "vm-1", "match"),
-        ("node name", "vm-1", "match"),
+        ("hostname", "vm-1", "names-match"),
+        ("node name", "vm-1", "names-match"),
     ]);
     let first = told.news(&right, Deeds::default());
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
         ("hostname", "localhost", "mismatch"),
-        ("node name", "vm-2", "match"),
+        ("node name", "vm-2", "names-match"),
     ]);
     let news = told.news(&wrong, Deeds::default());
     assert_eq!(ids(&news), [message_id::RENAMED]);
@@ -236,8 +236,8 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
 fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     let mut told = Told::default();
     let held = [
-        ("label-held", "warning", "zone"),
-        ("label-held", "warning", "region"),
+        ("pinned-by-config", "warning", "zone"),
+        ("pinned-by-config", "warning", "region"),
     ];
     assert_eq!(told.news(&status("hv-a", &held), Deeds::default()).len(), 3);
     assert!(

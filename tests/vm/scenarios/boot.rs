@@ -29,7 +29,7 @@ pub async fn a_first_boot_leads_to_labels(stage: &mut Stage, figures: &mut Figur
             status["findings"] == serde_json::json!([])
         })
         .await;
-    assert_eq!(status["identity"]["verdict"], "match", "{status:#}");
+    assert_eq!(status["identity"]["verdict"], "names-match", "{status:#}");
     let signals = status["signals"].as_array().unwrap();
     let dead: Vec<_> = signals.iter().filter(|one| one["live"] != true).collect();
     assert!(dead.is_empty(), "{dead:#?}");

@@ -53,7 +53,9 @@ pub async fn a_name_from_user_data_is_told_and_labels_are_written(
         .inside
         .sh(&format!("hostnamectl hostname {right}"))
         .await;
-    stage.condition_becomes(IDENTITY, "True", "Match").await;
+    stage
+        .condition_becomes(IDENTITY, "True", "NamesMatch")
+        .await;
 }
 
 /// The disk of a machine that was a node for long, under another one: other firmware, other NIC, other seed. Nothing of what
@@ -89,7 +91,7 @@ pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage, _: &
         .await;
     assert_eq!(status, "");
     let is_itself = |status: &Value| {
-        status["identity"]["vm"]["name"] == name && status["identity"]["verdict"] == "match"
+        status["identity"]["vm"]["name"] == name && status["identity"]["verdict"] == "names-match"
     };
     let status = stage
         .inside

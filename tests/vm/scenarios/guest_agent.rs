@@ -23,7 +23,11 @@ pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_told(
     let put_back = "tar --extract --file=/root/qemu-guest-agent.tar --directory=/ && systemctl daemon-reload && systemctl start";
     for (reason, away, back) in [
         ("NotRunning", "systemctl stop", "systemctl start"),
-        ("Masked", "systemctl mask --now", "systemctl unmask --now"),
+        (
+            "UnitMasked",
+            "systemctl mask --now",
+            "systemctl unmask --now",
+        ),
         (
             "NotInstalled",
             "dpkg --purge qemu-guest-agent >/dev/null #",

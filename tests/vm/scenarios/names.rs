@@ -29,7 +29,9 @@ pub async fn a_wrong_hostname_is_told_and_so_is_the_right_one(stage: &mut Stage,
 
         stage.inside.sh(&format!("{command} {right}")).await;
         stage.recorded(&format!("hostname is now `{right}`")).await;
-        stage.condition_becomes(IDENTITY, "True", "Match").await;
+        stage
+            .condition_becomes(IDENTITY, "True", "NamesMatch")
+            .await;
         let records = stage.recorded("no longer: hostname-differs").await;
         for record in &records {
             println!("{way}: {}", record.message());

@@ -28,9 +28,9 @@ fn a_clock_that_makes_a_certificate_seem_ended_is_the_cause() {
         let mut room = with_certificate(begins, ends);
         room.examination.servers.harvester = clock_ahead(ahead);
         let codes = room.codes(findings);
-        let cause = codes.contains(&Code::ClockWrong);
+        let cause = codes.contains(&Code::ClockSkew);
         assert_eq!(cause, is_cause, "{begins} {ends} {ahead}: {codes:?}");
-        let differs = codes.contains(&Code::ClockDiffers);
+        let differs = codes.contains(&Code::ClockDrift);
         assert_eq!(differs, !is_cause && ahead != 0, "{begins} {ends} {ahead}");
     }
 }
@@ -39,25 +39,25 @@ fn a_clock_that_makes_a_certificate_seem_ended_is_the_cause() {
 fn a_wrong_clock_hides_what_follows_from_it() {
     let codes = [
         Code::CredentialExpires,
-        Code::HarvesterTls,
-        Code::GuestApiTls,
+        Code::HarvesterTlsError,
+        Code::GuestApiTlsError,
         Code::HarvesterUnauthorized,
-        Code::ClockWrong,
+        Code::ClockSkew,
         Code::HarvesterCredentialMissing,
     ];
     let found = codes.map(|code| Finding::new(code, ""));
     let left = without_consequences(&found);
     let left: Vec<Code> = left.iter().map(|finding| finding.code).collect();
-    assert_eq!(left, [Code::ClockWrong, Code::HarvesterCredentialMissing]);
+    assert_eq!(left, [Code::ClockSkew, Code::HarvesterCredentialMissing]);
 }
 
 #[test]
 fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_tells_the_time() {
     let mut room = with_certificate(30 * DAY, 300 * DAY);
-    assert_eq!(room.codes(findings), [Code::ClockWrong]);
+    assert_eq!(room.codes(findings), [Code::ClockSkew]);
     // A server on this very machine agrees with it, right or wrong.
     room.examination.servers.guest = clock_ahead(0);
-    assert_eq!(room.codes(findings), [Code::ClockWrong]);
+    assert_eq!(room.codes(findings), [Code::ClockSkew]);
     room.examination.servers.harvester = clock_ahead(1);
     assert_eq!(room.codes(findings), []);
 }
@@ -73,7 +73,7 @@ fn a_token_that_ends_by_one_clock_only_is_told_apart_too() {
     room.examination.servers.harvester = clock_ahead(-DAY);
     let found = room.ask(findings);
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].code, Code::ClockWrong);
+    assert_eq!(found[0].code, Code::ClockSkew);
     assert!(
         found[0].seen.contains("the Harvester token"),
         "{}",
@@ -96,7 +96,7 @@ fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
             expires: Some(i64::MAX),
         });
         room.examination.servers.harvester = clock_ahead(ahead);
-        assert_eq!(room.codes(findings), [Code::ClockWrong], "{ahead}");
+        assert_eq!(room.codes(findings), [Code::ClockSkew], "{ahead}");
     }
 }
 

@@ -21,7 +21,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
             written: NOW + written,
         }]);
         let expected: &[Code] = if is_inherited {
-            &[Code::IdentityOfImage]
+            &[Code::IdentityFromImage]
         } else {
             &[]
         };

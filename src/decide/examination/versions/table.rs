@@ -243,7 +243,7 @@ pub(super) const LINES: &[Line] = &[
         from: FIRST,
         below: None,
         only: Only::Always,
-        code: Code::DistributionEnded,
+        code: Code::DistributionEol,
         fault: "its support ended on 2025-07-31, and Rancher 2.12 knows it no more",
         source: RKE1_PAGE,
     },

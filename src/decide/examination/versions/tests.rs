@@ -151,7 +151,7 @@ fn a_distribution_that_has_ended_is_named_whatever_its_release() {
     for text in ["v1.20.15", "v1.32.5", "v1.99.0"] {
         assert_eq!(
             codes(Part::Rke1, text, rke1),
-            ["distribution-ended"],
+            ["distribution-eol"],
             "{text}"
         );
         assert_eq!(codes(Part::Rke1, text, |_| {}), [""; 0], "{text}");
@@ -172,7 +172,11 @@ fn a_kubelet_is_as_old_as_its_api_server_supports() {
         let mut bench = Bench::new();
         bench.examination.node.kubelet = release(kubelet);
         bench.examination.versions.guest_kubernetes = release(server);
-        let expected: &[&str] = if is_fine { &[] } else { &["kubelet-skew"] };
+        let expected: &[&str] = if is_fine {
+            &[]
+        } else {
+            &["kubelet-version-skew"]
+        };
         assert_eq!(bench.codes(findings), expected, "{kubelet} at {server}");
     }
 }

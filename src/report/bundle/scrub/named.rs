@@ -63,7 +63,7 @@ pub(super) fn without(text: &str) -> String {
         if let Some(extent) = extent {
             let (lead, value) = after.split_at(extent.lead(after));
             let end = extent.end(lead, value);
-            if end > 0 {
+            if end > 0 && !is_template(value) {
                 kept.push_str(lead);
                 kept.push_str(REMOVED);
                 rest = value.get(end..).unwrap_or_default();
@@ -71,6 +71,11 @@ pub(super) fn without(text: &str) -> String {
         }
     }
     kept + rest
+}
+
+/// Reports whether a value is the reference of a Go template, as in the command that prints a kubeconfig.
+fn is_template(value: &str) -> bool {
+    value.starts_with("{{.data.") || value.starts_with("{{index .data ")
 }
 
 /// Whether a value of this name is a secret.

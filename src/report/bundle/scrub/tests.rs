@@ -214,7 +214,7 @@ fn what_people_need_stays() {
         "HarvesterIdentityVerified=True, requiredDuringSchedulingIgnoredDuringExecution",
         "v1.33.5+rke2r1, 6.12.0-160000.5-default, 2026-11-21T19:04:10.123456Z",
         "the certificate is signed by `CN=rke2-server-ca@1700000000`, 52:54:00:12:34:56, fd00:1234:5678::10",
-        "topology.kubernetes.io/zone=rack-a [credential-of-rancher] harvester-node-agent explain rancher-token-refused",
+        "topology.kubernetes.io/zone=rack-a [rancher-token-in-use] harvester-node-agent explain rancher-token-rejected",
         "EnvironmentFile=-/etc/default/harvester-node-agent\nExecStart=/usr/bin/harvester-node-agent run",
         "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
         "helm-install-harvester-cloud-provider-x7k2p in kube-system, image rancher/harvester-csi-driver:v0.2.9",
@@ -232,8 +232,9 @@ fn nothing_that_we_write_ourselves_is_taken_for_a_secret() {
     for code in crate::findings::Code::ALL {
         let entry = code.entry();
         let commands = entry.commands.iter().map(|command| command.text.as_ref());
-        for own in [entry.title, entry.consequence, entry.remedy]
+        for own in [entry.title, entry.impact]
             .into_iter()
+            .chain(entry.fix.iter().copied())
             .chain(commands)
         {
             assert_eq!(text(own), own, "{}", entry.name);

@@ -381,13 +381,13 @@ async fn the_kubelet_is_held_to_its_own_node(world: World) {
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Some(403));
-    let condition = json!({"status": {"conditions": [{"type": "GuestAgentHealthy", "status": "True", "reason": "Yes"}]}});
+    let condition = json!({"status": {"conditions": [{"type": "QemuGuestAgentReady", "status": "True", "reason": "Yes"}]}});
     kubelet
         .strategic_patch_status(&own, &condition)
         .await
         .unwrap();
     assert!(
-        world.condition("GuestAgentHealthy").await.is_some()
+        world.condition("QemuGuestAgentReady").await.is_some()
             && world.condition("Ready").await.is_some()
     );
 }
