@@ -175,7 +175,7 @@ mod tests {
 
         fn targets(&self, _: &Settings, _: &Identity) {}
 
-        async fn who(&mut self, _: &Settings, _: Scope, _: Now) -> Who {
+        async fn who(&mut self, _: &Settings, _: Scope, _: Now, _: &mut dyn FnMut()) -> Who {
             self.0.who.clone()
         }
 

@@ -35,8 +35,8 @@ pub use text::describe;
 pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, List, ObjectMeta, PartialObjectMetadata, ResourceAttributes, Status,
-    StatusDetails,
+    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, ResourceAttributes,
+    Status, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

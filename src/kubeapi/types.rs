@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few fields that all Kubernetes objects share. Every one may be missing: what has to be there is for the reader of it to say.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::client::MAXIMUM_ITEMS;
 use crate::document::json::{Capped, StringMap, annotations, labels, null_is_default};
@@ -36,8 +38,44 @@ pub struct ObjectMeta {
     /// Annotations.
     #[serde(deserialize_with = "annotations")]
     pub annotations: StringMap,
+    /// Owners. An object has one or two; each costs more in memory than the `{}` that it may be in an answer.
+    pub owner_references: Capped<OwnerReference, 64>,
     /// Set once the object is on its way out.
     pub deletion_timestamp: Option<String>,
+}
+
+/// One owner of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Group and version of the owner's kind.
+    pub api_version: Option<String>,
+    /// The owner's kind.
+    pub kind: Option<String>,
+    /// The owner's name.
+    pub name: Option<String>,
+    /// The owner's uid.
+    pub uid: Option<String>,
+}
+
+/// An object with the version at which it was read, which the type of the object need not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Versioned<T> {
+    /// The object.
+    pub object: T,
+    /// `metadata.resourceVersion`.
+    pub version: Option<String>,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let bytes = text.get().as_bytes();
+        let object = serde_json::from_slice(bytes).map_err(D::Error::custom)?;
+        let version = serde_json::from_slice::<EventObject>(bytes);
+        let version = version.ok().map(|object| object.metadata.resource_version);
+        Ok(Self { object, version })
+    }
 }
 
 /// A list of objects, all its pages together.
@@ -147,12 +185,12 @@ pub(super) struct EventFrame<'a> {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(borrow)]
-    pub(super) object: &'a serde_json::value::RawValue,
+    pub(super) object: &'a RawValue,
 }
 
 /// The part of any object that a watch needs to go on after it.
 #[derive(Deserialize)]
-pub(super) struct Versioned {
+pub(super) struct EventObject {
     pub(super) metadata: VersionedMeta,
 }
 
@@ -169,7 +207,7 @@ mod tests {
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
         let nulls =
-            r#"{"metadata":{"name":null,"labels":null,"annotations":null,"managedFields":null}}"#;
+            r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
         for text in ["{}", r#"{"metadata":null}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
@@ -186,11 +224,13 @@ mod tests {
     #[test]
     fn metadata_fields_arrive_under_their_json_names() {
         let text = r#"{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","deletionTimestamp":"t",
+            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"x","controller":true}],
             "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:metadata":{}}}]},"spec":{"x":1}}"#;
         let meta = serde_json::from_str::<PartialObjectMetadata>(text)
             .unwrap()
             .metadata;
         assert_eq!(meta.resource_version.as_deref(), Some("7"));
         assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
+        assert_eq!(meta.owner_references.0[0].api_version.as_deref(), Some("v1"));
     }
 }

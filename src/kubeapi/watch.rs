@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::alarm::Alarm;
@@ -18,7 +18,7 @@ use super::error::{Error, Target};
 use super::expected::Expected;
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
-use super::types::{EventFrame, Versioned};
+use super::types::{EventFrame, EventObject};
 
 /// However few bookmarks come, a stream that is silent for so long is replaced.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
@@ -83,7 +83,7 @@ pub struct Watch<T> {
 struct Live {
     response: Response,
     /// The turn to hold a watch ends with the stream.
-    _turn: OwnedMutexGuard<()>,
+    _turn: OwnedSemaphorePermit,
 }
 
 /// What a watch tells.
@@ -295,7 +295,7 @@ impl<T: DeserializeOwned> Watch<T> {
             return Err(self.transport.event_error(text, &self.target));
         }
         let version = || -> Result<String, Error> {
-            let object: Versioned = serde_json::from_slice(bytes).map_err(unreadable)?;
+            let object: EventObject = serde_json::from_slice(bytes).map_err(unreadable)?;
             Ok(object.metadata.resource_version)
         };
         let object = || -> Result<T, Error> { serde_json::from_slice(bytes).map_err(unreadable) };
