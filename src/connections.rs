@@ -108,6 +108,15 @@ impl Connections {
                 path: exposure.path,
                 mode: exposure.mode,
             }));
+            let changeable = side
+                .source
+                .iter()
+                .flat_map(|source| source.changeable(root));
+            remarks.extend(changeable.map(|found| Remark::CredentialChangeable {
+                side: name,
+                problem: found.to_string(),
+                place: found.place,
+            }));
         }
         if let Some(link) = &self.harvester.link
             && own_api::loopback(&link.credential)

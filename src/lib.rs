@@ -37,7 +37,7 @@
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
 //! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `few` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
 //! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
-//! | `bus` | `root` | `thiserror` `tokio` `zbus` | judge, know findings |
+//! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
 //! | `endpoint` | `config` `durable` `escape` `facts` `root` `triggers::health` | `nix` `std::net` `std::os` `thiserror` `tokio` | tell more than the reported text |

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::dir::Dir;
@@ -243,6 +243,17 @@ impl Root {
         // A link among the folders on the way is one of the tree.
         let folder = self.resolve(path.parent()?);
         self.read_link(&folder.join(path.file_name()?))
+    }
+
+    /// The owner of a symbolic link itself; `None` for anything else.
+    pub fn link_owner(&self, path: impl AsRef<Path>) -> Option<u32> {
+        let path = path.as_ref();
+        let folder = self.resolve(path.parent()?);
+        let metadata = self
+            .join(folder.join(path.file_name()?))
+            .symlink_metadata()
+            .ok()?;
+        metadata.is_symlink().then(|| metadata.uid())
     }
 
     /// As `link_target`, of a path without links on the way.

@@ -4,6 +4,8 @@
 //! Calls are plain: a name, a path, a method, arguments that are strings. Generated proxies are nicer to write and cost
 //! the binary a state machine for each method. Nothing here judges, and nothing here knows what an answer means.
 
+mod socket;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use zbus::wire::{StructureBuilder, Variant};
 use zbus::{Connection, Message};
 
 use crate::root::Root;
+use socket::Bounded;
 
 /// The system bus, where systemd's `dbus.socket` listens. Every machine has it at the same place (D-Bus specification,
 /// "System message bus").
@@ -120,15 +123,14 @@ impl Address {
         };
         let builder = match self {
             Self::Socket(path) => {
-                let connected = UnixStream::connect(path).await;
                 let stream =
-                    connected.and_then(UnixStream::into_std).map_err(|error| {
-                        match error.kind() {
+                    UnixStream::connect(path)
+                        .await
+                        .map_err(|error| match error.kind() {
                             std::io::ErrorKind::NotFound => BusError::Absent(path.clone()),
                             _ => failed(error.into()),
-                        }
-                    })?;
-                Builder::unix_stream(stream)
+                        })?;
+                Builder::socket(Bounded(stream))
             }
             Self::Named(address) => Builder::address(address.as_str()),
         };
@@ -152,7 +154,10 @@ impl Bus {
     /// The bus of the system below `root`. `address` is what the environment names, and counts on the running system only.
     pub fn new(root: &Root, address: Option<&str>) -> Self {
         let address = match address {
-            Some(address) if root.is_live() => Address::Named(address.to_owned()),
+            Some(address) if root.is_live() => match plain_path(address) {
+                Some(path) => Address::Socket(path.into()),
+                None => Address::Named(address.to_owned()),
+            },
             _ => Address::Socket(root.join(SOCKET)),
         };
         Self {
@@ -262,6 +267,12 @@ impl Bus {
     }
 }
 
+/// The path in an address that is nothing but one: of such a bus the size of messages is bounded.
+fn plain_path(address: &str) -> Option<&str> {
+    let path = address.strip_prefix("unix:path=")?;
+    (!path.contains([',', ';', '%'])).then_some(path)
+}
+
 /// The object of a unit: systemd writes every byte of the name that is no letter or digit as `_` and two hexadecimal digits
 /// (`bus_label_escape`, src/basic/bus-label.c).
 pub fn unit_path(unit: &str) -> String {
@@ -290,6 +301,22 @@ mod tests {
             matches!(&error, BusError::Absent(path) if *path == root.join(SOCKET)),
             "{error:?}"
         );
+    }
+
+    #[test]
+    fn an_address_that_is_a_path_is_taken_apart() {
+        for (address, path) in [
+            (
+                "unix:path=/run/dbus/system_bus_socket",
+                Some("/run/dbus/system_bus_socket"),
+            ),
+            ("unix:path=/a,guid=0", None),
+            ("unix:path=/a%20b", None),
+            ("unix:path=/a;unix:path=/b", None),
+            ("unix:abstract=/a", None),
+        ] {
+            assert_eq!(plain_path(address), path, "{address}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::trust::Changeable;
 use crate::document::DocumentError;
 use crate::root::ReadError;
 
@@ -28,6 +29,18 @@ pub enum CredentialError {
         /// Why.
         #[source]
         source: ReadError,
+    },
+    /// A file that the kubeconfig names is not read, because others could have named it.
+    #[error(
+        "`{key}` of `{path}` names a file, which is read only where nobody but root can change the kubeconfig: {place}"
+    )]
+    Untrusted {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// What others can change, and why.
+        place: Changeable,
     },
     /// The kubeconfig is empty, half-written or something else.
     #[error("`{path}` {problem}")]

@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use zeroize::Zeroizing;
 
 use super::error::{CredentialError, PemProblem, quoted};
+use super::trust::changeable;
 use super::{Credential, OptIns, ServerVerification, pem};
 use crate::document::yaml::parse;
 use crate::facts::names::Namespace;
@@ -313,6 +314,13 @@ impl Reader<'_> {
         let path = self.path.parent().unwrap_or(Path::new("/")).join(name);
         if !self.touched.contains(&path) {
             self.touched.push(path.clone());
+        }
+        if let Some(place) = changeable(self.root, self.path) {
+            return Err(CredentialError::Untrusted {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                place,
+            });
         }
         let text = self
             .root

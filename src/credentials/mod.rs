@@ -16,6 +16,7 @@ pub mod source;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod token;
+pub mod trust;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ring::digest::Digest;
 
 use super::kubeconfig::{Loaded, read};
+use super::trust::{Changeable, changeable};
 use super::{Credential, CredentialError, Exposure, OptIns};
 use crate::few::Few;
 use crate::root::Root;
@@ -138,6 +139,23 @@ impl Source {
             }
         }
         exposures
+    }
+}
+
+impl Source {
+    /// What somebody besides root can change of the files that the credential consists of.
+    pub fn changeable(&self, root: &Root) -> Vec<Changeable> {
+        let mut places: Vec<Changeable> = Vec::new();
+        let files = self
+            .last_good
+            .iter()
+            .flat_map(|good| &good.credential.files);
+        for place in files.filter_map(|file| changeable(root, file)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        places
     }
 }
 

@@ -71,6 +71,15 @@ pub enum Remark {
         /// Its permission bits.
         mode: u32,
     },
+    /// Somebody besides root can change a file of a credential, or the way to it.
+    CredentialChangeable {
+        /// Whose credential: `harvester` or `kubelet`.
+        side: &'static str,
+        /// The file, a folder above it or a link on the way.
+        place: PathBuf,
+        /// The place and why.
+        problem: String,
+    },
     /// A changed credential file could not be used; the credential read before stays in use.
     CredentialKept {
         /// Whose credential: `harvester` or `kubelet`.

@@ -136,10 +136,7 @@ impl Client {
                     .body(response, &target, PAGE_IN_BYTES, MAXIMUM_PAGE)
                     .await
             };
-            let body = self
-                .transport
-                .in_turn(request)
-                .await?;
+            let body = self.transport.in_turn(request).await?;
             left = left
                 .checked_sub(body.len())
                 .ok_or_else(|| too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST))?;

@@ -206,8 +206,7 @@ mod tests {
 
     #[test]
     fn an_object_of_nulls_and_an_empty_object_both_parse() {
-        let nulls =
-            r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
+        let nulls = r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
         for text in ["{}", r#"{"metadata":null}"#, nulls] {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
@@ -231,6 +230,9 @@ mod tests {
             .metadata;
         assert_eq!(meta.resource_version.as_deref(), Some("7"));
         assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
-        assert_eq!(meta.owner_references.0[0].api_version.as_deref(), Some("v1"));
+        assert_eq!(
+            meta.owner_references.0[0].api_version.as_deref(),
+            Some("v1")
+        );
     }
 }

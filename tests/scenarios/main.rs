@@ -20,6 +20,7 @@ mod doctor_reports;
 mod downward_metrics;
 mod faults;
 mod guest_agent;
+mod hostile;
 mod identity;
 mod labels;
 mod metrics;

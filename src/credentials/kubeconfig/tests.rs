@@ -168,6 +168,86 @@ fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
     ));
 }
 
+fn chmod(root: &Root, path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(root.join(path), mode).unwrap();
+}
+
+#[test]
+fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("ca");
+    let client = authority.client("system:node:a", "system:nodes");
+    let path = Path::new("/etc/kubernetes/kubelet.conf");
+    let folder = path.parent().unwrap();
+    for (file, text) in [
+        ("server-ca.crt", &authority.pem()),
+        ("client-kubelet.crt", &client.certificate),
+        ("client-kubelet.key", &client.key),
+        ("secret", &"CANARY".to_owned()),
+    ] {
+        write(&root, folder.join(file), text);
+    }
+    let inline = harvester_kubeconfig(&authority, "OWN");
+    let token_file = inline.replace(
+        "    token:",
+        "    tokenFile: /etc/kubernetes/secret\n    token:",
+    );
+    let authority_file = kubelet_kubeconfig();
+    let certificate = authority_file.replace(
+        "certificate-authority: server-ca.crt",
+        &format!("certificate-authority-data: {}", base64(&authority.pem())),
+    );
+    let key = certificate.replace(
+        "client-certificate: client-kubelet.crt",
+        &format!("client-certificate-data: {}", base64(&client.certificate)),
+    );
+    for (text, named) in [
+        (&token_file, "`users[0].user.tokenFile`"),
+        (
+            &authority_file,
+            "`clusters[0].cluster.certificate-authority`",
+        ),
+        (&certificate, "`users[0].user.client-certificate`"),
+        (&key, "`users[0].user.client-key`"),
+    ] {
+        write(&root, path, text);
+        for (place, mode, is_trusted) in [
+            // As kubeadm, RKE2 and K3s leave them.
+            (path, 0o600, true),
+            (path, 0o644, true),
+            (path, 0o660, false),
+            (path, 0o606, false),
+            (folder, 0o777, false),
+        ] {
+            chmod(&root, place, mode);
+            match load(&root, path, &OptIns::default()) {
+                Ok(_) => assert!(is_trusted, "{named} {mode:o}"),
+                Err(error) => {
+                    assert!(!is_trusted, "{named} {mode:o}: {error}");
+                    assert!(
+                        matches!(error, CredentialError::Untrusted { .. }),
+                        "{error}"
+                    );
+                    let said = everything_said(&error);
+                    let what = format!("{} has mode {mode:04o}", place.display());
+                    for part in [named, path.to_str().unwrap(), &what] {
+                        assert!(said.contains(part), "{said}");
+                    }
+                    assert!(!said.contains("CANARY"), "{said}");
+                }
+            }
+            chmod(&root, path, 0o600);
+            chmod(&root, folder, 0o755);
+        }
+    }
+    write(&root, path, &inline);
+    chmod(&root, path, 0o666);
+    let credential = load(&root, path, &OptIns::default()).unwrap();
+    assert_eq!(token(&credential), "OWN", "it names no file");
+}
+
 #[test]
 fn one_context_needs_no_choice_and_two_do() {
     let without = good().replace("current-context: default\n", "");

@@ -5,6 +5,7 @@ use super::rights::host_rbac;
 use crate::decide::Seen;
 use crate::decide::placement::{Outcome, Placement};
 use crate::decide::sync::Sync;
+use crate::facts::WhyKind;
 use crate::findings::{Code, Finding};
 
 /// Findings about the host that runs us and its topology.
@@ -33,12 +34,13 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
             ));
         }
         Sync::NoSource | Sync::Stale if placement.trouble.is_some() => {
-            let text = placement
-                .trouble
-                .as_ref()
-                .map(|why| why.text.clone())
-                .unwrap_or_default();
-            findings.push(Finding::new(Code::HarvesterUnreachable, text));
+            let why = placement.trouble.as_ref();
+            let code = match why.map(|why| why.kind) {
+                Some(WhyKind::UnexpectedObject) => Code::UnexpectedObject,
+                _ => Code::HarvesterUnreachable,
+            };
+            let text = why.map(|why| why.text.clone()).unwrap_or_default();
+            findings.push(Finding::new(code, text));
         }
         Sync::Stale => findings.push(Finding::new(
             Code::AnnotationsStale,

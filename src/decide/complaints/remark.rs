@@ -62,6 +62,19 @@ fn finding(remark: &Remark) -> Finding {
             )])
             .about(credential_group(side))
         }
+        Remark::CredentialChangeable {
+            side,
+            place,
+            problem,
+        } => {
+            let place = shell_word(&place.to_string_lossy());
+            Finding::new(Code::CredentialWritableByOthers, problem.clone())
+                .with_commands(vec![
+                    format!("chown -h root:root {place}"),
+                    format!("chmod go-w {place}"),
+                ])
+                .about(credential_group(side))
+        }
         Remark::CredentialKept { side, problem } => {
             let text = format!("{side}: {problem}");
             Finding::new(Code::CredentialReloadFailed, text).about(credential_group(side))

@@ -6,14 +6,9 @@ use crate::decide::complaints::expiry::{End, told};
 use crate::decide::identity::OwnVm;
 use crate::escape::shell_word;
 use crate::facts::WhyKind;
-use crate::facts::examination::credentials::{
-    Certificate, Content, CredentialFile, Place, Role, TokenKind,
-};
+use crate::facts::examination::credentials::{Certificate, Content, Place, Role, TokenKind};
 use crate::facts::who::{Api, Harvester};
 use crate::findings::{Code, Finding, Group};
-
-/// The group and others may write.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// How a path through Rancher begins; the name of a cluster follows.
 const RANCHER_PROXY: &str = "/k8s/clusters/";
@@ -31,8 +26,6 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         findings.extend(in_the_way(case, places));
         findings.extend(named_in_vain(case, places));
     }
-    let files = credentials.files.known();
-    findings.extend(files.into_iter().flatten().filter_map(changeable));
     let certificates = credentials.certificates.known();
     let shown = case.examination.servers.seen();
     let shown = shown.filter_map(|(_, shown)| shown.certificate.as_ref());
@@ -190,24 +183,6 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
     let command = format!("install -D -m 0600 {used} {path}");
     Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
-}
-
-/// A file that somebody besides root can change.
-fn changeable(file: &CredentialFile) -> Option<Finding> {
-    let is_foreign = file.owner != 0 && file.owner != file.owner_of_all;
-    let path = file.path.display();
-    let text = match (is_foreign, file.mode & OTHERS_WRITE != 0) {
-        (true, _) => format!("{path} belongs to the user with the number {}", file.owner),
-        (false, true) => format!("{path} has mode {:04o}", file.mode),
-        (false, false) => return None,
-    };
-    let path = shell_word(&path.to_string());
-    let commands = vec![
-        format!("chown root:root {path}"),
-        format!("chmod go-w {path}"),
-    ];
-    let finding = Finding::new(Code::CredentialWritableByOthers, text).with_commands(commands);
-    Some(finding.about(group(file.api)))
 }
 
 fn group(api: Api) -> Group {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What are the credential files, who may change them, and how long do they last? Never a value of theirs.
+//! What are the credential files, and how long do they last? Never a value of theirs.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,6 @@ pub struct Credentials {
     pub places: Seen<Vec<Place>>,
     /// The token of the Harvester credential. Absent where it has a client certificate in its place.
     pub token: Seen<Token>,
-    /// The files of both credentials that are in use.
-    pub files: Seen<Vec<CredentialFile>>,
     /// The certificates of both: of the kubelet, and the authorities that are trusted.
     pub certificates: Seen<Vec<Certificate>>,
     /// Whether the Harvester credential may read storage classes, as the CSI driver must. Absent where the agent has a credential
@@ -76,21 +74,6 @@ pub enum TokenKind {
     Opaque,
 }
 
-/// A file that a credential in use consists of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CredentialFile {
-    /// Whose.
-    pub api: Api,
-    /// Where.
-    pub path: PathBuf,
-    /// Permission bits.
-    pub mode: u32,
-    /// User that owns it.
-    pub owner: u32,
-    /// User that owns the whole tree: root, but for a tree that is not the running system.
-    pub owner_of_all: u32,
-}
-
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
@@ -127,7 +110,6 @@ impl Credentials {
         Self {
             places: Seen::Failed(why.clone()),
             token: Seen::Failed(why.clone()),
-            files: Seen::Failed(why.clone()),
             certificates: Seen::Failed(why.clone()),
             csi_role: Seen::Failed(why.clone()),
         }
@@ -139,7 +121,6 @@ impl Credentials {
         let gaps = [
             Gap::of(group, "the places of the kubeconfig", &self.places),
             Gap::of(group, "what kind of token it has", &self.token),
-            Gap::of(group, "who may change the files", &self.files),
             Gap::of(group, "the certificates", &self.certificates),
             Gap::of(
                 group,

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the credential files are: what stands at their places, kind and claims of the token, certificates, mode and
-//! owner of each file. No secret leaves this file.
+//! Reads what the credential files are: what stands at their places, kind and claims of the token, certificates. No secret
+//! leaves this file.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::{Given, briefly};
 use crate::connections::Link;
 use crate::credentials::search::harvester_candidates;
 use crate::credentials::token;
-use crate::escape::{chain, one_line};
+use crate::escape::one_line;
 use crate::facts::distribution::Configured;
 use crate::facts::examination::credentials::{
-    Certificate, Content, CredentialFile, Credentials, Place, Role, Token, TokenKind,
+    Certificate, Content, Credentials, Place, Role, Token, TokenKind,
 };
 use crate::facts::who::Api;
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::ResourceAttributes;
 use crate::observe::why;
-use crate::root::{ReadError, Root};
+use crate::root::Root;
 use crate::x509;
 
 /// The longest name that is kept of a certificate, in characters.
@@ -41,7 +40,6 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
             Ok(link) => token(link),
             Err(why) => Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone())),
         },
-        files: files(given.root, links()).into(),
         certificates: Seen::Known(
             links()
                 .flat_map(|(api, link)| certificates(api, link))
@@ -126,28 +124,6 @@ fn token(link: &Link) -> Seen<Token> {
         issued,
         expires,
     })
-}
-
-fn files<'a>(
-    root: &Root,
-    links: impl Iterator<Item = (Api, &'a Link)>,
-) -> Result<Vec<CredentialFile>, Why> {
-    let failed = |error: ReadError| Why::new(WhyKind::Missing, chain(&error));
-    let owner_of_all = root.metadata("/").map_err(failed)?.uid();
-    let mut files = Vec::new();
-    for (api, link) in links {
-        for path in &link.credential.files {
-            let metadata = root.metadata(path).map_err(failed)?;
-            files.push(CredentialFile {
-                api,
-                path: path.clone(),
-                mode: metadata.permissions().mode() & 0o7777,
-                owner: metadata.uid(),
-                owner_of_all,
-            });
-        }
-    }
-    Ok(files)
 }
 
 /// The certificates that a credential consists of. One that cannot be understood is not used for anything either.

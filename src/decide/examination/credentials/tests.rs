@@ -180,35 +180,6 @@ fn a_path_that_is_named_in_vain_is_told_while_another_one_serves() {
 }
 
 #[test]
-fn a_file_that_somebody_else_can_change_is_told() {
-    for (mode, owner, owner_of_all, is_told) in [
-        (0o600, 0, 0, false),
-        (0o644, 0, 0, false),
-        (0o600, 1000, 0, true),
-        (0o660, 0, 0, true),
-        (0o602, 0, 0, true),
-        // A tree of somebody's own.
-        (0o600, 1000, 1000, false),
-    ] {
-        let mut room = Room::new();
-        room.examination.credentials.files = Seen::Known(vec![CredentialFile {
-            api: Api::Guest,
-            path: "/f".into(),
-            mode,
-            owner,
-            owner_of_all,
-        }]);
-        let found = room.ask(findings);
-        assert_eq!(found.len(), usize::from(is_told), "{mode:o} {owner}");
-        assert!(
-            found
-                .iter()
-                .all(|finding| finding.group() == Group::KubeletCredential)
-        );
-    }
-}
-
-#[test]
 fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
     for (left, text) in [
         (31 * DAY, None),

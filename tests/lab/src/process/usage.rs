@@ -9,6 +9,8 @@ use std::time::Duration;
 pub struct Usage {
     /// Resident memory in KiB.
     pub rss_kib: u64,
+    /// The most of it that there ever was, in KiB.
+    pub peak_rss_kib: u64,
     /// Resident memory in KiB, shared pages divided by the number of their users.
     pub pss_kib: u64,
     /// Threads.
@@ -28,6 +30,7 @@ impl Usage {
         let rollup = std::fs::read_to_string(proc.join("smaps_rollup")).unwrap_or_default();
         let mut usage = Self {
             rss_kib: number_after(&status, "VmRSS:")?,
+            peak_rss_kib: number_after(&status, "VmHWM:")?,
             pss_kib: number_after(&rollup, "Pss:").unwrap_or_default(),
             threads: number_after(&status, "Threads:")?,
             voluntary_switches: 0,

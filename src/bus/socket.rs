@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A socket to the bus that lets no large message into memory.
+//!
+//! Any user of this machine may send us a signal of 128 MiB, past all match rules, and the bus hands it on. The library makes
+//! room for a whole message as soon as it has its first 16 bytes. So they are looked at before, and a message beyond
+//! [`MESSAGE_MAX`] is read piece by piece and dropped: nothing that we ask for is as large.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::pin::Pin;
+
+use tokio::io::AsyncWrite;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use zbus::Message;
+use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
+use zbus::export::async_trait::async_trait;
+
+/// Bytes of a message. Those of systemd and systemd-hostnamed that we ask for have less than 10 kB.
+pub(super) const MESSAGE_MAX: usize = 64 << 10;
+
+/// Bytes of the specification's largest message; what announces more is no message.
+const PROTOCOL_MAX: usize = 128 << 20;
+
+/// The part of a header that has the same length in each message: it ends with the length of the header's fields.
+const FIXED_HEADER: usize = 16;
+
+/// Bytes that are read and dropped at once.
+const PIECE: usize = 4096;
+
+/// The two halves of a connected socket.
+#[derive(Debug)]
+pub(super) struct Bounded(pub(super) UnixStream);
+
+impl Socket for Bounded {
+    type ReadHalf = Reader;
+    type WriteHalf = Writer;
+
+    fn split(self) -> Split<Reader, Writer> {
+        let (read, write) = self.0.into_split();
+        Split::new(Reader(Bytes(read)), Writer(write))
+    }
+}
+
+/// Messages as the library reads them, of any size.
+#[derive(Debug)]
+struct Bytes(OwnedReadHalf);
+
+#[async_trait]
+impl ReadHalf for Bytes {
+    async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        loop {
+            self.0.readable().await?;
+            match self.0.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Files are neither asked for nor taken.
+                read => return read.map(|read| (read, Vec::new())),
+            }
+        }
+    }
+}
+
+/// The half that is read.
+#[derive(Debug)]
+pub(super) struct Reader(Bytes);
+
+impl Reader {
+    /// Reads until so many bytes are there.
+    async fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
+        let mut piece = [0; PIECE];
+        while bytes.len() < wanted {
+            let most = PIECE.min(wanted - bytes.len());
+            let room = piece.get_mut(..most).unwrap_or_default();
+            let (read, _) = self.0.recvmsg(room).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            bytes.extend(piece.iter().take(read));
+        }
+        Ok(())
+    }
+
+    /// Reads so many bytes, those that are there already among them, and drops them.
+    async fn skip(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
+        let there = bytes.len().min(length);
+        bytes.drain(..there);
+        let mut left = length - there;
+        let mut piece = [0; PIECE];
+        while left > 0 {
+            let room = piece.get_mut(..left.min(PIECE)).unwrap_or_default();
+            let (read, _) = self.0.recvmsg(room).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            left -= read.min(left);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ReadHalf for Reader {
+    async fn receive_message(
+        &mut self,
+        seq: u64,
+        already_received_bytes: &mut Vec<u8>,
+        already_received_fds: &mut Vec<OwnedFd>,
+    ) -> zbus::Result<Message> {
+        loop {
+            self.fill(already_received_bytes, FIXED_HEADER).await?;
+            let length = length(already_received_bytes).filter(|length| *length <= PROTOCOL_MAX);
+            match length {
+                Some(length) if length > MESSAGE_MAX => {
+                    self.skip(already_received_bytes, length).await?;
+                }
+                Some(_) => {
+                    return self
+                        .0
+                        .receive_message(seq, already_received_bytes, already_received_fds)
+                        .await;
+                }
+                None => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            }
+        }
+    }
+
+    async fn recvmsg(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        self.0.recvmsg(buffer).await
+    }
+}
+
+/// The length of the message that begins with these bytes (D-Bus specification, "Message Format").
+fn length(header: &[u8]) -> Option<usize> {
+    let is_little = match header.first()? {
+        b'l' => true,
+        b'B' => false,
+        _ => return None,
+    };
+    let number = |from: usize| {
+        let bytes: [u8; 4] = header.get(from..from + 4)?.try_into().ok()?;
+        let number = match is_little {
+            true => u32::from_le_bytes(bytes),
+            false => u32::from_be_bytes(bytes),
+        };
+        usize::try_from(number).ok()
+    };
+    let (body, fields) = (number(4)?, number(12)?);
+    let before_body = FIXED_HEADER
+        .checked_add(fields)?
+        .checked_next_multiple_of(8)?;
+    before_body.checked_add(body)
+}
+
+/// The half that is written.
+#[derive(Debug)]
+pub(super) struct Writer(OwnedWriteHalf);
+
+#[async_trait]
+impl WriteHalf for Writer {
+    async fn sendmsg(&mut self, buffer: &[u8], _fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        loop {
+            self.0.writable().await?;
+            match self.0.try_write(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        std::future::poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    /// A signal whose body is a string of this length.
+    fn signal(length: usize) -> Vec<u8> {
+        let message = Message::signal("/a", "b.c", "D")
+            .build(&"x".repeat(length))
+            .unwrap();
+        message.data().to_vec()
+    }
+
+    #[tokio::test]
+    async fn a_message_beyond_64_kb_is_dropped_and_those_around_it_arrive() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let messages = [
+            signal(1),
+            signal(1 << 20),
+            signal(2),
+            signal(MESSAGE_MAX),
+            signal(3),
+        ];
+        let sent = messages.concat();
+        let send = async move {
+            theirs.write_all(&sent).await.unwrap();
+            theirs
+        };
+        let receive = async {
+            let (mut reader, _writer) = Bounded(ours).split().take();
+            // A few bytes came with the handshake.
+            let mut early = Vec::new();
+            reader.fill(&mut early, 21).await.unwrap();
+            let mut lengths = Vec::new();
+            for number in 0..3 {
+                let message = reader
+                    .receive_message(number, &mut early, &mut Vec::new())
+                    .await
+                    .unwrap();
+                let body: String = message.body().deserialize().unwrap();
+                lengths.push(body.len());
+            }
+            lengths
+        };
+        let (_theirs, lengths) = tokio::join!(send, receive);
+        assert_eq!(lengths, [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_message_ends_the_connection() {
+        let mut endless = signal(1);
+        endless[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+        for bytes in [endless, vec![b'x'; 64]] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(&bytes).await.unwrap();
+            let (mut reader, _writer) = Bounded(ours).split().take();
+            let error = reader
+                .receive_message(0, &mut Vec::new(), &mut Vec::new())
+                .await
+                .unwrap_err();
+            assert!(matches!(error, zbus::Error::InputOutput(_)), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_that_of_the_library_in_both_orders_of_bytes() {
+        for size in [0, 1, 7, 8, 9, 100_000] {
+            let message = signal(size);
+            assert_eq!(length(&message), Some(message.len()));
+        }
+        let big = [b'B', 4, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 9];
+        assert_eq!(length(&big), Some(16 + 9 + 7 + 256));
+        assert_eq!(length(&big[..15]), None);
+    }
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Input that is made to hurt: objects, documents and messages that are large, dense, ambiguous or another's. For each: one
+//! finding that names object and field, labels that stay, an agent that lives, and memory that stays small.
+
+use std::collections::BTreeMap;
+
+use harvester_lab::bus::{Bus, Hostnamed};
+use harvester_lab::faults::{Fault, Matcher};
+use harvester_lab::process::{Agent, Signal};
+use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
+use serde_json::{Value, json};
+
+use crate::{HOST, SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
+
+/// The most that the agent may ever take, in KiB.
+const MOST: u64 = 32 << 10;
+
+/// The most that signals on the bus may bring it to, in KiB.
+const MOST_OF_BUS: u64 = 24 << 10;
+
+/// As large as an object may be.
+const OBJECT: usize = 2 << 20;
+
+fn peak(agent: &Agent) -> u64 {
+    agent.usage().expect("the agent lives").peak_rss_kib
+}
+
+fn stays_small(agent: &Agent, most: u64, what: &str) {
+    let peak = peak(agent);
+    println!("peak {peak} KiB: {what}");
+    assert!(peak <= most, "{what}: {peak} KiB");
+}
+
+async fn labels_stay(world: &World, what: &str) {
+    for (key, value) in [(ZONE, "rack-a"), (HOST, "hv-a")] {
+        assert_eq!(
+            world.node_label(key).await.as_deref(),
+            Some(value),
+            "{what}"
+        );
+    }
+}
+
+/// What the findings of the status file have seen.
+fn seen(world: &World) -> String {
+    world.guest.status().unwrap_or_default()["findings"].to_string()
+}
+
+async fn is_said(world: &World, parts: &[&str]) {
+    eventually(SOON, &format!("a finding with {parts:?}"), || async {
+        let seen = seen(world);
+        parts.iter().all(|part| seen.contains(part))
+    })
+    .await;
+}
+
+/// The object with `piece` repeated in a list or map at a place of it, up to the largest size.
+fn filled(
+    mut object: Value,
+    place: &str,
+    piece: impl Fn(usize) -> String,
+    brackets: [&str; 2],
+) -> String {
+    *object.pointer_mut(place).expect("the place is there") = json!("HERE");
+    let text = object.to_string();
+    let mut pieces = String::new();
+    let mut number = 0;
+    while text.len() + pieces.len() < OBJECT - 200 {
+        if number > 0 {
+            pieces.push(',');
+        }
+        pieces.push_str(&piece(number));
+        number += 1;
+    }
+    text.replace(
+        "\"HERE\"",
+        &format!("{}{pieces}{}", brackets[0], brackets[1]),
+    )
+}
+
+/// A VMI that is one answer to both kinds of request: itself, and the only object of a list.
+fn both_ways(object: &str) -> String {
+    let inside = object.strip_suffix('}').expect("an object");
+    format!("{inside},\"items\":[{object}]}}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_or_dense_node_takes_little_memory_and_is_labelled() {
+    let world = World::lab(WorldOptions::default()).await;
+    let agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let mut node = world.node().await;
+    node["x"] = Value::Null;
+    node["metadata"]["managedFields"] = json!([]);
+    let fields =
+        json!([{"manager": "m", "fieldsV1": {"f:metadata": {"f:labels": {}}, "f:status": {}}}]);
+    let with_fields = |place: &str| {
+        let mut node = node.clone();
+        node["metadata"]["managedFields"] = fields.clone();
+        let place = format!("/metadata/managedFields/0/fieldsV1{place}");
+        filled(
+            node,
+            &place,
+            |number| format!("\"f:{number}\":{{}}"),
+            ["{", "}"],
+        )
+    };
+    let path = format!("/api/v1/nodes/{}", world.node_name());
+    for (what, body) in [
+        ("fields", with_fields("/f:status")),
+        ("fields of labels", with_fields("/f:metadata/f:labels")),
+        (
+            "managers",
+            filled(
+                node.clone(),
+                "/metadata/managedFields",
+                |_| "{}".to_owned(),
+                ["[", "]"],
+            ),
+        ),
+        (
+            "a field that nothing reads",
+            filled(node.clone(), "/x", |_| "[]".to_owned(), ["[", "]"]),
+        ),
+    ] {
+        let server = lab(&world.guest_api);
+        let matcher = Matcher::path(&path).user_agent(AGENT).verb("get");
+        let fault = Fault::answer(200, "application/json", &body);
+        let injected = server.faults().inject(matcher, fault);
+        // When the second request comes, the answer to the first one has been read.
+        for hits in [1, 2] {
+            agent.signal(Signal::SIGHUP);
+            eventually(SOON, what, || async { injected.hits() >= hits }).await;
+        }
+        world.findings_become(&[]).await;
+        labels_stay(&world, what).await;
+        stays_small(&agent, MOST, what);
+        server.faults().clear();
+    }
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_stay() {
+    let world = World::lab(WorldOptions::default()).await;
+    let agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let mut vmi = world.harvester.vmi(&world.vm).await.unwrap();
+    vmi["kind"] = json!("VirtualMachineInstance");
+    let text = vmi.to_string();
+    let twice = |field: &str| {
+        let mut vmi = vmi.clone();
+        vmi["metadata"][field] = json!("HERE");
+        let text = vmi.to_string();
+        text.replace("\"HERE\"", r#"{"zone":"a","zone":"EVIL"}"#)
+    };
+    let mut other = vmi.clone();
+    other["metadata"]["namespace"] = json!("stranger");
+    let pod = text.replace("\"VirtualMachineInstance\"", "\"Pod\"");
+    let dense = filled(
+        vmi.clone(),
+        "/status/interfaces",
+        |_| "{}".to_owned(),
+        ["[", "]"],
+    );
+    for (body, code, parts) in [
+        (
+            twice("labels"),
+            "harvester-bad-response",
+            [
+                "virtualmachineinstances",
+                "`metadata.labels`: the key `zone` comes twice",
+            ],
+        ),
+        (
+            twice("annotations"),
+            "harvester-bad-response",
+            [
+                "virtualmachineinstances",
+                "`metadata.annotations`: the key `zone` comes twice",
+            ],
+        ),
+        (
+            dense,
+            "harvester-bad-response",
+            [
+                "virtualmachineinstances",
+                "`status.interfaces`: more than 4096 entries",
+            ],
+        ),
+        (
+            other.to_string(),
+            "unexpected-object",
+            ["asked for VirtualMachineInstance", ", got "],
+        ),
+        (
+            pod,
+            "unexpected-object",
+            ["asked for VirtualMachineInstance", ", got "],
+        ),
+    ] {
+        let server = lab(&world.harvester_api);
+        let matcher = Matcher::path("virtualmachineinstances")
+            .user_agent(AGENT)
+            .when(|seen| seen.verb != "watch");
+        let fault = Fault::answer(200, "application/json", &both_ways(&body));
+        server.faults().inject(matcher, fault);
+        agent.signal(Signal::SIGHUP);
+        world.findings_become(&[code]).await;
+        is_said(&world, &parts).await;
+        labels_stay(&world, parts[1]).await;
+        stays_small(&agent, MOST, parts[1]);
+        server.faults().clear();
+        agent.signal(Signal::SIGHUP);
+        world.findings_become(&[]).await;
+    }
+    let node = world.node().await;
+    let path = format!("/api/v1/nodes/{}", world.node_name());
+    let mut labels = node.clone();
+    labels["metadata"]["labels"] = json!("HERE");
+    let labels = labels
+        .to_string()
+        .replace("\"HERE\"", r#"{"zone":"a","zone":"EVIL"}"#);
+    let mut renamed = node.clone();
+    renamed["metadata"]["name"] = json!("stranger");
+    let mut conditions = node.clone();
+    conditions["status"]["conditions"] = json!([]);
+    let conditions = filled(
+        conditions,
+        "/status/conditions",
+        |_| r#"{"type":""}"#.to_owned(),
+        ["[", "]"],
+    );
+    for (body, code, parts) in [
+        (
+            labels,
+            "guest-api-bad-response",
+            [
+                path.as_str(),
+                "`metadata.labels`: the key `zone` comes twice",
+            ],
+        ),
+        (
+            conditions,
+            "guest-api-bad-response",
+            [path.as_str(), "`status.conditions`: more than 256 entries"],
+        ),
+        (
+            renamed.to_string(),
+            "unexpected-object",
+            ["asked for Node", "got Node `stranger`"],
+        ),
+    ] {
+        let server = lab(&world.guest_api);
+        let matcher = Matcher::path(&path).user_agent(AGENT).verb("get");
+        server
+            .faults()
+            .inject(matcher, Fault::answer(200, "application/json", &body));
+        agent.signal(Signal::SIGHUP);
+        world.findings_become(&[code]).await;
+        is_said(&world, &parts).await;
+        labels_stay(&world, parts[1]).await;
+        stays_small(&agent, MOST, parts[1]);
+        server.faults().clear();
+        agent.signal(Signal::SIGHUP);
+        world.findings_become(&[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_of_the_configmap_costs_no_more_than_its_size() {
+    let world = World::lab(WorldOptions::default()).await;
+    world
+        .guest
+        .agent_config("10-source.toml", "[topology]\nsources = [\"configmap\"]\n");
+    world.harvester.publish_topology("topology").await.unwrap();
+    let agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    labels_stay(&world, "at the start").await;
+    let name = "entry `hv-a` of ConfigMap harvester-public/topology";
+    // Aliases of one scalar, 350 MB when they are expanded; with a few bytes more than an entry may have, and with fewer.
+    let aliases = |number: usize| {
+        format!(
+            "a: &a \"{}\"\nb: [{}]\n",
+            "x".repeat(12_000),
+            "*a,".repeat(number)
+        )
+    };
+    for (entry, said) in [
+        (aliases(19_000), "is larger than 65536 bytes"),
+        (aliases(17_000), "bytes in memory"),
+        ("[".repeat(900_000), "is larger than 65536 bytes"),
+        ("[".repeat(60_000), "nests deeper than 64 levels"),
+        ("a: 1\n".repeat(2), "has the key `a` twice"),
+        ("- a".to_owned(), "is a list, expected a mapping of labels"),
+        (
+            format!("{ZONE}: [a]"),
+            "`topology.kubernetes.io/zone` is a list",
+        ),
+    ] {
+        let data = BTreeMap::from([("hv-a".to_owned(), entry)]);
+        world.harvester.publish("topology", &data).await.unwrap();
+        agent.signal(Signal::SIGHUP);
+        world.findings_become(&["no-topology-source"]).await;
+        is_said(&world, &[name, said]).await;
+        labels_stay(&world, said).await;
+        stays_small(&agent, MOST, said);
+    }
+    world.harvester.publish_topology("topology").await.unwrap();
+    agent.signal(Signal::SIGHUP);
+    world.findings_become(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_of_31_mib_on_the_bus_is_not_kept() {
+    let world = World::lab(WorldOptions::default()).await;
+    let bus = Bus::start(&world.guest).await;
+    let hostnamed = Hostnamed::start(&bus).await;
+    let mut agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let liar = Hostnamed::impostor(&bus).await;
+    let large = "x".repeat(31 << 20);
+    // Unique names are counted up: the agent's is among the first.
+    for number in 0..6 {
+        liar.announce(Some(&format!(":1.{number}")), &large).await;
+    }
+    // What comes after them on the same connection is heard.
+    world.guest.kernel_hostname("other");
+    hostnamed.announce(None, "other").await;
+    agent
+        .wait_line(|line| line.text.contains("hostname is now `other`"), SOON)
+        .await;
+    stays_small(&agent, MOST_OF_BUS, "signals of 31 MiB");
+    labels_stay(&world, "signals of 31 MiB").await;
+}
