@@ -100,6 +100,9 @@ pub(super) struct Transport {
     requesting: Mutex<()>,
     /// One watch at a time, for the same reason.
     watching: Arc<Mutex<()>>,
+    /// In the place of the network.
+    #[cfg(test)]
+    simulated: Option<Arc<dyn super::testing::Wire>>,
 }
 
 impl Transport {
@@ -108,6 +111,10 @@ impl Transport {
         timeouts: Timeouts,
         tally: Tally,
     ) -> Result<Self, Error> {
+        #[cfg(test)]
+        if let Some((http, wire)) = super::testing::wire_to(credential) {
+            return Ok(Self::simulated(credential, timeouts, tally, http, wire));
+        }
         let server = public_form(&credential.server);
         Self::build(
             credential,
@@ -185,7 +192,33 @@ impl Transport {
             tally,
             requesting: Mutex::new(()),
             watching: Arc::default(),
+            #[cfg(test)]
+            simulated: None,
         })
+    }
+
+    #[cfg(test)]
+    fn simulated(
+        credential: &Credential,
+        timeouts: Timeouts,
+        tally: Tally,
+        http: reqwest::Client,
+        wire: Arc<dyn super::testing::Wire>,
+    ) -> Self {
+        Self {
+            http,
+            server: credential.server.to_string(),
+            base: credential.server.clone(),
+            host: None,
+            authorization: None,
+            token: credential.token.clone(),
+            timeouts,
+            connecting: Connecting::default(),
+            tally,
+            requesting: Mutex::new(()),
+            watching: Arc::default(),
+            simulated: Some(wire),
+        }
     }
 
     /// The turn to use the connection of requests.
@@ -239,6 +272,10 @@ impl Transport {
         call: &Call<'_>,
         target: &Arc<Target>,
     ) -> Result<Response, Error> {
+        #[cfg(test)]
+        if let Some(wire) = &self.simulated {
+            return wire.ask(call, self.timeouts, target).await;
+        }
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
             let problem = "the path is not a plain one".to_owned();
             return Err(Error::Protocol {
