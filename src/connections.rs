@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::config::OptIns;
 use crate::config::Settings;
 use crate::credentials::Credential;
 use crate::credentials::own_api;
 use crate::credentials::search::{self, Candidate, Found};
 use crate::credentials::source::{Outcome, Source};
+use crate::decide::schedule::Random;
 use crate::escape::chain;
 use crate::facts::distribution::Distribution;
 use crate::facts::requests::Requests;
@@ -43,6 +46,8 @@ pub struct Side {
     generation: u64,
     /// Outlives the clients: a new credential is no new count.
     tally: Tally,
+    /// Outlives them too, and is shared by the reads, the writes and the watch.
+    backoff: Backoff,
 }
 
 /// A credential and the client made from it. A clone shares both.
@@ -114,6 +119,12 @@ impl Connections {
         remarks
     }
 
+    /// Lets both APIs recover after failures, each on its own, from now on.
+    pub fn back_off(&mut self, dice: fn() -> Random) {
+        self.harvester.backoff = Backoff::new(dice);
+        self.guest.backoff = Backoff::new(dice);
+    }
+
     /// How often each API was asked.
     pub fn requests(&self) -> Vec<Requests> {
         let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
@@ -148,6 +159,11 @@ impl Side {
         self.link
             .as_ref()
             .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
+    }
+
+    /// How much longer the API is left alone.
+    pub fn deferred(&self) -> Option<Duration> {
+        self.backoff.left()
     }
 
     /// Gives the link up for a reason that reading the files again does not take away.
@@ -202,8 +218,11 @@ impl Side {
                 let Some(credential) = source.credential().cloned() else {
                     return;
                 };
-                match Client::counting(&credential, timeouts, self.tally.clone()) {
+                let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
+                match Client::counting(&credential, timeouts, tally, backoff) {
                     Ok(client) => {
+                        // What failed with the old credential may go well with the new one.
+                        self.backoff.succeeded();
                         self.generation += 1;
                         self.problem = None;
                         self.link = Some(Link {

@@ -29,14 +29,14 @@
 //! | `reason` | | `serde` | carry facts |
 //! | `config` | `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
 //! | `credentials` | `config` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `yaml_serde` `zeroize` | write, use the network |
-//! | `connections` | `config` `credentials` `escape` `facts` `few` `kubeapi` `root` | | send a request |
+//! | `connections` | `backoff` `config` `credentials` `decide::schedule` `escape` `facts` `few` `kubeapi` `root` | | send a request |
 //! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `yaml_serde` `zbus` `zeroize` | write, judge, remember |
-//! | `triggers` | `agent` `alarm` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | carry facts |
+//! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | carry facts |
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
 //! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `few` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
-//! | `kubeapi` | `alarm` `credentials` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
+//! | `kubeapi` | `alarm` `backoff` `credentials` `escape` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
 //! | `bus` | `root` | `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
@@ -48,6 +48,7 @@
 //! | `logging` | `escape` `report` | `nix` `std::thread` `tracing` `tracing_subscriber` | |
 //! | `x509` | | `der` `std::net` `thiserror` | read or write anything |
 //! | `escape` | | | read or write anything |
+//! | `backoff` | `decide::schedule` | `now()` `tokio` | know what failed |
 //! | `few` | | | read or write anything |
 //! | `edges` | | `nix` `std::os` `tokio` | know what its descriptor is for |
 //! | `alarm` | | `nix` `std::os` `tokio` `tracing` | know what it is set for |
@@ -96,6 +97,7 @@
 pub mod agent;
 pub mod alarm;
 pub mod apply;
+pub mod backoff;
 pub mod bake;
 pub mod bus;
 pub mod channel;

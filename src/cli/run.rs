@@ -38,7 +38,7 @@ use crate::report::text::Style;
 use crate::root::Root;
 use crate::state::{self, MachineId, State};
 use crate::triggers::health::Health;
-use crate::triggers::{self, Listener};
+use crate::triggers::{self, Chance, Listener};
 use crate::world::World;
 
 /// What the process was started with; read once, in `main`.
@@ -249,7 +249,10 @@ async fn serve(
         clock.start,
         reporter.watchdog_period(),
         health.clone(),
-        dice,
+        Chance {
+            dice,
+            machine: machine.phase(),
+        },
         reporter.herald(),
     );
     let signals = (
@@ -268,7 +271,7 @@ async fn serve(
     };
     let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
     let mut agent = Agent {
-        world: World::new(process.root.clone(), bus, health, earlier_vm),
+        world: World::new(process.root.clone(), bus, health, earlier_vm).backing_off(dice),
         publish: reporter,
         wait,
         reload: Reloader {

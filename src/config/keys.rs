@@ -17,6 +17,9 @@ const LEAST_POLL: Duration = Duration::from_secs(60);
 const MOST_POLL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longer would delay what the agent is for.
 const MOST_WAIT: Duration = Duration::from_secs(60);
+/// Shorter, and agents come back together; longer, and a change is noticed late.
+const LEAST_WATCH_DELAY: Duration = Duration::from_secs(1);
+const MOST_WATCH_DELAY: Duration = Duration::from_secs(10 * 60);
 
 const OPT_INS: &str = "an array of \"plain-http\", \"skip-tls-verify\", \"proxy\"";
 
@@ -280,6 +283,16 @@ pub const KEYS: &[Key] = &[
         set: |settings, _, value| {
             let wait = value.duration(Duration::ZERO, MOST_WAIT);
             put(&mut settings.timing.settle, wait)
+        },
+    },
+    Key {
+        path: "timing.watch_delay",
+        default: r#""60s""#,
+        allowed: r#"a time from "1s" to "10m""#,
+        help: "longest delay before a watch that ended is opened again; agents spread over it",
+        set: |settings, _, value| {
+            let delay = value.duration(LEAST_WATCH_DELAY, MOST_WATCH_DELAY);
+            put(&mut settings.timing.watch_delay, delay)
         },
     },
     Key {

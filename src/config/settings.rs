@@ -17,6 +17,8 @@ const POLL: Duration = Duration::from_secs(10 * 60);
 const HOSTNAME_DEBOUNCE: Duration = Duration::from_secs(2);
 /// Time for Harvester's controller to catch up with a migration, and no longer than stale labels may stay.
 const SETTLE: Duration = Duration::from_secs(10);
+/// An API server with ten thousand agents that restarts gets their watches back at an even rate over this time.
+const WATCH_DELAY: Duration = Duration::from_secs(60);
 
 /// An enumeration whose values have names in the configuration.
 pub(super) trait Choice: Copy + PartialEq + 'static {
@@ -259,6 +261,8 @@ pub struct Timing {
     pub hostname_debounce: Duration,
     /// How long Harvester's own annotations are waited for on VMs that Harvester labels.
     pub settle: Duration,
+    /// The longest delay before a watch that ended is opened again; agents spread over it.
+    pub watch_delay: Duration,
 }
 
 /// What goes to the journal.
@@ -317,6 +321,7 @@ impl Default for Settings {
                 poll: POLL,
                 hostname_debounce: HOSTNAME_DEBOUNCE,
                 settle: SETTLE,
+                watch_delay: WATCH_DELAY,
             },
             log: Log {
                 level: LogLevel::Info,

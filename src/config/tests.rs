@@ -259,6 +259,12 @@ fn every_key_sets_its_field() {
         ("timing.settle = '60s'", |s| {
             s.timing.settle = Duration::from_secs(60);
         }),
+        ("timing.watch_delay = '1s'", |s| {
+            s.timing.watch_delay = Duration::from_secs(1);
+        }),
+        ("timing.watch_delay = '10m'", |s| {
+            s.timing.watch_delay = Duration::from_secs(600);
+        }),
         ("log.level = 'error'", |s| s.log.level = LogLevel::Error),
         ("log.level = 'warn'", |s| s.log.level = LogLevel::Warn),
         ("log.level = 'debug'", |s| s.log.level = LogLevel::Debug),
@@ -476,6 +482,8 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "unknown unit: write one number and one of `ms`, `s`, `m`, `h`",
         ),
         ("timing.settle = '60001ms'", "is too long"),
+        ("timing.watch_delay = '999ms'", "is too short"),
+        ("timing.watch_delay = '11m'", "is too long"),
         (
             "log.level = 'INFO'",
             "\"INFO\" is no choice, did you mean \"info\"?",

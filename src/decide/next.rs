@@ -110,8 +110,8 @@ pub(super) fn next_look(
         }
         None => {
             let (interval, scope) = schedule::backstop(settings);
-            let machine = seen.who.machine.phase();
-            let after = schedule::poll(interval, machine, now.uptime, now.random);
+            let phase = schedule::Phase::of(seen.who.machine.phase(), schedule::Purpose::Poll);
+            let after = schedule::poll(interval, phase, now.uptime, now.random);
             again(after, Trigger::Timer, scope)
         }
     };

@@ -6,14 +6,36 @@ use std::time::Duration;
 use crate::config::{Mode, Settings};
 use crate::reason::Scope;
 
-/// The shortest ceiling of a retry.
+/// The first ceiling of a retry.
 const RETRY_FLOOR: Duration = Duration::from_millis(500);
 
-/// The longest ceiling of a retry: an API that is away for an hour is asked about a dozen times.
-const RETRY_CEILING: Duration = Duration::from_secs(5 * 60);
+/// The longest ceiling of a retry. With the delay of a watch it bounds how long an agent is away after an outage.
+const RETRY_CEILING: Duration = Duration::from_secs(60);
 
 /// The least wait before a retry, so that full jitter never makes a busy loop.
 const RETRY_LEAST: Duration = Duration::from_millis(100);
+
+/// Many agents receive the same `Retry-After`: they are spread over as much again, at most this long.
+const ASKED_JITTER: Duration = Duration::from_secs(10);
+
+/// The least delay before a watch that ended is opened again, as a part of the longest.
+const WATCH_LEAST: f64 = 1.0 / 12.0;
+
+/// The longest delay where watches keep ending, in parts of the usual longest one: with the default of a minute, all are
+/// back within two.
+const WATCH_REPEATED: f64 = 23.0 / 12.0;
+
+/// The parts of its own `timeoutSeconds` between which a watch is replaced by the next one.
+const RENEWAL: (f64, f64) = (0.75, 0.95);
+
+/// The time over which a fleet that is reloaded in the same second reads its APIs.
+const RELOAD_SPREAD: Duration = Duration::from_secs(10);
+
+/// How often VMs that have our names or our hardware are searched for.
+pub const SEARCH: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// The time over which a fleet lists where no name leads to its VM.
+const LIST_SPREAD: Duration = Duration::from_secs(60);
 
 /// Without standing watches, and with none that could break, a rare look must do.
 const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
@@ -38,35 +60,102 @@ impl Random {
     }
 }
 
-/// Full jitter: anything between nothing and a ceiling that doubles with each failure in a row (`failures` >= 1). What the
-/// server asked for (`Retry-After`) is the least.
+/// What a machine does at a moment of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reads everything although nothing called for it.
+    Poll,
+    /// Searches for duplicates.
+    Search,
+    /// Lists a namespace because no name leads to the VM.
+    List,
+    /// Reads the APIs after the configuration was read again.
+    Reload,
+    /// Opens the watch of the VM after its end, or replaces it.
+    VmiWatch,
+    /// The same for the watch of the Node.
+    NodeWatch,
+}
+
+/// A part of a period, at least 0 and less than 1, which one machine keeps for one purpose and others do not share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Phase(f64);
+
+impl Phase {
+    /// Derives the phase of a machine for a purpose. `machine` is [`crate::facts::machine::Machine::phase`].
+    pub fn of(machine: u64, purpose: Purpose) -> Self {
+        // SplitMix64: purposes of one machine, and one purpose of two machines, have nothing in common.
+        let mut bits =
+            machine.wrapping_add((purpose as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Self(Random::from_bits(bits ^ (bits >> 31)).0)
+    }
+
+    /// Shifts the phase by a random part of the period. The result is spread evenly over a fleet if either of the two is:
+    /// clones share a phase, and a machine without randomness has only its phase.
+    fn shifted(self, random: Random) -> f64 {
+        (self.0 + random.0).fract()
+    }
+
+    /// The part of the period.
+    pub fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// Computes the wait before a retry: full jitter, that is anything between nothing and a ceiling that doubles with each
+/// failure in a row (`failures` >= 1). What the server asked for (`Retry-After`), with some jitter, is the least; an
+/// overloaded kube-apiserver asks for one second each time, and the ceiling goes on doubling meanwhile.
 pub fn retry(failures: u32, asked: Option<Duration>, random: Random) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let ceiling = RETRY_FLOOR
         .saturating_mul(1 << doublings)
         .min(RETRY_CEILING);
     let wait = ceiling.mul_f64(random.0).max(RETRY_LEAST);
-    // Many agents are told the same number: spread them over as much again, at most ten seconds.
     asked.map_or(wait, |asked| {
-        asked + asked.min(Duration::from_secs(10)).mul_f64(random.0)
+        wait.max(asked + asked.min(ASKED_JITTER).mul_f64(random.0))
     })
 }
 
-/// The wait until the next look when all is well: one interval, at a phase of it that each machine keeps for itself, so that
-/// a fleet that was started together does not ask together, and a tenth of jitter.
-pub fn poll(interval: Duration, machine: u64, uptime: Duration, random: Random) -> Duration {
-    let whole = interval.as_millis().max(1);
-    let phase = u128::from(machine) % whole;
-    let position = uptime.as_millis() % whole;
-    let until_phase = (phase + whole - position) % whole;
+/// Computes the delay before a watch is opened again after it ended, for whatever reason, or could not be opened. `longest`
+/// is `timing.watch_delay`; `ends` counts those that followed each other closely (>= 1).
+///
+/// An API server that restarts ends the watches of a whole fleet in one second. They come back evenly over `longest`; where
+/// watches keep ending, over almost twice that time.
+pub fn watch_delay(longest: Duration, ends: u32, phase: Phase, random: Random) -> Duration {
+    let most = if ends > 1 { WATCH_REPEATED } else { 1.0 };
+    longest.mul_f64(WATCH_LEAST + (most - WATCH_LEAST) * phase.shifted(random))
+}
+
+/// Computes after how long a watch that asked for `stream_time` is replaced by the next one.
+pub fn renewal(stream_time: Duration, phase: Phase, random: Random) -> Duration {
+    let (least, most) = RENEWAL;
+    stream_time.mul_f64(least + (most - least) * phase.shifted(random))
+}
+
+/// Computes how long after a reload the APIs are read.
+pub fn reload_delay(phase: Phase) -> Duration {
+    RELOAD_SPREAD.mul_f64(phase.0)
+}
+
+/// Computes how long a daemon waits before it lists a namespace in which no name leads to its VM.
+pub fn list_delay(phase: Phase, random: Random) -> Duration {
+    LIST_SPREAD.mul_f64(phase.shifted(random))
+}
+
+/// Computes the wait until the next look when all is well: one interval, at a phase of it that each machine keeps for
+/// itself, so that a fleet that was started together does not ask together, and a tenth of jitter.
+pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) -> Duration {
+    let whole = interval.as_secs_f64().max(0.001);
+    let until_phase = (phase.0 - uptime.as_secs_f64() / whole).rem_euclid(1.0);
     // Never a second look right after the first.
-    let until_phase = if until_phase < whole / 10 {
-        until_phase + whole
+    let until_phase = if until_phase < 0.1 {
+        until_phase + 1.0
     } else {
         until_phase
     };
-    let wait = Duration::from_millis(u64::try_from(until_phase).unwrap_or(u64::MAX));
-    wait + interval.mul_f64(random.0 / 10.0)
+    Duration::from_secs_f64(whole * until_phase) + interval.mul_f64(random.0 / 10.0)
 }
 
 /// How often everything is read although nothing called for it, and what that reads. A very large fleet without standing
@@ -105,16 +194,17 @@ mod tests {
 
     const MOST: Random = Random(0.999_999);
     const LEAST: Random = Random(0.0);
+    const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn retries_double_up_to_five_minutes_and_never_hurry() {
+    fn retries_double_up_to_a_minute_and_never_hurry() {
         for (failures, ceiling_ms) in [
             (1, 500),
             (2, 1000),
             (3, 2000),
-            (10, 256_000),
-            (11, 300_000),
-            (4_000_000, 300_000),
+            (7, 32_000),
+            (8, 60_000),
+            (4_000_000, 60_000),
         ] {
             let wait = retry(failures, None, MOST).as_millis();
             assert!(
@@ -126,10 +216,96 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_for_is_the_least() {
+    fn what_the_server_asks_for_is_the_least_and_replaces_no_backoff() {
         let asked = Duration::from_secs(7);
         assert_eq!(retry(1, Some(asked), LEAST), asked);
         assert!(retry(1, Some(asked), MOST) < asked * 2 + Duration::from_millis(1));
+        let second = Some(Duration::from_secs(1));
+        for failures in 6..20 {
+            assert_eq!(
+                retry(failures, second, MOST),
+                retry(failures, None, MOST),
+                "{failures}"
+            );
+        }
+    }
+
+    /// How many of `delays` fall into the fullest second, relative to their mean over a minute.
+    fn peak(delays: &[Duration]) -> f64 {
+        let mut seconds = std::collections::BTreeMap::<u64, u32>::new();
+        for delay in delays {
+            *seconds.entry(delay.as_secs()).or_default() += 1;
+        }
+        let fullest = seconds.values().max().copied().unwrap();
+        f64::from(fullest) / (delays.len() as f64 / 60.0)
+    }
+
+    /// Ten thousand machines, as numbers of the kind that [`crate::facts::machine::Machine::phase`] gives.
+    fn fleet() -> impl Iterator<Item = u64> {
+        (1u64..=10_000).map(|machine| machine.wrapping_mul(0xD134_2543_DE82_EF95))
+    }
+
+    #[test]
+    fn a_fleet_whose_watches_end_together_comes_back_evenly_over_a_minute() {
+        for random in [LEAST, Random(0.5), MOST] {
+            let delays: Vec<Duration> = [Purpose::VmiWatch, Purpose::NodeWatch]
+                .into_iter()
+                .flat_map(|purpose| fleet().map(move |one| Phase::of(one, purpose)))
+                .map(|phase| watch_delay(MINUTE, 1, phase, random))
+                .collect();
+            let (first, last) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+            assert!(*first >= Duration::from_secs(5) && *last <= MINUTE);
+            let peak = peak(&delays);
+            assert!(peak <= 1.3, "{peak}");
+        }
+        let repeated = Phase::of(1, Purpose::VmiWatch);
+        assert!(watch_delay(MINUTE, 2, repeated, MOST) > watch_delay(MINUTE, 1, repeated, MOST));
+        let delays = fleet().map(|one| Phase::of(one, Purpose::VmiWatch));
+        let mut delays = delays.map(|phase| watch_delay(MINUTE, 9, phase, MOST));
+        assert!(delays.all(|delay| delay <= MINUTE * 2));
+    }
+
+    #[test]
+    fn clones_with_one_phase_are_spread_by_chance_and_others_by_their_phase() {
+        let clones: Vec<Duration> = (0..10_000u32)
+            .map(|one| Random(f64::from(one) / 10_000.0))
+            .map(|random| watch_delay(MINUTE, 1, Phase::of(7, Purpose::VmiWatch), random))
+            .collect();
+        assert!(peak(&clones) <= 1.3);
+    }
+
+    #[test]
+    fn a_watch_is_replaced_before_its_time_and_at_most_33_times_a_day() {
+        let hour = Duration::from_secs(3600);
+        for machine in fleet() {
+            for random in [LEAST, MOST] {
+                let after = renewal(hour, Phase::of(machine, Purpose::VmiWatch), random);
+                assert!(after < hour, "{after:?}");
+                assert!(86_400.0 / after.as_secs_f64() <= 33.0, "{after:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_purposes_of_a_machine_have_nothing_in_common() {
+        let all = [
+            Purpose::Poll,
+            Purpose::Search,
+            Purpose::List,
+            Purpose::Reload,
+            Purpose::VmiWatch,
+            Purpose::NodeWatch,
+        ];
+        // Of two independent phases every tenth pair is closer than a twentieth.
+        for (index, one) in all.into_iter().enumerate() {
+            for other in all.into_iter().skip(index + 1) {
+                let close = fleet().filter(|machine| {
+                    (Phase::of(*machine, one).0 - Phase::of(*machine, other).0).abs() < 0.05
+                });
+                let close = close.count();
+                assert!((800..1150).contains(&close), "{one:?} {other:?}: {close}");
+            }
+        }
     }
 
     #[test]
@@ -138,7 +314,8 @@ mod tests {
         for machine in [0, 1, 12_345, u64::MAX] {
             for uptime in [0, 1, 599, 600, 86_400] {
                 for random in [LEAST, MOST] {
-                    let wait = poll(interval, machine, Duration::from_secs(uptime), random);
+                    let phase = Phase::of(machine, Purpose::Poll);
+                    let wait = poll(interval, phase, Duration::from_secs(uptime), random);
                     assert!(
                         wait >= interval / 10 && wait <= interval * 2,
                         "{machine} {uptime}: {wait:?}"
@@ -151,17 +328,12 @@ mod tests {
     #[test]
     fn machines_that_start_together_look_at_different_times() {
         let interval = Duration::from_secs(600);
-        let waits: std::collections::BTreeSet<Duration> = (0u64..100)
-            .map(|machine| {
-                poll(
-                    interval,
-                    machine.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-                    Duration::from_secs(5),
-                    LEAST,
-                )
-            })
+        let waits: Vec<Duration> = fleet()
+            .map(|machine| Phase::of(machine, Purpose::Poll))
+            .map(|phase| poll(interval, phase, Duration::from_secs(5), LEAST) / 10)
             .collect();
-        assert!(waits.len() > 90, "{}", waits.len());
+        let peak = peak(&waits);
+        assert!(peak <= 1.4, "{peak}");
     }
 
     #[test]

@@ -37,11 +37,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A number that this machine keeps and others do not share, to spread a fleet over time.
+    /// A number that this machine keeps and others do not share, to spread a fleet over time. KubeVirt gives every VM a
+    /// firmware UUID of its own; a machine ID may have been baked into an image.
     pub fn phase(&self) -> u64 {
-        let text = self
-            .machine_id
-            .known()
+        let uuid = self.product_uuid.known().map(Uuid::to_string);
+        let text = uuid
+            .as_ref()
+            .or(self.machine_id.known())
             .or(self.kernel_hostname.known())
             .map(String::as_bytes)
             .unwrap_or_default();

@@ -16,6 +16,7 @@ use super::types::{
     AccessReview, AccessReviewObject, List, Page, PartialObjectMetadata, ResourceAttributes,
 };
 use super::watch::{self, Watch, WatchRequest};
+use crate::backoff::Backoff;
 use crate::credentials::Credential;
 
 /// Objects asked for in one page of a list, the number that `kubectl` uses.
@@ -51,17 +52,24 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client for the credential's server. Connects to nothing yet.
     pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
-        Self::counting(credential, timeouts, Tally::default())
+        Self::counting(credential, timeouts, Tally::default(), Backoff::default())
     }
 
-    /// The same, whose requests are added to `tally`.
+    /// The same, whose requests are added to `tally` and wait for `backoff`.
     pub fn counting(
         credential: &Credential,
         timeouts: Timeouts,
         tally: Tally,
+        backoff: Backoff,
     ) -> Result<Self, Error> {
-        let transport = Arc::new(Transport::new(credential, timeouts, tally)?);
+        let transport = Arc::new(Transport::new(credential, timeouts, tally, backoff)?);
         Ok(Self { transport })
+    }
+
+    /// How long the API server is left alone after a failure.
+    #[must_use]
+    pub fn backoff(&self) -> &Backoff {
+        &self.transport.backoff
     }
 
     /// The API server, for messages.
@@ -116,11 +124,15 @@ impl Client {
         for _ in 0..MAXIMUM_PAGES {
             let call = list_call(path, selectors, token, accept);
             let target = self.transport.target(&call);
-            let _turn = self.transport.request_turn().await;
-            let response = self.transport.send(&call, &target).await?;
+            let request = async {
+                let response = self.transport.send(&call, &target).await?;
+                self.transport
+                    .body(response, &target, LIST_IN_BYTES, left)
+                    .await
+            };
             let body = self
                 .transport
-                .body(response, &target, LIST_IN_BYTES, left)
+                .in_turn(request)
                 .await
                 .map_err(|error| match error {
                     // The cap is that of all pages, not what the pages before have left of it.
@@ -160,9 +172,11 @@ impl Client {
     ) -> Result<T, Error> {
         let call = patch_call(path, kind, body);
         let target = self.transport.target(&call);
-        let _turn = self.transport.request_turn().await;
-        let response = self.transport.send(&call, &target).await?;
-        self.object(response, &target).await
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &target).await
+        };
+        self.transport.in_turn(request).await
     }
 
     /// Changes one object and does not look at what it has become.
@@ -192,9 +206,11 @@ impl Client {
             &body,
         );
         let target = self.transport.target(&call);
-        let _turn = self.transport.request_turn().await;
-        let response = self.transport.send(&call, &target).await?;
-        let review: AccessReviewObject = self.object(response, &target).await?;
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &target).await
+        };
+        let review: AccessReviewObject = self.transport.in_turn(request).await?;
         let describe = |text: Option<String>| {
             text.filter(|text| !text.is_empty())
                 .map(|text| self.transport.describe(&text))
@@ -207,12 +223,13 @@ impl Client {
         })
     }
 
-    /// Opens a watch. One at a time: drop the one before first.
+    /// Opens a watch. Two at a time, so that one can replace the other without a gap.
     pub async fn watch<T: DeserializeOwned>(
         &self,
         request: &WatchRequest,
     ) -> Result<Watch<T>, Error> {
-        watch::open(&self.transport, request).await
+        let opening = watch::open(&self.transport, request);
+        self.transport.unless_deferred(opening).await
     }
 
     async fn read<T: DeserializeOwned>(
@@ -230,9 +247,11 @@ impl Client {
             body: None,
         };
         let target = self.transport.target(&call);
-        let _turn = self.transport.request_turn().await;
-        let response = self.transport.send(&call, &target).await?;
-        self.object(response, &target).await
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &target).await
+        };
+        self.transport.in_turn(request).await
     }
 
     async fn object<T: DeserializeOwned>(
@@ -249,14 +268,16 @@ impl Client {
 
     async fn write(&self, call: Call<'_>) -> Result<(), Error> {
         let target = self.transport.target(&call);
-        let _turn = self.transport.request_turn().await;
-        let response = self.transport.send(&call, &target).await?;
-        // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
-        let _ = self
-            .transport
-            .body(response, &target, "the object in bytes", MAXIMUM_OBJECT)
-            .await;
-        Ok(())
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
+            let _ = self
+                .transport
+                .body(response, &target, "the object in bytes", MAXIMUM_OBJECT)
+                .await;
+            Ok(())
+        };
+        self.transport.in_turn(request).await
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::tls::TlsReason;
+use crate::escape::chain;
 
 /// What was asked, of whom. Holds no secret: the server has no user information and the path no query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,6 +145,16 @@ pub enum Error {
         /// What the server said.
         message: Option<String>,
     },
+    /// Not sent: the API is left alone for a while after a failure.
+    #[error("{text}")]
+    Deferred {
+        /// The class of that failure.
+        class: Class,
+        /// The failure, one line for people.
+        text: Arc<str>,
+        /// How much longer no request is sent.
+        left: Duration,
+    },
     /// Any other status: the same request will not do better.
     #[error("{target}: refused with status {status}{}", Said(.message))]
     Rejected {
@@ -235,6 +246,7 @@ impl Error {
             | Self::Credential { .. }
             | Self::Unauthorized { .. }
             | Self::Anonymous { .. } => Class::Credential,
+            Self::Deferred { class, .. } => *class,
             Self::Forbidden { .. } => Class::Forbidden,
             Self::NotFound { .. } => Class::NotFound,
             Self::Gone { .. } => Class::Gone,
@@ -261,11 +273,56 @@ impl Error {
         )
     }
 
+    /// Whether the API is to be left alone for a while. Where it decided on a request, whatever it decided, it works.
+    #[must_use]
+    pub fn is_failure_of_api(&self) -> bool {
+        match self.class() {
+            Class::Retry | Class::Credential | Class::Tls => true,
+            // A list that is too large has another way.
+            Class::Refused => !matches!(self, Self::TooLarge { .. }),
+            Class::Forbidden | Class::NotFound | Class::Gone | Class::Conflict => false,
+        }
+    }
+
+    /// Whether nothing else can be asked of the API server either.
+    #[must_use]
+    pub fn is_of_whole_api(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Tls { .. } | Self::Deferred { .. } => true,
+            Self::Timeout { phase, .. } => *phase == Phase::Connect,
+            Self::Retry { status, .. } => matches!(status, 429 | 503),
+            _ => self.class() == Class::Credential,
+        }
+    }
+
+    /// What is said to those who would have sent a request and do not, for `left`, because of this failure.
+    #[must_use]
+    pub fn deferral(&self, left: Duration) -> Self {
+        Self::Deferred {
+            class: self.class(),
+            text: chain(self).into(),
+            left,
+        }
+    }
+
+    /// Whether a watch should not be opened from the same resource version again. kube-apiserver refuses a version that is
+    /// too old with 410, one that it does not understand with 400, and one that it has not reached with 504 "Too large
+    /// resource version", as after a restore of etcd. 429 and 503 say nothing of the version.
+    #[must_use]
+    pub fn is_of_version(&self) -> bool {
+        match self {
+            Self::Retry { status, .. } => !matches!(status, 429 | 503),
+            Self::Deferred { .. } => false,
+            _ => matches!(self.class(), Class::Gone | Class::Refused | Class::Conflict),
+        }
+    }
+
     /// How long the server asked us to wait before the next try.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Retry { after, .. } => *after,
+            Self::Deferred { left, .. } => Some(*left),
             _ => None,
         }
     }

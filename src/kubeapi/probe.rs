@@ -13,6 +13,7 @@ use time::format_description::well_known::Rfc2822;
 use super::error::Error;
 use super::tally::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
+use crate::backoff::Backoff;
 use crate::credentials::{Credential, ServerVerification};
 
 /// Everybody may ask for it, and an answer that says no has a date as well.
@@ -41,7 +42,7 @@ pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<Shown,
         client_certificate: None,
         namespace: None,
     };
-    let transport = Transport::new(&nobody, timeouts, Tally::default())?;
+    let transport = Transport::new(&nobody, timeouts, Tally::default(), Backoff::default())?;
     let call = Call {
         verb: "get",
         method: Method::GET,

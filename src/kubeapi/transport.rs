@@ -3,24 +3,26 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Method, Proxy, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use super::address::{is_http, public_form, rename, request_url};
 use super::connecting::Connecting;
-use super::error::{CredentialProblem, Error, Phase, Target};
+use super::error::{Class, CredentialProblem, Error, Phase, Target};
 use super::resolve::ServerHost;
 use super::tally::Tally;
 use super::text::describe;
 use super::tls;
+use crate::backoff::Backoff;
 use crate::credentials::{Credential, ServerVerification};
+use crate::escape::chain;
 
 /// So long a connection may be quiet before the kernel asks whether the peer lives.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -29,6 +31,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
 /// Data that stays unacknowledged for so long breaks the connection: as long as keepalive takes for a quiet one.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Watches at the same time: one, and for a moment the one that replaces it.
+const WATCHES: usize = 2;
 /// Idle connections kept: the one that requests use.
 const IDLE_CONNECTIONS: usize = 1;
 
@@ -96,10 +100,13 @@ pub(super) struct Transport {
     pub(super) timeouts: Timeouts,
     connecting: Connecting,
     tally: Tally,
+    pub(super) backoff: Backoff,
+    /// The failure for which the API is left alone: its class, and one line for people.
+    failure: std::sync::Mutex<Option<(Class, Arc<str>)>>,
     /// One request at a time, so that they all use one connection.
     requesting: Mutex<()>,
-    /// One watch at a time, for the same reason.
-    watching: Arc<Mutex<()>>,
+    /// One watch at a time, and the one that replaces it.
+    watching: Arc<Semaphore>,
     /// In the place of the network.
     #[cfg(test)]
     simulated: Option<Arc<dyn super::testing::Wire>>,
@@ -110,16 +117,18 @@ impl Transport {
         credential: &Credential,
         timeouts: Timeouts,
         tally: Tally,
+        backoff: Backoff,
     ) -> Result<Self, Error> {
         #[cfg(test)]
         if let Some((http, wire)) = super::testing::wire_to(credential) {
-            return Ok(Self::simulated(credential, timeouts, tally, http, wire));
+            let counts = (tally, backoff);
+            return Ok(Self::simulated(credential, timeouts, counts, http, wire));
         }
         let server = public_form(&credential.server);
         Self::build(
             credential,
             timeouts,
-            tally,
+            (tally, backoff),
             server.to_string().trim_end_matches('/').to_owned(),
             server,
         )
@@ -132,7 +141,7 @@ impl Transport {
     fn build(
         credential: &Credential,
         timeouts: Timeouts,
-        tally: Tally,
+        (tally, backoff): (Tally, Backoff),
         server: String,
         mut base: Url,
     ) -> Result<Self, CredentialProblem> {
@@ -190,8 +199,10 @@ impl Transport {
             timeouts,
             connecting,
             tally,
+            backoff,
+            failure: std::sync::Mutex::default(),
             requesting: Mutex::new(()),
-            watching: Arc::default(),
+            watching: Arc::new(Semaphore::new(WATCHES)),
             #[cfg(test)]
             simulated: None,
         })
@@ -201,7 +212,7 @@ impl Transport {
     fn simulated(
         credential: &Credential,
         timeouts: Timeouts,
-        tally: Tally,
+        (tally, backoff): (Tally, Backoff),
         http: reqwest::Client,
         wire: Arc<dyn super::testing::Wire>,
     ) -> Self {
@@ -215,26 +226,62 @@ impl Transport {
             timeouts,
             connecting: Connecting::default(),
             tally,
+            backoff,
+            failure: std::sync::Mutex::default(),
             requesting: Mutex::new(()),
-            watching: Arc::default(),
+            watching: Arc::new(Semaphore::new(WATCHES)),
             simulated: Some(wire),
         }
     }
 
-    /// The turn to use the connection of requests.
-    pub(super) async fn request_turn(&self) -> MutexGuard<'_, ()> {
-        self.requesting.lock().await
+    /// Makes a request when no other one is under way, unless the API is left alone.
+    pub(super) async fn in_turn<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let _turn = self.requesting.lock().await;
+        self.unless_deferred(request).await
     }
 
-    /// The turn to hold a watch; an error when the watch before it is still held, since waiting for it could be for ever.
+    /// Makes a request unless the API is left alone, and takes note of what became of it.
+    pub(super) async fn unless_deferred<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let sent = Instant::now();
+        if let Some(left) = self.backoff.left() {
+            let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
+                let text = format!("{} is left alone after a failure", self.server);
+                (Class::Retry, text.into())
+            });
+            return Err(Error::Deferred { class, text, left });
+        }
+        let outcome = request.await;
+        match &outcome {
+            Err(error) if error.is_failure_of_api() => {
+                self.backoff.failed(sent, error.retry_after());
+                *self.last_failure() = Some((error.class(), chain(error).into()));
+            }
+            _ => self.backoff.succeeded(),
+        }
+        outcome
+    }
+
+    fn last_failure(&self) -> std::sync::MutexGuard<'_, Option<(Class, Arc<str>)>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be for ever.
     pub(super) async fn watch_turn(
         &self,
         target: &Arc<Target>,
-    ) -> Result<OwnedMutexGuard<()>, Error> {
+    ) -> Result<OwnedSemaphorePermit, Error> {
         let limit = self.timeouts.connect;
-        tokio::time::timeout(limit, Arc::clone(&self.watching).lock_owned())
+        tokio::time::timeout(limit, Arc::clone(&self.watching).acquire_owned())
             .await
-            .map_err(|_| Error::Timeout {
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Error::Timeout {
                 target: Arc::clone(target),
                 phase: Phase::Turn,
                 limit,

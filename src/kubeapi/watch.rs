@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use crate::alarm::Alarm;
@@ -81,7 +81,7 @@ pub struct Watch<T> {
 struct Live {
     response: Response,
     /// The turn to hold a watch ends with the stream.
-    _turn: OwnedMutexGuard<()>,
+    _turn: OwnedSemaphorePermit,
 }
 
 /// What a watch tells.

@@ -9,6 +9,7 @@
 pub mod bus;
 pub mod channel;
 pub mod clock;
+pub mod feed;
 pub mod files;
 pub mod health;
 pub mod hostname;
@@ -23,7 +24,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -34,19 +34,20 @@ use crate::agent::{Herald, Next, Reasons, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
 use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
+use crate::facts::node::Node;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Remark;
 use crate::root::Root;
 use health::Health;
-use watch::{Pulse, Target, Watched, keep_watching};
+use watch::{Keeper, Pulse, Target, Watched};
 
 /// What to listen to.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// Our VirtualMachineInstance.
-    pub vmi: Option<Target>,
-    /// Our Node.
-    pub node: Option<Target>,
+    pub vmi: Option<Target<Vmi>>,
+    /// Our Node, of which the metadata is watched.
+    pub node: Option<Target<Node>>,
     /// The credential files, and the places where one may appear.
     pub files: BTreeSet<PathBuf>,
 }
@@ -77,13 +78,14 @@ impl Sender {
 
 /// Where reasons are taken: at most one of each kind waits.
 #[derive(Debug)]
-struct Inbox {
+pub struct Inbox {
     queue: mpsc::UnboundedReceiver<(Trigger, Instant)>,
     waiting: Arc<Mutex<BTreeSet<Trigger>>>,
 }
 
 impl Inbox {
-    fn new(dice: fn() -> Random) -> (Sender, Self) {
+    /// Two ends of one queue.
+    pub fn new(dice: fn() -> Random) -> (Sender, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
         let waiting = Arc::default();
         let inbox = Self {
@@ -102,7 +104,7 @@ impl Inbox {
     }
 
     /// The next reason, and when it was given. Cancel-safe.
-    async fn recv(&mut self) -> Option<(Trigger, Instant)> {
+    pub async fn recv(&mut self) -> Option<(Trigger, Instant)> {
         let (trigger, at) = self.queue.recv().await?;
         self.taken(trigger);
         Some((trigger, at))
@@ -128,8 +130,10 @@ pub struct Listener {
     watchdog: Option<Duration>,
     pace: Pace,
     hangup: Signal,
-    vmi: Option<Standing>,
-    node: Option<Standing>,
+    vmi: Option<Standing<Vmi>>,
+    node: Option<Standing<Node>>,
+    /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
+    machine: u64,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
     /// The guest's own signals, which are the same for the life of the process.
     guest: Vec<JoinHandle<()>>,
@@ -147,9 +151,10 @@ impl Listener {
         start: Instant,
         watchdog: Option<Duration>,
         health: Health,
-        dice: fn() -> Random,
+        chance: Chance,
         herald: Herald,
     ) -> std::io::Result<Self> {
+        let Chance { dice, machine } = chance;
         let (sender, reasons) = Inbox::new(dice);
         link::listen(root.clone(), sender.clone(), &health, herald);
         let guest = guest_signals(&root, bus, &sender, &health);
@@ -166,6 +171,7 @@ impl Listener {
             hangup: signal(SignalKind::hangup())?,
             vmi: None,
             node: None,
+            machine,
             files: None,
             guest,
         })
@@ -173,10 +179,10 @@ impl Listener {
 
     fn aim_watch<T: Watched>(
         &self,
-        slot: Option<Standing>,
-        target: Option<Target>,
+        slot: Option<Standing<T>>,
+        target: Option<Target<T>>,
         trigger: Trigger,
-    ) -> Option<Standing> {
+    ) -> Option<Standing<T>> {
         if let (Some(old), Some(new)) = (&slot, &target)
             && old.target.is_same(new)
             && !old.task.is_finished()
@@ -191,13 +197,15 @@ impl Listener {
         }
         let target = target?;
         let pulse = Pulse::default();
-        let task = tokio::spawn(keep_watching::<T>(
+        let keeper = Keeper::new(
             target.clone(),
             trigger,
             self.sender.clone(),
             self.health.clone(),
             pulse.clone(),
-        ));
+            self.machine,
+        );
+        let task = tokio::spawn(keeper.keep());
         Some(Standing {
             target,
             task,
@@ -291,10 +299,19 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
     }
 }
 
+/// What spreads a fleet over time.
+#[derive(Debug, Clone, Copy)]
+pub struct Chance {
+    /// Fresh randomness.
+    pub dice: fn() -> Random,
+    /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
+    pub machine: u64,
+}
+
 /// A watch that is kept.
 #[derive(Debug)]
-struct Standing {
-    target: Target,
+struct Standing<T> {
+    target: Target<T>,
     task: JoinHandle<()>,
     pulse: Pulse,
 }
@@ -304,8 +321,8 @@ impl Wait for Listener {
 
     fn aim(&mut self, targets: Targets) {
         let (vmi, node) = (self.vmi.take(), self.node.take());
-        self.vmi = self.aim_watch::<Vmi>(vmi, targets.vmi, Trigger::Vmi);
-        self.node = self.aim_watch::<NodeMetadata>(node, targets.node, Trigger::Node);
+        self.vmi = self.aim_watch(vmi, targets.vmi, Trigger::Vmi);
+        self.node = self.aim_watch(node, targets.node, Trigger::Node);
         self.aim_files(targets.files);
     }
 
@@ -380,18 +397,19 @@ impl Wait for Listener {
     }
 
     fn prove(&mut self, since: Duration) {
-        for standing in [&self.vmi, &self.node].into_iter().flatten() {
-            standing.pulse.prove(self.start + since);
+        let vmi = self.vmi.as_ref().map(|standing| &standing.pulse);
+        let node = self.node.as_ref().map(|standing| &standing.pulse);
+        for pulse in [vmi, node].into_iter().flatten() {
+            pulse.prove(self.start + since);
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let watches = [self.vmi.take(), self.node.take()]
-            .into_iter()
-            .flatten()
-            .map(|standing| standing.task);
+        let vmi = self.vmi.take().map(|standing| standing.task);
+        let node = self.node.take().map(|standing| standing.task);
+        let watches = vmi.into_iter().chain(node);
         let others = self.files.take().map(|(_, task)| task);
         for task in watches.chain(others).chain(self.guest.drain(..)) {
             task.abort();
@@ -399,38 +417,27 @@ impl Drop for Listener {
     }
 }
 
-/// The metadata of a Node; its status changes often and is nothing to us.
-#[derive(Debug, Deserialize)]
-struct NodeMetadata {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-}
-
-impl Watched for NodeMetadata {
+impl Watched for Node {
     type Glimpse = (String, BTreeMap<String, String>, Vec<(String, String)>);
 
+    /// Its status changes often and is nothing to us.
+    const METADATA_ONLY: bool = true;
+
     fn name(&self) -> &str {
-        &self.metadata.name
+        self.name.as_str()
     }
 
     /// Labels, and of the annotations only ours: others change at each heartbeat of somebody.
-    fn glimpse(self) -> Self::Glimpse {
-        let ours = |(key, _): &(String, String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
+    fn glimpse(&self) -> Self::Glimpse {
+        let ours =
+            |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
+        let annotations = self.annotations.iter().filter(ours);
         (
-            self.metadata.uid,
-            self.metadata.labels,
-            self.metadata.annotations.into_iter().filter(ours).collect(),
+            self.uid.clone(),
+            self.labels.clone(),
+            annotations
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
         )
     }
 }
@@ -438,15 +445,18 @@ impl Watched for NodeMetadata {
 impl Watched for Vmi {
     type Glimpse = Vmi;
 
+    const METADATA_ONLY: bool = false;
+
     fn name(&self) -> &str {
         self.name.as_str()
     }
 
     /// All that we read of it but the pods and the annotations that only a user interface reads.
-    fn glimpse(mut self) -> Vmi {
-        self.active_pods.clear();
-        self.annotations
+    fn glimpse(&self) -> Vmi {
+        let mut vmi = self.clone();
+        vmi.active_pods.clear();
+        vmi.annotations
             .retain(|key, _| crate::facts::topology::is_host_key(key));
-        self
+        vmi
     }
 }

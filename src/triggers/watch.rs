@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A standing watch of one object. It says that something changed, never what: the loop reads afresh.
+//! A standing watch of one object. It delivers the object as it changes and says why to look.
+//!
+//! What it talks to is behind two traits ([`OpenWatch`], [`EventStream`]), and its machine's phase and the randomness are
+//! given to it, so that a whole fleet of keepers runs against a model of a server on a paused clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Sender;
+use super::feed::{Delivered, Feed, Reach};
 use super::health::Health;
 use crate::agent::Trigger;
+use crate::backoff::Backoff;
 use crate::decide::interruptions::Interruptions;
-use crate::decide::schedule;
+use crate::decide::schedule::{self, Phase, Purpose};
 use crate::escape::chain;
 use crate::facts::who::{Api, Remark};
 use crate::kubeapi::{
     Class, Client, Error, Timeouts, Watch, WatchEvent, WatchRequest, silence_limit,
 };
 
-/// A stream that ends sooner than this was no success.
+/// A stream that ends sooner is none.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// In which a server begins with the object, where there is one. It does so with the head of its answer.
@@ -28,36 +33,118 @@ const BEGINNING: Duration = Duration::from_secs(1);
 /// Failures in a row after which a watch that cannot be kept open is complained about. Fewer are a restart of the server.
 const COMPLAIN_AFTER: u32 = 4;
 
+/// A stream that lived for so long ended for a reason of its own, and not for that of the one before it.
+const LONG: Duration = Duration::from_secs(5 * 60);
+
+/// A resource version of kube-apiserver has at most 20 digits. A longer one is not sent back: the request would not fit.
+const MAXIMUM_VERSION: usize = 128;
+
+/// The version that asks for the object as the server's cache has it, or for silence where there is none.
+const FROM_CACHE: &str = "0";
+
+/// How long the opening of the next stream may take while the one before it is still there.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+/// Opens watches: the client of an API server, or a model of one.
+pub trait OpenWatch: Clone + Send + Sync + 'static {
+    /// An open watch.
+    type Stream<T: Watched>: EventStream<T>;
+
+    /// Opens a watch.
+    fn open<T: Watched>(
+        &self,
+        request: &WatchRequest,
+    ) -> impl Future<Output = Result<Self::Stream<T>, Error>> + Send;
+
+    /// The failures of the API, shared with all others that talk to it.
+    fn backoff(&self) -> &Backoff;
+
+    /// The API server, for messages.
+    fn server(&self) -> &str;
+}
+
+/// The events of an open watch.
+pub trait EventStream<T>: Send {
+    /// The next event. After an error and after [`WatchEvent::Ended`] the stream is over. May be dropped at any time without
+    /// losing an event.
+    fn next(&mut self) -> impl Future<Output = Result<WatchEvent<T>, Error>> + Send;
+}
+
+impl OpenWatch for Client {
+    type Stream<T: Watched> = Watch<T>;
+
+    async fn open<T: Watched>(&self, request: &WatchRequest) -> Result<Watch<T>, Error> {
+        self.watch(request).await
+    }
+
+    fn backoff(&self) -> &Backoff {
+        self.backoff()
+    }
+
+    fn server(&self) -> &str {
+        self.server()
+    }
+}
+
+impl<T: Watched> EventStream<T> for Watch<T> {
+    async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
+        self.next().await
+    }
+}
+
 /// What is watched.
-#[derive(Debug, Clone)]
-pub struct Target {
+#[derive(Debug)]
+pub struct Target<T, C = Client> {
     /// The client; a new one after each change of the credential.
-    pub client: Client,
+    pub client: C,
     /// Counts the credential's changes, so that a watch on an old client is replaced.
     pub generation: u64,
     /// The path of the collection.
     pub path: String,
     /// The name of the object.
     pub name: String,
+    /// Where the object is delivered.
+    pub feed: Feed<T>,
+    /// The longest delay before the watch is opened again after its end.
+    pub delay: Duration,
 }
 
-impl Target {
+impl<T, C: Clone> Clone for Target<T, C> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            generation: self.generation,
+            path: self.path.clone(),
+            name: self.name.clone(),
+            feed: self.feed.clone(),
+            delay: self.delay,
+        }
+    }
+}
+
+impl<T, C> Target<T, C> {
     /// Whether a watch of `other` serves this target as well.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.generation == other.generation && self.path == other.path && self.name == other.name
+        self.generation == other.generation
+            && self.path == other.path
+            && self.name == other.name
+            && self.delay == other.delay
     }
 }
 
 /// An object as a watch delivers it.
 pub trait Watched: DeserializeOwned + Send + 'static {
     /// The part of it whose change is a reason to look.
-    type Glimpse: PartialEq + Send;
+    type Glimpse: PartialEq + Send + Sync;
+
+    /// Whether its metadata is all that is asked for.
+    const METADATA_ONLY: bool;
 
     /// Its name.
     fn name(&self) -> &str;
 
     /// The part of it whose change is a reason to look.
-    fn glimpse(self) -> Self::Glimpse;
+    fn glimpse(&self) -> Self::Glimpse;
 }
 
 /// Whether a watch is known to be alive. A connection may not survive a move, and TCP notices that a minute later.
@@ -90,182 +177,384 @@ impl Pulse {
     }
 }
 
-/// Watches until dropped.
-pub async fn keep_watching<T: Watched>(
-    target: Target,
+/// Keeps a watch open until it is dropped.
+///
+/// A stream is replaced by the next one before its time is over. After an end of any other kind, and after a failure to
+/// open one, the next is opened after a delay that spreads a fleet; it goes on where the last one stood, and nothing is read
+/// beside it.
+#[derive(Debug)]
+pub struct Keeper<T: Watched, C = Client> {
+    target: Target<T, C>,
     trigger: Trigger,
     sender: Sender,
     health: Health,
     pulse: Pulse,
-) {
-    let signal = trigger.as_str();
-    let mut last: Option<T::Glimpse> = None;
-    let mut version = String::new();
-    let mut silent: u32 = 0;
-    let mut failures: u32 = 0;
-    let mut interruptions = Interruptions::default();
-    let started = Instant::now();
-    loop {
-        let mut redialled = false;
-        let mut has_begun = false;
-        let opened = Instant::now();
-        let began = opened.duration_since(started);
-        let request = WatchRequest {
-            name: Some(target.name.clone()),
-            // "0": begin with the object as the server's cache has it, or with silence. It closes the gap to the read before.
-            resource_version: Some(if version.is_empty() {
-                "0".to_owned()
-            } else {
-                version.clone()
-            }),
-            metadata_only: trigger == Trigger::Node,
-            silence_limit: Some(silence_limit(Timeouts::default().watch_silence, silent)),
-            ..WatchRequest::new(target.path.clone())
+    phase: Phase,
+    started: Instant,
+    /// What was delivered last, as far as it matters.
+    last: Option<T::Glimpse>,
+    /// Where the next stream goes on; none: from what there is.
+    version: Option<String>,
+    /// Streams in a row that ended silent without a bookmark.
+    silent: u32,
+    /// Ends and failures that followed each other closely.
+    ends: u32,
+    /// Failures in a row to open a stream.
+    failures: u32,
+    /// Streams in a row that ended as soon as they were open.
+    short: u32,
+    /// Whether the last thing that was said of the API is that it is away.
+    is_away: bool,
+    interruptions: Interruptions,
+}
+
+/// How a stream ended, or was left.
+enum End<S> {
+    /// The next one is open already.
+    Replaced(S),
+    /// It was not trusted any more.
+    Left,
+    /// The server ended it in order.
+    InOrder,
+    /// It broke.
+    Broken(Error),
+}
+
+impl<T: Watched, C: OpenWatch> Keeper<T, C> {
+    /// A watch that is not open yet. `machine` is the machine's number, see [`Phase::of`].
+    pub fn new(
+        target: Target<T, C>,
+        trigger: Trigger,
+        sender: Sender,
+        health: Health,
+        pulse: Pulse,
+        machine: u64,
+    ) -> Self {
+        let purpose = match trigger {
+            Trigger::Node => Purpose::NodeWatch,
+            _ => Purpose::VmiWatch,
         };
+        Self {
+            target,
+            trigger,
+            sender,
+            health,
+            pulse,
+            phase: Phase::of(machine, purpose),
+            started: Instant::now(),
+            last: None,
+            version: None,
+            silent: 0,
+            ends: 0,
+            failures: 0,
+            short: 0,
+            is_away: false,
+            interruptions: Interruptions::default(),
+        }
+    }
+
+    /// Watches until dropped.
+    pub async fn keep(mut self) {
+        let mut replacement = None;
+        loop {
+            let stream = match replacement.take() {
+                Some(stream) => stream,
+                None => match self.open().await {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        self.refused(&error);
+                        self.pause().await;
+                        continue;
+                    }
+                },
+            };
+            let opened = Instant::now();
+            self.opened(opened);
+            match self.follow(stream, opened).await {
+                End::Replaced(stream) => replacement = Some(stream),
+                End::Left => {}
+                End::InOrder => {
+                    self.ended(opened, None);
+                    self.pause().await;
+                }
+                End::Broken(error) => {
+                    self.ended(opened, Some(&error));
+                    self.pause().await;
+                }
+            }
+        }
+    }
+
+    fn request(&self) -> WatchRequest {
+        let version = self.version.as_deref().unwrap_or(FROM_CACHE);
+        WatchRequest {
+            name: Some(self.target.name.clone()),
+            resource_version: Some(version.to_owned()),
+            metadata_only: T::METADATA_ONLY,
+            silence_limit: Some(silence_limit(
+                Timeouts::default().watch_silence,
+                self.silent,
+            )),
+            ..WatchRequest::new(self.target.path.clone())
+        }
+    }
+
+    async fn open(&self) -> Result<C::Stream<T>, Error> {
         // On the heap only until it is open: the task lives as long as the process.
-        let ended = match Box::pin(target.client.watch::<T>(&request)).await {
-            Ok(mut watch) => {
-                pulse.beat();
-                health.set(
-                    signal,
-                    true,
-                    format!("watch of {} at {}", target.name, target.client.server()),
-                );
-                has_begun = true;
-                if interruptions.alive(began, started.elapsed()) {
-                    health.remark(signal, None);
-                }
-                if failures > 0 {
-                    // What happened while nobody watched, and the report that says so, are made up for.
-                    sender.send(trigger);
-                }
-                let mut silence = version.is_empty().then_some(BEGINNING);
-                let ended = loop {
-                    let event = tokio::select! {
-                        biased;
-                        // A watch that is left in the middle of an event is not used any more.
-                        () = pulse.redial.notified() => {
-                            redialled = true;
-                            break None;
-                        }
-                        event = next(&mut watch, &mut silence, || sender.send(trigger)) => event,
-                    };
-                    if event.is_ok() {
-                        pulse.beat();
-                        if interruptions.count() > 0
-                            && interruptions.alive(began, started.elapsed())
-                        {
-                            health.remark(signal, None);
-                        }
-                    }
-                    match event {
-                        Ok(
-                            WatchEvent::Changed { object, .. } | WatchEvent::Deleted { object, .. },
-                        ) if object.name() != target.name => {
-                            let what = format!(
-                                "{} in the watch of {}",
-                                object.name().escape_debug(),
-                                target.name
-                            );
-                            health.remark(signal, Some(Remark::WrongObject { what }));
-                        }
-                        Ok(WatchEvent::Changed {
-                            object,
-                            resource_version,
-                        }) => {
-                            version = resource_version;
-                            let glimpse = Some(object.glimpse());
-                            if glimpse != last {
-                                last = glimpse;
-                                sender.send(trigger);
-                            }
-                        }
-                        Ok(WatchEvent::Deleted {
-                            resource_version, ..
-                        }) => {
-                            version = resource_version;
-                            last = None;
-                            sender.send(trigger);
-                        }
-                        Ok(WatchEvent::Bookmark { resource_version }) => version = resource_version,
-                        Ok(WatchEvent::Ended) => break None,
-                        Err(error) => break Some(error),
-                    }
-                };
-                silent = match ended {
-                    Some(Error::Silent { .. }) if watch.bookmarks_seen() == 0 => {
-                        silent.saturating_add(1)
-                    }
-                    _ if watch.bookmarks_seen() > 0 => 0,
-                    _ => silent,
-                };
-                ended
-            }
-            Err(error) => Some(error),
-        };
-        let is_cut = match &ended {
-            None => !redialled,
-            Some(error) => matches!(error, Error::Interrupted { .. }),
-        };
-        if has_begun && is_cut && interruptions.cut(began, started.elapsed()) {
-            let what = format!(
-                "the watch of {} at {} has ended 4 times within 5 minutes, each time after it had begun well",
-                target.name,
-                target.client.server()
-            );
-            let api = api_of(trigger);
-            health.remark(signal, Some(Remark::WatchInterrupted { api, what }));
+        Box::pin(self.target.client.open::<T>(&self.request())).await
+    }
+
+    /// Waits until it is time for the next stream.
+    async fn pause(&mut self) {
+        self.ends = self.ends.saturating_add(1);
+        let delay = self.delay(self.ends);
+        sleep(delay).await;
+        // Others may fail while this one waits.
+        while let Some(left) = self.target.client.backoff().left() {
+            sleep(left).await;
         }
-        if redialled || ended.is_none() && opened.elapsed() >= SHORT {
-            failures = 0;
-            // Whoever ends each watch at once must not be asked for the next one at once.
-            if !redialled && interruptions.count() > 0 {
-                let wait = schedule::retry(interruptions.count(), None, sender.random());
-                tokio::time::sleep(wait).await;
+    }
+
+    fn delay(&self, ends: u32) -> Duration {
+        schedule::watch_delay(self.target.delay, ends, self.phase, self.sender.random())
+    }
+
+    /// Takes note of a failure to open a stream.
+    fn refused(&mut self, error: &Error) {
+        self.failures = self.failures.saturating_add(1);
+        self.health.set(self.trigger.as_str(), false, chain(error));
+        if error.is_of_version() {
+            self.version = None;
+        }
+        if error.is_of_whole_api() {
+            self.is_away = true;
+            let left = self.target.client.backoff().left();
+            let why = error.deferral(left.unwrap_or_default());
+            self.target.feed.reach(Reach::Away(why));
+            self.sender.send(self.trigger);
+        } else if self.failures == 1 {
+            // The watch alone may be what does not work.
+            self.target.feed.deliver(Delivered::Unknown);
+            self.sender.send(self.trigger);
+        }
+        // What is cut off can be kept open by the server, and has its complaint.
+        let is_cut = self.interruptions.count() > 0;
+        if error.class() == Class::Forbidden || self.failures >= COMPLAIN_AFTER && !is_cut {
+            self.complain(chain(error));
+        }
+    }
+
+    /// Takes note of an open stream.
+    fn opened(&mut self, opened: Instant) {
+        self.pulse.beat();
+        let detail = format!(
+            "watch of {} at {}",
+            self.target.name,
+            self.target.client.server()
+        );
+        self.health.set(self.trigger.as_str(), true, detail);
+        self.failures = 0;
+        if self.short < COMPLAIN_AFTER {
+            self.alive(opened);
+        }
+        if std::mem::take(&mut self.is_away) {
+            self.target.feed.reach(Reach::Reached);
+            self.sender.send(self.trigger);
+        }
+    }
+
+    /// Takes the complaint back unless something cuts the watch off.
+    fn alive(&mut self, opened: Instant) {
+        let began = opened.duration_since(self.started);
+        if self.interruptions.alive(began, self.started.elapsed()) {
+            self.health.remark(self.trigger.as_str(), None);
+        }
+    }
+
+    /// Follows a stream to its end.
+    async fn follow(&mut self, mut stream: C::Stream<T>, opened: Instant) -> End<C::Stream<T>> {
+        let mut is_silent = true;
+        let mut beginning = self.version.is_none().then_some(BEGINNING);
+        let pulse = self.pulse.clone();
+        let time = WatchRequest::new("").stream_time;
+        let renewal = schedule::renewal(time, self.phase, self.sender.random());
+        let mut renewal = std::pin::pin!(sleep(renewal));
+        loop {
+            let feed = self.target.feed.clone();
+            let (sender, trigger) = (self.sender.clone(), self.trigger);
+            let gone = || {
+                feed.deliver(Delivered::Unknown);
                 sender.send(trigger);
+            };
+            let event = tokio::select! {
+                biased;
+                // A watch that is left in the middle of an event is not used any more.
+                () = pulse.redial.notified() => return End::Left,
+                event = next(&mut stream, &mut beginning, gone) => event,
+                () = &mut renewal => {
+                    if let Ok(Ok(stream)) = timeout(HANDOVER, self.open()).await {
+                        return End::Replaced(stream);
+                    }
+                    // The stream is still there. Where it ends meanwhile, that is an end as any other.
+                    renewal.as_mut().reset(Instant::now() + self.delay(1));
+                    continue;
+                }
+            };
+            if event.is_ok() {
+                self.pulse.beat();
+                if self.interruptions.count() > 0 {
+                    self.alive(opened);
+                }
             }
-            continue;
+            match event {
+                Ok(WatchEvent::Bookmark { resource_version }) => {
+                    is_silent = false;
+                    self.silent = 0;
+                    if self.is_older(&resource_version) {
+                        // The history of the server is another one now, as after a restore of etcd.
+                        self.version = None;
+                        return End::InOrder;
+                    }
+                    self.stand_at(resource_version);
+                }
+                Ok(event) => {
+                    if self.take(event) {
+                        return End::InOrder;
+                    }
+                }
+                Err(error) => {
+                    if is_silent && matches!(error, Error::Silent { .. }) {
+                        self.silent = self.silent.saturating_add(1);
+                        // A server that has not reached this version yet says nothing either.
+                        self.version = None;
+                    }
+                    return End::Broken(error);
+                }
+            }
         }
-        // A stream that lived long enough proves that the ones before it are of the past.
-        failures = if opened.elapsed() > Duration::from_secs(60) {
-            1
+    }
+
+    /// Takes an event that is no bookmark. Answers whether it is the last.
+    fn take(&mut self, event: WatchEvent<T>) -> bool {
+        match event {
+            WatchEvent::Changed { object, .. } | WatchEvent::Deleted { object, .. }
+                if object.name() != self.target.name =>
+            {
+                let what = format!(
+                    "{} in the watch of {}",
+                    object.name().escape_debug(),
+                    self.target.name
+                );
+                let remark = Remark::WrongObject { what };
+                self.health.remark(self.trigger.as_str(), Some(remark));
+            }
+            WatchEvent::Changed {
+                object,
+                resource_version,
+            } => {
+                self.stand_at(resource_version.clone());
+                let glimpse = Some(object.glimpse());
+                if glimpse != self.last {
+                    self.last = glimpse;
+                    self.target.feed.deliver(Delivered::Object {
+                        object,
+                        version: resource_version,
+                    });
+                    self.sender.send(self.trigger);
+                }
+            }
+            WatchEvent::Deleted {
+                resource_version, ..
+            } => {
+                self.stand_at(resource_version);
+                self.last = None;
+                self.target.feed.deliver(Delivered::Unknown);
+                self.sender.send(self.trigger);
+            }
+            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Ended => return true,
+        }
+        false
+    }
+
+    fn stand_at(&mut self, version: String) {
+        self.version =
+            Some(version).filter(|version| !version.is_empty() && version.len() <= MAXIMUM_VERSION);
+    }
+
+    /// Whether a version is older than the one at which the watch stands, where both are numbers.
+    fn is_older(&self, version: &str) -> bool {
+        let number = |text: &str| text.parse::<u64>().ok();
+        let standing = self.version.as_deref().and_then(number);
+        number(version)
+            .zip(standing)
+            .is_some_and(|(version, standing)| version < standing)
+    }
+
+    /// Takes note of the end of a stream.
+    fn ended(&mut self, opened: Instant, error: Option<&Error>) {
+        let now = Instant::now();
+        if now.duration_since(opened) >= LONG {
+            self.ends = 0;
+        }
+        let began = opened.duration_since(self.started);
+        let is_cut = error.is_none_or(|error| matches!(error, Error::Interrupted { .. }));
+        if is_cut
+            && self
+                .interruptions
+                .cut(began, now.duration_since(self.started))
+        {
+            let what = format!(
+                "the watch of {} at {} has ended 4 times within 10 minutes, each time after it had begun well",
+                self.target.name,
+                self.target.client.server()
+            );
+            let api = api_of(self.trigger);
+            let remark = Remark::WatchInterrupted { api, what };
+            self.health.remark(self.trigger.as_str(), Some(remark));
+        }
+        let detail = error.map_or_else(
+            || {
+                let server = self.target.client.server();
+                format!("the watch of {} was ended by {server}", self.target.name)
+            },
+            |error| chain(error),
+        );
+        let is_short = now.duration_since(opened) < SHORT;
+        self.short = if is_short {
+            self.short.saturating_add(1)
         } else {
-            failures.saturating_add(1)
+            0
         };
-        let mut asked = None;
-        if let Some(error) = &ended {
-            health.set(signal, false, chain(error));
-            asked = error.retry_after();
-            match error.class() {
-                Class::Gone => version.clear(),
-                Class::Forbidden => complain(&health, trigger, error),
-                // What is cut off can be kept open by the server, and has its complaint.
-                _ if is_cut && interruptions.count() > 0 => {}
-                _ if failures >= COMPLAIN_AFTER => complain(&health, trigger, error),
-                _ => {}
-            }
+        if self.short >= COMPLAIN_AFTER {
+            self.complain(detail.clone());
         }
-        // The wait comes first: when a server restarts, its watchers must not all ask at once.
-        tokio::time::sleep(schedule::retry(failures, asked, sender.random())).await;
-        if ended.is_some() && failures == 1 {
-            sender.send(trigger);
+        self.health.set(self.trigger.as_str(), false, detail);
+        if error.is_some_and(Error::is_of_version) {
+            self.version = None;
         }
+    }
+
+    fn complain(&self, what: String) {
+        let api = api_of(self.trigger);
+        let remark = Remark::WatchUnavailable { api, what };
+        self.health.remark(self.trigger.as_str(), Some(remark));
     }
 }
 
 /// The next event. Where none comes within `silence`, the watch has begun without its object, which has gone since it was
 /// read: `gone` is called once. Not to be left in the middle of an event.
 async fn next<T: Watched>(
-    watch: &mut Watch<T>,
+    stream: &mut impl EventStream<T>,
     silence: &mut Option<Duration>,
     gone: impl FnOnce(),
 ) -> Result<WatchEvent<T>, Error> {
-    let event = watch.next();
+    let event = stream.next();
     let Some(silence) = silence.take() else {
         return event.await;
     };
     let mut event = std::pin::pin!(event);
-    if let Ok(event) = tokio::time::timeout(silence, &mut event).await {
+    if let Ok(event) = timeout(silence, &mut event).await {
         return event;
     }
     gone();
@@ -279,11 +568,5 @@ fn api_of(trigger: Trigger) -> Api {
     }
 }
 
-fn complain(health: &Health, trigger: Trigger, error: &Error) {
-    let api = api_of(trigger);
-    let what = chain(error);
-    health.remark(
-        trigger.as_str(),
-        Some(Remark::WatchUnavailable { api, what }),
-    );
-}
+#[cfg(test)]
+mod tests;

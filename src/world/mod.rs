@@ -21,6 +21,7 @@ use crate::connections::Connections;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{Located, ToldBy};
 use crate::decide::registration::FileChange;
+use crate::decide::schedule::Random;
 use crate::decide::{Action, Now};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
@@ -37,6 +38,7 @@ use crate::observe::harvester;
 use crate::observe::whereabouts::{self, Denied};
 use crate::root::Root;
 use crate::triggers::Targets;
+use crate::triggers::feed::Feed;
 use crate::triggers::health::Health;
 use limit::{limited, too_slow_text};
 
@@ -74,6 +76,10 @@ pub struct World {
     /// The credentials for which it was found out that they do not lead to one API.
     cleared: Option<[Option<u64>; 2]>,
     denied: Denied,
+    /// What the watch of our VM delivers.
+    vmi_feed: Feed<Vmi>,
+    /// What the watch of our Node delivers.
+    node_feed: Feed<Node>,
 }
 
 /// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
@@ -108,12 +114,22 @@ impl World {
             reads: None,
             cleared: None,
             denied: Denied::default(),
+            vmi_feed: Feed::default(),
+            node_feed: Feed::default(),
         }
     }
 
     /// The same with a person before it who waits: what does not answer within seconds is given up.
     pub fn hurried(mut self) -> Self {
         self.connections.timeouts = HURRIED;
+        self
+    }
+}
+
+impl World {
+    /// The same for a daemon: an API that fails is left alone for longer and longer.
+    pub fn backing_off(mut self, dice: fn() -> Random) -> Self {
+        self.connections.back_off(dice);
         self
     }
 }

@@ -2,6 +2,7 @@
 //! What can be listened to, given what is known.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::World;
 use crate::config::{Mode, Settings};
@@ -10,17 +11,13 @@ use crate::decide::identity::{Identity, OwnVm};
 use crate::facts::registration::LabelFileKind;
 use crate::observe::{distribution, harvester, machine};
 use crate::triggers::Targets;
+use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 
 impl World {
     /// The watches of our VM and our Node, and the files whose change matters.
     pub(super) fn aims(&self, settings: &Settings, identity: &Identity) -> Targets {
-        let target = |link: &Link, path: String, name: &str| Target {
-            client: link.client.clone(),
-            generation: link.generation,
-            path,
-            name: name.to_owned(),
-        };
+        let delay = settings.timing.watch_delay;
         let standing = settings.mode == Mode::Watch;
         // While Harvester is away the watch of the VM that was found goes on.
         let vmi = match &identity.vm {
@@ -37,14 +34,13 @@ impl World {
             .filter(|_| standing);
         Targets {
             vmi: vmi.map(|(vmi, link)| {
-                target(
-                    link,
-                    harvester::collection(&vmi.namespace),
-                    vmi.name.as_str(),
-                )
+                let path = harvester::collection(&vmi.namespace);
+                target(link, path, vmi.name.as_str(), &self.vmi_feed, delay)
             }),
             node: node.map(|(kubelet, link)| {
-                target(link, "/api/v1/nodes".to_owned(), kubelet.node_name.as_str())
+                let path = "/api/v1/nodes".to_owned();
+                let name = kubelet.node_name.as_str();
+                target(link, path, name, &self.node_feed, delay)
             }),
             files: self
                 .connections
@@ -55,5 +51,16 @@ impl World {
                 .chain(LabelFileKind::ALL.map(|kind| kind.path().to_owned()))
                 .collect(),
         }
+    }
+}
+
+fn target<T>(link: &Link, path: String, name: &str, feed: &Feed<T>, delay: Duration) -> Target<T> {
+    Target {
+        client: link.client.clone(),
+        generation: link.generation,
+        path,
+        name: name.to_owned(),
+        feed: feed.clone(),
+        delay,
     }
 }

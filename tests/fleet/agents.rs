@@ -24,9 +24,10 @@ use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
 use crate::facts::names::{Namespace, NodeName, firmware_uuid};
 use crate::kubeapi::testing::replace_network;
+use crate::observe::machine::read_machine;
 use crate::root::Root;
 use crate::triggers::health::Health;
-use crate::triggers::{Listener, Sender, Targets};
+use crate::triggers::{Chance, Listener, Sender, Targets};
 use crate::world::World;
 
 /// A planned read later than this is a poll, an earlier one a retry.
@@ -206,7 +207,10 @@ pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Hand
         clock.0,
         None,
         health.clone(),
-        dice,
+        Chance {
+            dice,
+            machine: read_machine(&root).phase(),
+        },
         Box::new(|_| {}),
     )
     .expect("a simulated machine has timers");
@@ -223,7 +227,7 @@ pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Hand
     };
     let settings = settings(agent);
     let mut parts = Agent {
-        world: World::new(root, bus, health, None),
+        world: World::new(root, bus, health, None).backing_off(dice),
         publish: Silent,
         wait,
         reload: Same(settings.clone()),

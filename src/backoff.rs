@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long one API is left alone after a failure. Its reads, its writes and its watch share one [`Backoff`]: a failure of
+//! one delays the others, a success of one ends the delay for all.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::decide::schedule::{Random, retry};
+
+/// Failures in a row. A pure value: the time and the randomness are arguments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failures {
+    count: u32,
+    /// When the last one was counted.
+    counted: Option<Instant>,
+    until: Option<Instant>,
+}
+
+impl Failures {
+    /// Takes note of a request that was sent at `sent` and failed at `now`. `asked` is the server's `Retry-After`.
+    pub fn failed(&mut self, sent: Instant, now: Instant, asked: Option<Duration>, random: Random) {
+        // A request that was on its way when another one failed is of the same failure.
+        if self.counted.is_none_or(|counted| sent >= counted) {
+            self.count = self.count.saturating_add(1);
+            self.counted = Some(now);
+        }
+        let until = now + retry(self.count, asked, random);
+        self.until = Some(self.until.map_or(until, |earlier| earlier.max(until)));
+    }
+
+    /// How much longer no request is sent.
+    pub fn left(&self, now: Instant) -> Option<Duration> {
+        let left = self.until?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// The failures of one API, shared by all that talk to it. The default one never delays anything, which is right for a
+/// command that somebody waits for.
+#[derive(Debug, Clone, Default)]
+pub struct Backoff(Option<Shared>);
+
+#[derive(Debug, Clone)]
+struct Shared {
+    failures: Arc<Mutex<Failures>>,
+    dice: fn() -> Random,
+}
+
+impl Backoff {
+    /// Makes one that delays.
+    pub fn new(dice: fn() -> Random) -> Self {
+        Self(Some(Shared {
+            failures: Arc::default(),
+            dice,
+        }))
+    }
+
+    /// How much longer no request is sent.
+    pub fn left(&self) -> Option<Duration> {
+        self.with(|failures| failures.left(Instant::now()))?
+    }
+
+    /// Takes note of a request that was sent at `sent` and has failed. `asked` is the server's `Retry-After`.
+    pub fn failed(&self, sent: Instant, asked: Option<Duration>) {
+        let Some(random) = self.0.as_ref().map(|shared| (shared.dice)()) else {
+            return;
+        };
+        self.with(|failures| failures.failed(sent, Instant::now(), asked, random));
+    }
+
+    /// Takes note of a request that was answered.
+    pub fn succeeded(&self) {
+        self.with(|failures| *failures = Failures::default());
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Failures) -> T) -> Option<T> {
+        let shared = self.0.as_ref()?;
+        let mut failures = shared
+            .failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Some(act(&mut failures))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn most() -> Random {
+        Random::from_bits(u64::MAX)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overload_that_lasts_a_minute_is_asked_less_and_less() {
+        for random in [0, u64::MAX / 2, u64::MAX].map(Random::from_bits) {
+            let mut failures = Failures::default();
+            let began = Instant::now();
+            let mut now = began;
+            let mut sent = Vec::new();
+            while now - began < Duration::from_secs(60) {
+                sent.push(now);
+                failures.failed(now, now, Some(Duration::from_secs(1)), random);
+                now += failures.left(now).unwrap();
+            }
+            // With the least of all chances the server's own second is all that is left.
+            let limit = if random.value() == 0.0 { 60 } else { 14 };
+            assert!(sent.len() <= limit, "{random:?}: {}", sent.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_failure_that_meets_several_requests_counts_once() {
+        let (mut one, mut several) = (Failures::default(), Failures::default());
+        let sent = Instant::now();
+        let now = sent + Duration::from_millis(10);
+        one.failed(sent, now, None, most());
+        for _ in 0..10 {
+            several.failed(sent, now, None, most());
+        }
+        assert_eq!(one, several);
+        let later = now + Duration::from_secs(1);
+        several.failed(later, later, None, most());
+        assert!(several.left(later) > one.left(now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_of_one_delays_all_and_a_success_of_one_ends_it() {
+        let (reads, watch) = {
+            let backoff = Backoff::new(most);
+            (backoff.clone(), backoff)
+        };
+        assert_eq!(watch.left(), None);
+        reads.failed(Instant::now(), Some(Duration::from_secs(30)));
+        assert!(watch.left() >= Some(Duration::from_secs(30)));
+        watch.succeeded();
+        assert_eq!(reads.left(), None);
+        let never = Backoff::default();
+        never.failed(Instant::now(), Some(Duration::from_secs(30)));
+        assert_eq!(never.left(), None);
+    }
+}
