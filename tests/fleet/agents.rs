@@ -65,6 +65,11 @@ pub(super) struct Trees {
 impl Trees {
     /// Writes the files of so many machines.
     pub(super) fn write(agents: usize) -> Self {
+        Self::some(0..agents)
+    }
+
+    /// Writes the files of these machines.
+    pub(super) fn some(agents: impl Iterator<Item = usize>) -> Self {
         use base64::Engine;
         let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
         let authority = |name: &str| encode(harvester_lab::pki::Authority::new(name).pem());
@@ -75,14 +80,15 @@ impl Trees {
             dir,
             authorities: ["harvester", "guest"].map(authority),
         };
-        for agent in 0..agents {
+        for agent in agents {
             trees.machine(agent);
             trees.credentials(agent, 1);
         }
         trees
     }
 
-    fn root(&self, agent: usize) -> PathBuf {
+    /// The files of a machine.
+    pub(super) fn root(&self, agent: usize) -> PathBuf {
         self.dir.path().join(agent.to_string())
     }
 
@@ -197,6 +203,16 @@ pub(super) fn settings(agent: usize) -> Settings {
 
 /// Starts an agent on the present local task set.
 pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Handle {
+    start_with(settings(agent), trees, network, agent)
+}
+
+/// The same with these settings.
+pub(super) fn start_with(
+    settings: Settings,
+    trees: &Trees,
+    network: &Arc<Network>,
+    agent: usize,
+) -> Handle {
     let root = Root::new(trees.root(agent));
     let bus = Bus::new(&root, None);
     let health = Health::default();
@@ -225,7 +241,6 @@ pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Hand
         network: Arc::clone(network),
         agent,
     };
-    let settings = settings(agent);
     let mut parts = Agent {
         world: World::new(root, bus, health, None).backing_off(dice),
         publish: Silent,

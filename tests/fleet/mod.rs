@@ -5,7 +5,10 @@
 //! client, the watches and the waits; simulated are the network with its servers, the kernel's timers and the guest's event sources.
 
 mod agents;
+mod calibration;
 mod gates;
+mod idle;
+mod likeness;
 mod network;
 mod plot;
 mod record;

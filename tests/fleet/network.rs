@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::record::{Kind, Record, Why};
 use super::store::{Side, Store};
@@ -26,6 +26,9 @@ const QUEUE: f64 = 3_000.0;
 
 /// A server sends a bookmark about this often.
 const BOOKMARK: u64 = 60;
+
+/// Harvester's annotations follow a migration after this time.
+const ANNOTATED: Duration = Duration::from_millis(20);
 
 /// How long a migration hint explains what an agent reads.
 const HINTED: Duration = Duration::from_secs(90);
@@ -118,6 +121,8 @@ struct State {
     next_watch: u64,
     all_back: Option<Instant>,
     hurried: u32,
+    /// Every request, where it is asked for: its side, verb and path.
+    log: Option<Vec<(Side, &'static str, String)>>,
 }
 
 /// What a server does with a request.
@@ -166,6 +171,7 @@ impl Network {
             next_watch: 0,
             all_back: None,
             hurried: 0,
+            log: None,
         };
         Self {
             start: now,
@@ -197,6 +203,18 @@ impl Network {
         let is_hinted = hinted.is_some_and(|at| at.elapsed() < HINTED);
         let why = if is_hinted { Why::Hint } else { why };
         state.record.arrive(second, kind, why);
+    }
+
+    /// Takes note of a request, where that is asked for.
+    pub(super) fn note(&self, side: Side, verb: &'static str, path: &str) {
+        if let Some(log) = &mut self.lock().log {
+            log.push((side, verb, path.to_owned()));
+        }
+    }
+
+    /// The requests since the last call; from the first call on they are noted.
+    pub(super) fn noted(&self) -> Vec<(Side, &'static str, String)> {
+        self.lock().log.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Counts a request that repeats a failed one too soon.
@@ -420,15 +438,21 @@ impl Network {
 
     // ---- what happens to VMs ----
 
-    /// Moves a VM, as the API reports it now.
-    pub(super) fn migrate(&self, agent: usize) {
+    /// Moves a VM, as the API reports it now. Harvester's annotations follow.
+    pub(super) async fn migrate(&self, agent: usize) {
+        {
+            let mut state = self.lock();
+            state.store.migrate(agent);
+            state.migrations.push(Migration {
+                agent,
+                reported: Instant::now(),
+                labeled: None,
+            });
+            state.notify(Side::Harvester, agent);
+        }
+        sleep(ANNOTATED).await;
         let mut state = self.lock();
-        state.store.migrate(agent);
-        state.migrations.push(Migration {
-            agent,
-            reported: Instant::now(),
-            labeled: None,
-        });
+        state.store.annotate(agent);
         state.notify(Side::Harvester, agent);
     }
 

@@ -17,7 +17,7 @@ use super::scenarios::{Outcome, Story, play};
 /// Stories are played on so many threads.
 const THREADS: usize = 2;
 
-fn variable(name: &str) -> Option<String> {
+pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name)?.into_string().ok()
 }
 
@@ -70,7 +70,8 @@ fn stories() {
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|outcome| order.iter().position(|name| *name == outcome.story.name()));
-    let text = table(&outcomes);
+    let mut text = table(&outcomes);
+    text.push_str(&super::idle::day());
     print!("{text}");
     fs::write(directory.join("table.txt"), &text).expect("the directory is writable");
 }

@@ -193,15 +193,19 @@ struct Fleet {
     agents: usize,
 }
 
-/// Plays a story with so many agents on a thread of its own clock.
-pub(super) fn play(story: Story, agents: usize, trees: &Arc<Trees>) -> Outcome {
+/// Runs something on a clock of its own, in which nobody waits.
+pub(super) fn simulate<T>(work: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .expect("the kernel gives an event loop");
-    let local = LocalSet::new();
-    let outcome = local.block_on(&runtime, async {
+    LocalSet::new().block_on(&runtime, work)
+}
+
+/// Plays a story with so many agents.
+pub(super) fn play(story: Story, agents: usize, trees: &Arc<Trees>) -> Outcome {
+    simulate(async {
         let network = Arc::new(Network::new(agents));
         agents::attach(&network, story.begins().as_secs() + 7);
         let fleet = Fleet {
@@ -212,9 +216,7 @@ pub(super) fn play(story: Story, agents: usize, trees: &Arc<Trees>) -> Outcome {
         };
         fleet.boot();
         fleet.play(story).await
-    });
-    drop(local);
-    outcome
+    })
 }
 
 impl Fleet {
@@ -399,7 +401,7 @@ impl Fleet {
                     }
                     sleep(HINT).await;
                 }
-                network.migrate(agent);
+                network.migrate(agent).await;
             });
         }
     }

@@ -51,6 +51,8 @@ fn number(name: &str) -> Option<usize> {
 
 struct Vm {
     host: usize,
+    /// The host that Harvester's annotations name: for a moment after a migration the one before.
+    annotated: usize,
     version: u64,
 }
 
@@ -119,6 +121,7 @@ impl Store {
         let hosts = agents.div_ceil(VMS_PER_HOST).max(3);
         let vm = |agent: usize| Vm {
             host: agent % hosts,
+            annotated: agent % hosts,
             version: 1_000_000,
         };
         Self {
@@ -189,6 +192,14 @@ impl Store {
         vm.version = version;
     }
 
+    /// Harvester annotates a VM for the host that runs it.
+    pub(super) fn annotate(&mut self, agent: usize) {
+        let version = self.next(Side::Harvester);
+        let vm = &mut self.vms[agent];
+        vm.annotated = vm.host;
+        vm.version = version;
+    }
+
     /// Moves a host to another rack. Harvester copies that to the annotations of each VMI on it.
     pub(super) fn relabel(&mut self, host: usize) -> Vec<usize> {
         self.zones[host].push_str("-new");
@@ -223,9 +234,10 @@ impl Store {
     pub(super) fn vmi(&self, agent: usize) -> String {
         let vm = &self.vms[agent];
         let (name, namespace, host) = (vm_name(agent), namespace(agent), vm.host);
-        let (uuid, version, zone) = (firmware_uuid(&name), vm.version, &self.zones[host]);
+        let (uuid, version) = (firmware_uuid(&name), vm.version);
+        let (annotated, zone) = (vm.annotated, &self.zones[vm.annotated]);
         format!(
-            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{host}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","activePods":{{"pod-{agent}":"hv-{host}"}}}}}}"#
+            r#"{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"vmi-{agent}","resourceVersion":"{version}","labels":{{"harvesterhci.io/creator":"docker-machine-driver-harvester"}},"annotations":{{"{HOSTNAME}":"hv-{annotated}","{REGION}":"eu-1","{ZONE}":"{zone}"}},"ownerReferences":[{{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"{name}","uid":"uid-vm-{agent}"}}]}},"spec":{{"domain":{{"firmware":{{"uuid":"{uuid}"}},"devices":{{}}}}}},"status":{{"nodeName":"hv-{host}","phase":"Running","activePods":{{"pod-{agent}":"hv-{host}"}}}}}}"#
         )
     }
 

@@ -96,6 +96,7 @@ impl Line {
             _ => (Kind::Create, 2.0),
         };
         self.network.arrive(self.agent, kind);
+        self.network.note(self.side, asked.verb, asked.path);
         if self.network.is_lost(self.side) {
             sleep(timeouts.headers).await;
             return Err(Failed::Headers);
