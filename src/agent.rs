@@ -46,8 +46,14 @@ pub trait Observe {
     type Targets;
     /// What to listen to, given who we are.
     fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
-    /// Reads who we are.
-    fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> impl Future<Output = Who>;
+    /// Reads who we are. Calls `alive` between steps, each of which may take long.
+    fn who(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        alive: &mut dyn FnMut(),
+    ) -> impl Future<Output = Who>;
     /// Reads what is told of the host that runs our VM.
     fn placement(
         &mut self,
@@ -242,8 +248,13 @@ where
     let mut memory = memory;
     for _ in 0..ONCE_ROUNDS {
         let at = clock.now().uptime;
+        let mut reasons = Reasons::new(Trigger::Startup, at);
+        if !rounds.is_empty() {
+            // Everything was read, and what was written was answered with the Node as it is now.
+            reasons.scope = Scope::NONE;
+        }
         let look = Look {
-            reasons: Reasons::new(Trigger::Startup, at),
+            reasons,
             patience: Patience::Once,
         };
         let known = memory.clone();
@@ -333,14 +344,18 @@ where
     if let Some(Err(refusal)) = round.outcomes.iter().find(|outcome| outcome.is_err()) {
         // Refused work is tried again with growing waits, as every other trouble.
         round.memory.failures = round.memory.failures.max(1);
-        let after =
-            decide::schedule::retry(round.memory.failures, refusal.retry_after, round.now.random);
+        let (failures, random) = (round.memory.failures, round.now.random);
+        let after = match refusal.retry_after {
+            Some(left) => left,
+            None if refusal.passing => decide::schedule::retry(failures, None, random),
+            None => decide::schedule::retry_refused(failures, random),
+        };
         // What is not for the sake of time alone goes on as planned, the reads of a window before all: it tries the write again.
         if round.plan.next.trigger == Trigger::Timer {
             round.plan.next = Next {
                 after,
                 trigger: Trigger::Timer,
-                scope: Scope::KNOWN,
+                scope: Scope::REFUSED,
             };
         }
     }
@@ -426,7 +441,9 @@ where
     P: Publish,
     C: Clock,
 {
-    let who = world.who(settings, scope, clock.now()).await;
+    let who = world
+        .who(settings, scope, clock.now(), &mut || publish.alive())
+        .await;
     publish.alive();
     let identity = identify(
         &who,

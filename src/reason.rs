@@ -69,15 +69,15 @@ impl Trigger {
     /// What must be read afresh because of it.
     pub fn scope(self) -> Scope {
         match self {
-            Self::Vmi => Scope::VM,
-            Self::Node => Scope::NODE,
+            Self::Vmi | Self::Node => Scope::DELIVERED,
             Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
             Self::Link | Self::Port | Self::Clock | Self::Resync => Scope::MOVED,
             // The names of this machine are read, and the complaints gathered, at every look.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
-            Self::Startup | Self::Reload => Scope::ALL,
+            Self::Startup => Scope::ALL,
+            Self::Reload => Scope::RELOAD,
         }
     }
 }
@@ -95,8 +95,12 @@ pub struct Scope {
     pub node: bool,
     /// The guest agent's unit and what it needs.
     pub units: bool,
-    /// Which VM is ours, as if it had never been found.
+    /// All VMs that may have our hardware: duplicates.
     pub search: bool,
+    /// What was refused is asked for again, as if it never had been.
+    pub refused: bool,
+    /// What the watches delivered. They carry their objects, so that this reads nothing unless it has to.
+    pub delivered: bool,
     /// Whether an answer from the API server's cache is new enough.
     pub cached: bool,
 }
@@ -110,12 +114,33 @@ impl Scope {
         node: false,
         units: false,
         search: false,
+        refused: false,
+        delivered: false,
         cached: false,
     };
-    /// Everything, as if for the first time.
+    /// Everything, for the first time.
     pub const ALL: Self = Self {
-        search: true,
+        refused: true,
         ..Self::KNOWN
+    };
+    /// What is on this machine, and what the new configuration needs that the old one did not. A fleet is reloaded in one
+    /// second: the APIs are read later, each machine at its own time.
+    pub const RELOAD: Self = Self {
+        files: true,
+        units: true,
+        refused: true,
+        ..Self::NONE
+    };
+    /// What a write that was refused depends on.
+    pub const REFUSED: Self = Self {
+        files: true,
+        node: true,
+        ..Self::NONE
+    };
+    /// What the watches delivered.
+    pub const DELIVERED: Self = Self {
+        delivered: true,
+        ..Self::NONE
     };
     /// The files, the VM that was found, its host, our Node and the guest agent.
     pub const KNOWN: Self = Self {
@@ -125,6 +150,8 @@ impl Scope {
         node: true,
         units: true,
         search: false,
+        refused: false,
+        delivered: false,
         cached: false,
     };
     /// The same, as the API servers' caches have it.
@@ -132,20 +159,9 @@ impl Scope {
         cached: true,
         ..Self::KNOWN
     };
-    /// The VM and its host.
-    pub const VM: Self = Self {
-        vm: true,
-        host: true,
-        ..Self::NONE
-    };
     /// The VM, and its host where that is another one.
     pub const MOVED: Self = Self {
         vm: true,
-        ..Self::NONE
-    };
-    /// Our Node.
-    pub const NODE: Self = Self {
-        node: true,
         ..Self::NONE
     };
     /// The files, and nothing more while they hold what they held.
@@ -169,6 +185,8 @@ impl Scope {
             node: self.node || other.node,
             units: self.units || other.units,
             search: self.search || other.search,
+            refused: self.refused || other.refused,
+            delivered: self.delivered || other.delivered,
             cached: self.cached && other.cached,
         }
     }

@@ -191,6 +191,26 @@ pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName
     }
 }
 
+/// Whether an instance is surely this machine: its hardware agrees and nothing speaks against it, or our configuration names
+/// it. A name alone is no proof while others have not been looked at.
+pub fn is_proven(who: &Who, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
+    let evidence = weigh(who, vmi);
+    let by_hardware = || {
+        let mut items = evidence.iter();
+        items.any(|item| item.agrees && item.kind.is_hardware()) && !is_namesake(vmi, &evidence)
+    };
+    let is_meant = pinned.map_or_else(by_hardware, |name| vmi.name == *name);
+    is_meant && !is_other_hardware(&evidence)
+}
+
+/// Whether what a list of metadata tells makes an instance a likely one: the UID of the VM that owns it, or its name, of which
+/// KubeVirt made firmware UUIDs before 1.6.
+pub fn is_likely(who: &Who, name: &VmName, owner: Option<&str>) -> bool {
+    let provided = who.node.known().and_then(|node| node.vm_uid());
+    let is_owner = provided.is_some() && provided == owner;
+    is_owner || who.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
+}
+
 /// Exactly one candidate, or none.
 fn choose(
     who: &Who,
@@ -256,6 +276,9 @@ fn choose(
                 Coverage::Named => {
                     "no VM of our names is this machine, and the credential may not list others"
                         .to_owned()
+                }
+                Coverage::Listed => {
+                    "no VM of our names is this machine, and no other was when they were listed last".to_owned()
                 }
             };
             not_found(who, &weighed, seen)

@@ -10,6 +10,7 @@ use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::next::trouble;
 use super::rival::Rivalry;
+use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::window::{Epoch, Found, Outcome, Window};
 use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339};
 use crate::config::Settings;
@@ -46,6 +47,10 @@ pub struct Memory {
     pub failures: u32,
     /// When it is tried again, since the start of the process.
     pub retry: Option<Duration>,
+    /// When the APIs are read because the configuration was read again, since the start of the process.
+    pub reload: Option<Duration>,
+    /// When duplicates are searched, since the start of the process.
+    pub search: Option<Duration>,
     /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
     pub refusal: Option<Refused>,
     /// Why a file for the kubelet's first labels could not be changed, until it is or need not be.
@@ -146,6 +151,21 @@ impl Memory {
             .as_ref()
             .map(|window| (window.trigger, window.opened));
         Some(migration)
+    }
+
+    /// Takes note of what this look did that is done at a time of this machine's own.
+    pub(super) fn note_schedule(&mut self, seen: Seen<'_>, now: Now) {
+        let phase = |purpose| Phase::of(seen.who.machine.phase(), purpose);
+        let scope = seen.reasons.scope;
+        if scope.vm && scope.node {
+            self.reload = None;
+        } else if scope.refused {
+            self.reload = Some(now.uptime + schedule::reload_delay(phase(Purpose::Reload)));
+        }
+        if self.search.is_none() || scope.search {
+            let wait = schedule::poll(SEARCH, phase(Purpose::Search), now.uptime, now.random);
+            self.search = Some(now.uptime + wait);
+        }
     }
 
     /// Takes note of the host names. `is_searched`: this look searches the VMs that have them.

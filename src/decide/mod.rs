@@ -216,6 +216,7 @@ pub fn plan(
     } = seen;
     let mut memory = memory.clone();
     admit(&mut memory, seen, patience);
+    memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
     let moved = memory.remember(seen, now);

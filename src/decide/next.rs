@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::placement::Known;
 use super::{Memory, Now, Seen, schedule};
 use crate::config::{Mode, Settings};
-use crate::facts::{self, Why};
+use crate::facts::{self, Why, WhyKind};
 use crate::reason::{Next, Scope, Trigger};
 
 /// Reads that failed and may go well soon.
@@ -56,6 +56,21 @@ pub(super) fn settling(
         .filter(|left| !left.is_zero())
 }
 
+/// What is read again after it failed: nothing of an API that answered.
+fn unanswered(seen: Seen<'_>, is_refused: bool) -> Scope {
+    let placement = seen
+        .placement
+        .and_then(|placement| placement.trouble.as_ref());
+    Scope {
+        // A credential may be the remedy.
+        files: true,
+        vm: seen.who.candidates.known().is_none(),
+        host: placement.is_some(),
+        node: is_refused || seen.who.node.known().is_none(),
+        ..Scope::NONE
+    }
+}
+
 /// The look that comes by itself if nothing happens before.
 pub(super) fn next_look(
     settings: &Settings,
@@ -65,12 +80,15 @@ pub(super) fn next_look(
     now: Now,
 ) -> Next {
     let passing = trouble(seen);
+    // A watch that is opened again and again tells when its API is back.
+    let passing: Vec<&Why> = passing.into_iter().filter(|why| !why.is_watched).collect();
     let refused = memory.refusal.as_ref();
+    // An API that is left alone longer than the other is not asked by the look that the other one is due for.
     let asked = passing
         .iter()
         .filter_map(|why| why.retry_after)
         .chain(refused.and_then(|r| r.retry_after))
-        .max();
+        .min();
     let is_trouble =
         !passing.is_empty() || refused.is_some() || seen.who.node == facts::Seen::Absent;
     let has_asked = seen.reasons.scope != Scope::NONE;
@@ -98,11 +116,16 @@ pub(super) fn next_look(
         None if is_trouble => {
             // A look that asked nothing puts off no retry.
             let due = memory.retry.filter(|_| !has_asked);
-            let due = due.unwrap_or_else(|| {
-                now.uptime + schedule::retry(memory.failures, asked, now.random)
-            });
+            let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
+            let wait = || match asked {
+                Some(left) => left,
+                None if is_final => schedule::retry_refused(memory.failures, now.random),
+                None => schedule::retry(memory.failures, None, now.random),
+            };
+            let due = due.unwrap_or_else(|| now.uptime + wait());
             memory.retry = Some(due);
-            again(due.saturating_sub(now.uptime), Trigger::Timer, Scope::KNOWN)
+            let scope = unanswered(seen, refused.is_some());
+            again(due.saturating_sub(now.uptime), Trigger::Timer, scope)
         }
         // Without a watch, a move that the API told of after the window would not be seen for an hour.
         None if memory.is_doubtful && settings.mode == Mode::Signals => {
@@ -112,10 +135,21 @@ pub(super) fn next_look(
             let (interval, scope) = schedule::backstop(settings);
             let phase = schedule::Phase::of(seen.who.machine.phase(), schedule::Purpose::Poll);
             let after = schedule::poll(interval, phase, now.uptime, now.random);
-            again(after, Trigger::Timer, scope)
+            let search = memory.search.is_some_and(|due| due <= now.uptime + after);
+            again(after, Trigger::Timer, Scope { search, ..scope })
         }
     };
-    let settled = settling.map(|left| again(left, Trigger::Timer, Scope::KNOWN));
+    let settled = settling.map(|left| again(left, Trigger::Timer, Scope::MOVED));
+    let left = |due: Duration| due.saturating_sub(now.uptime);
+    let reload = memory
+        .reload
+        .map(|due| again(left(due), Trigger::Reload, Scope::KNOWN));
+    // No name led to the VM, and the namespace is listed later.
+    let unlisted = seen.who.candidates.why();
+    let unlisted = unlisted.filter(|why| why.kind == WhyKind::NotAsked);
+    let list = unlisted
+        .and_then(|why| why.retry_after)
+        .map(|left| again(left, Trigger::Timer, Scope::MOVED));
     // Names that have been quiet for long enough are judged for good, and the VMs that have them are searched.
     let quiet = match (
         memory.names_left(settings, now),
@@ -134,7 +168,7 @@ pub(super) fn next_look(
         .wait_to_start(now.uptime)
         .filter(|_| settings.guest_agent.start)
         .map(|left| again(left, Trigger::Units, Scope::UNITS));
-    [settled, quiet, unit]
+    [settled, quiet, unit, reload, list]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

@@ -12,6 +12,9 @@ const RETRY_FLOOR: Duration = Duration::from_millis(500);
 /// The longest ceiling of a retry. With the delay of a watch it bounds how long an agent is away after an outage.
 const RETRY_CEILING: Duration = Duration::from_secs(60);
 
+/// The same for a write that was refused and not for now: only a person can change that.
+const REFUSED_CEILING: Duration = Duration::from_secs(5 * 60);
+
 /// The least wait before a retry, so that full jitter never makes a busy loop.
 const RETRY_LEAST: Duration = Duration::from_millis(100);
 
@@ -108,14 +111,22 @@ impl Phase {
 /// failure in a row (`failures` >= 1). What the server asked for (`Retry-After`), with some jitter, is the least; an
 /// overloaded kube-apiserver asks for one second each time, and the ceiling goes on doubling meanwhile.
 pub fn retry(failures: u32, asked: Option<Duration>, random: Random) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let ceiling = RETRY_FLOOR
-        .saturating_mul(1 << doublings)
-        .min(RETRY_CEILING);
-    let wait = ceiling.mul_f64(random.0).max(RETRY_LEAST);
+    let wait = full_jitter(failures, RETRY_CEILING, random);
     asked.map_or(wait, |asked| {
         wait.max(asked + asked.min(ASKED_JITTER).mul_f64(random.0))
     })
+}
+
+/// Computes the wait before a write that was refused for good is tried again: somebody may have granted it.
+pub fn retry_refused(failures: u32, random: Random) -> Duration {
+    full_jitter(failures, REFUSED_CEILING, random)
+}
+
+/// Anything between nothing and a ceiling that doubles with each failure.
+fn full_jitter(failures: u32, longest: Duration, random: Random) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let ceiling = RETRY_FLOOR.saturating_mul(1 << doublings).min(longest);
+    ceiling.mul_f64(random.0).max(RETRY_LEAST)
 }
 
 /// Computes the delay before a watch is opened again after it ended, for whatever reason, or could not be opened. `longest`

@@ -506,9 +506,15 @@ fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
     };
     assert!(looks <= 11, "{looks} looks");
     assert_eq!(ended.epoch.unwrap().outcome, Outcome::ApiUnavailable);
+    let unanswered = Scope {
+        files: true,
+        vm: true,
+        ..Scope::NONE
+    };
     assert_eq!(
         (ended.next.trigger, ended.next.scope),
-        (Trigger::Timer, Scope::KNOWN)
+        (Trigger::Timer, unanswered),
+        "an API that answers is not asked again"
     );
 }
 

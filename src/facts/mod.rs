@@ -81,6 +81,9 @@ pub struct Why {
     /// How long the server asked us to stay away.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
+    /// Whether a watch that is opened again and again will tell when it is over, so that nothing else need try.
+    #[serde(skip)]
+    pub is_watched: bool,
 }
 
 impl Why {
@@ -90,6 +93,7 @@ impl Why {
             kind,
             text: text.into(),
             retry_after: None,
+            is_watched: false,
         }
     }
 }

@@ -180,8 +180,10 @@ pub struct Candidates {
 /// How far the search for candidates went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
-    /// All instances of the namespace: a double would have been seen.
+    /// All instances of the namespace: a duplicate would have been seen.
     Namespace,
     /// Only instances asked for by name, because the credential may not list.
     Named,
+    /// Only instances asked for by name: that was enough, or no other was ours when they were listed last.
+    Listed,
 }

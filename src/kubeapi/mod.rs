@@ -38,7 +38,7 @@ pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
     AccessReview, List, ManagedFields, ObjectMeta, OwnerReference, PartialObjectMetadata,
-    ResourceAttributes, Status, StatusDetails,
+    ResourceAttributes, Status, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few fields that all Kubernetes objects share. Every one may be missing: what has to be there is for the reader of it to say.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::json::{StringMap, null_is_default};
 
@@ -65,6 +67,26 @@ pub struct ManagedFields {
     /// Tree of the fields, keys such as `f:metadata`.
     #[serde(rename = "fieldsV1")]
     pub fields_v1: Option<serde_json::Value>,
+}
+
+/// An object with the version at which it was read, which the type of the object need not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Versioned<T> {
+    /// The object.
+    pub object: T,
+    /// `metadata.resourceVersion`.
+    pub version: Option<String>,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let bytes = text.get().as_bytes();
+        let object = serde_json::from_slice(bytes).map_err(D::Error::custom)?;
+        let version = serde_json::from_slice::<EventObject>(bytes);
+        let version = version.ok().map(|object| object.metadata.resource_version);
+        Ok(Self { object, version })
+    }
 }
 
 /// A list of objects, all its pages together.
@@ -178,12 +200,12 @@ pub(super) struct EventFrame<'a> {
     #[serde(rename = "type")]
     pub(super) kind: String,
     #[serde(borrow)]
-    pub(super) object: &'a serde_json::value::RawValue,
+    pub(super) object: &'a RawValue,
 }
 
 /// The part of any object that a watch needs to go on after it.
 #[derive(Deserialize)]
-pub(super) struct Versioned {
+pub(super) struct EventObject {
     pub(super) metadata: VersionedMeta,
 }
 

@@ -17,7 +17,7 @@ use super::error::{Error, Target};
 use super::json::{MAXIMUM_DEPTH, is_deeper_than};
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
-use super::types::{EventFrame, Versioned};
+use super::types::{EventFrame, EventObject};
 
 /// However few bookmarks come, a stream that is silent for so long is replaced.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
@@ -287,7 +287,7 @@ impl<T: DeserializeOwned> Watch<T> {
             return Err(self.transport.event_error(text, &self.target));
         }
         let version = || -> Result<String, Error> {
-            let object: Versioned = serde_json::from_slice(bytes).map_err(unreadable)?;
+            let object: EventObject = serde_json::from_slice(bytes).map_err(unreadable)?;
             Ok(object.metadata.resource_version)
         };
         let object = || -> Result<T, Error> { serde_json::from_slice(bytes).map_err(unreadable) };

@@ -2,18 +2,25 @@
 //! Reads the VirtualMachineInstances that this machine might be.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::config::Settings;
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Coverage, Kubelet};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Seen, Why, WhyKind};
 use crate::few::Few;
-use crate::kubeapi::{Class, Client, Error, Selectors};
+use crate::kubeapi::{Class, Client, Error, Selectors, Versioned};
 
 use super::node::Freshness;
 use super::why;
+
+/// So many instances that a list left over are read one by one; more of them in pages of whole objects.
+const READ_ONE_BY_ONE: usize = 16;
 
 /// The names under which our VM might be found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,21 +73,232 @@ pub fn collection(namespace: &Namespace) -> String {
     format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
 }
 
-/// Reads all candidates: only a full list shows a double.
-pub async fn search(client: &Client, namespace: &Namespace, names: &Names) -> Seen<Candidates> {
-    let collection = collection(namespace);
-    match client.list::<Vmi>(&collection, &Selectors::default()).await {
-        Ok(list) => Seen::Known(Candidates {
-            vmis: list.items,
-            coverage: Coverage::Namespace,
-        }),
-        // A namespace may also hold more than is read at once.
-        Err(error)
-            if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
-        {
-            named(client, &collection, names, &error).await
+/// Whether all instances of the namespace may be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum List {
+    /// They may not: no other instance could be ours, or they were listed lately.
+    Never,
+    /// They may be after so long. Many machines may be in the same situation.
+    After(Duration),
+    /// They may be now, where the names do not lead to our instance.
+    IfNeeded,
+    /// They are: duplicates are searched.
+    Always,
+}
+
+/// A search for our own instance.
+///
+/// First each known name is asked for, which costs the cluster almost nothing and is all that there is to do on nearly every
+/// machine. An instance is believed to be ours only by its hardware or because the configuration names it; a name alone leads
+/// to a list, which may show an instance whose hardware fits better.
+///
+/// A list asks for metadata first. A firmware UUID, a serial and MAC addresses are not in it, so it rules out nobody; but it
+/// tells which instances are likely (the owner's UID is that of `spec.providerID`, the name is that of a firmware UUID made of
+/// it) and, in a search for duplicates, which were compared before: hardware belongs to an instance's UID. What is left is read
+/// one by one, or where it is much in pages of whole objects.
+pub struct Search<'a> {
+    /// The client.
+    pub client: &'a Client,
+    /// Where to search.
+    pub namespace: &'a Namespace,
+    /// The names that our instance may have.
+    pub names: &'a Names,
+    /// Instances that had our hardware when duplicates were searched last.
+    pub duplicates: &'a BTreeSet<VmName>,
+    /// Whether an instance is surely this machine.
+    pub is_ours: &'a (dyn Fn(&Vmi) -> bool + Sync),
+    /// Whether metadata makes an instance a likely one: its name, and the UID of the VM that owns it.
+    pub is_likely: &'a (dyn Fn(&VmName, Option<&str>) -> bool + Sync),
+    /// Whether to list.
+    pub list: List,
+}
+
+impl fmt::Debug for Search<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Search")
+            .field("namespace", self.namespace)
+            .field("names", self.names)
+            .field("list", &self.list)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a search found.
+#[derive(Debug)]
+pub struct Found {
+    /// The candidates.
+    pub candidates: Seen<Candidates>,
+    /// Whether the namespace was listed.
+    pub is_listed: bool,
+    /// UID and resource version of each instance that was read by its name.
+    pub versions: Vec<(String, Option<String>)>,
+}
+
+/// The instances that a search has compared.
+#[derive(Debug, Default)]
+pub struct Compared(BTreeSet<Uuid>);
+
+impl Compared {
+    fn contains(&self, uid: &str) -> bool {
+        Uuid::parse_str(uid).is_ok_and(|uid| self.0.contains(&uid))
+    }
+}
+
+impl Search<'_> {
+    /// Reads the candidates. `compared` holds those of the searches before.
+    pub async fn run(&self, compared: &mut Compared) -> Found {
+        let (named, refused) = match self.named().await {
+            Ok(named) => named,
+            Err(error) => {
+                return Found {
+                    candidates: failed(&error),
+                    is_listed: false,
+                    versions: Vec::new(),
+                };
+            }
+        };
+        let version = |read: &Versioned<Vmi>| (read.object.uid.clone(), read.version.clone());
+        let versions = named.iter().map(version).collect();
+        let named: Vec<Vmi> = named.into_iter().map(|read| read.object).collect();
+        let unlisted = |candidates, versions| Found {
+            candidates,
+            is_listed: false,
+            versions,
+        };
+        let is_found = named.iter().any(|vmi| (self.is_ours)(vmi));
+        match self.list {
+            List::IfNeeded if !is_found => {}
+            List::Always => {}
+            List::After(left) if !is_found => {
+                let text = format!(
+                    "no VM of our names is this machine; the VMs of the namespace are listed in {} s",
+                    left.as_secs()
+                );
+                let why = Why {
+                    retry_after: Some(left),
+                    ..Why::new(WhyKind::NotAsked, text)
+                };
+                return unlisted(Seen::Failed(why), versions);
+            }
+            _ => return unlisted(by_name(named, refused, Coverage::Listed), versions),
         }
-        Err(error) => failed(&error),
+        // While our own is not known, what was compared before says nothing.
+        if !is_found {
+            *compared = Compared::default();
+        }
+        let listed = self.listed(&named, compared).await;
+        let candidates = match listed {
+            Ok(others) => {
+                let vmis = named.into_iter().chain(others).collect();
+                Seen::Known(Candidates {
+                    vmis,
+                    coverage: Coverage::Namespace,
+                })
+            }
+            // A namespace may also hold more than is read at once.
+            Err(error)
+                if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
+            {
+                by_name(named, refused.or(Some(error)), Coverage::Named)
+            }
+            Err(error) => failed(&error),
+        };
+        Found {
+            is_listed: candidates.known().is_some(),
+            candidates,
+            versions,
+        }
+    }
+
+    /// The instances of our names, and the refusal where none of the names may be read.
+    async fn named(&self) -> Result<(Vec<Versioned<Vmi>>, Option<Error>), Error> {
+        let collection = collection(self.namespace);
+        let (mut vmis, mut refused, mut is_readable) = (Vec::new(), None, false);
+        for name in self.names.0.union(self.duplicates) {
+            match get(self.client, &collection, name, Freshness::Newest).await {
+                Ok(vmi) => {
+                    is_readable = true;
+                    vmis.extend(vmi);
+                }
+                // With `resourceNames`, every other name is forbidden.
+                Err(error) if error.class() == Class::Forbidden => refused = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((vmis, refused.filter(|_| !is_readable)))
+    }
+
+    /// The other instances of the namespace, as far as they may be ours.
+    async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
+        let collection = collection(self.namespace);
+        let list = self.client.list_metadata(&collection).await?;
+        let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
+        let present = |uid: &Uuid| {
+            let uids = list
+                .items
+                .iter()
+                .filter_map(|item| item.metadata.uid.as_ref());
+            uids.filter_map(|text| Uuid::parse_str(text).ok())
+                .any(|other| other == *uid)
+        };
+        compared.0.retain(present);
+        let mut likely = Vec::new();
+        let mut rest = Vec::new();
+        for item in &list.items {
+            let meta = &item.metadata;
+            let name = meta
+                .name
+                .as_deref()
+                .and_then(|name| VmName::parse(name).ok());
+            let (Some(name), Some(uid)) = (name, meta.uid.as_deref()) else {
+                continue;
+            };
+            if is_named(uid) || compared.contains(uid) {
+                continue;
+            }
+            let mut owners = meta.owner_references.iter();
+            let owner = owners.find(|owner| owner.kind.as_deref() == Some("VirtualMachine"));
+            let owner = owner.and_then(|owner| owner.uid.as_deref());
+            match (self.is_likely)(&name, owner) {
+                true => likely.push(name),
+                false => rest.push(name),
+            }
+        }
+        let mut vmis = Vec::new();
+        for name in &likely {
+            let read = get(self.client, &collection, name, Freshness::Newest).await?;
+            vmis.extend(read.map(|read| read.object));
+        }
+        let is_enough = self.list != List::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
+        if !is_enough && rest.len() <= READ_ONE_BY_ONE {
+            for name in &rest {
+                let read = get(self.client, &collection, name, Freshness::Newest).await?;
+                vmis.extend(read.map(|read| read.object));
+            }
+        } else if !is_enough {
+            let all = self
+                .client
+                .list::<Vmi>(&collection, &Selectors::default())
+                .await?;
+            let is_known =
+                |vmi: &Vmi| is_named(&vmi.uid) || vmis.iter().any(|read: &Vmi| read.uid == vmi.uid);
+            let others: Vec<Vmi> = all.items.into_iter().filter(|vmi| !is_known(vmi)).collect();
+            vmis.extend(others);
+        }
+        if !is_enough {
+            let others = vmis.iter().filter(|vmi| !(self.is_ours)(vmi));
+            let uids = others.filter_map(|vmi| Uuid::parse_str(&vmi.uid).ok());
+            compared.0.extend(uids);
+        }
+        Ok(vmis)
+    }
+}
+
+fn by_name(vmis: Vec<Vmi>, refused: Option<Error>, coverage: Coverage) -> Seen<Candidates> {
+    match refused.filter(|_| vmis.is_empty()) {
+        Some(error) => failed(&error),
+        None => Seen::Known(Candidates { vmis, coverage }),
     }
 }
 
@@ -93,6 +311,15 @@ pub enum Others {
     AsKnown,
 }
 
+/// Our own instance as it was read, with its resource version, and the candidates beside it.
+#[derive(Debug)]
+pub struct Own {
+    /// The candidates.
+    pub candidates: Seen<Candidates>,
+    /// The version of our own instance.
+    pub version: Option<String>,
+}
+
 /// Reads the one that was found before, which is all that a migration changes.
 /// `None` when it is gone or is another instance now: then everything is to be searched again.
 pub async fn read_own(
@@ -101,56 +328,36 @@ pub async fn read_own(
     known: &Candidates,
     others: Others,
     freshness: Freshness,
-) -> Option<Seen<Candidates>> {
+) -> Option<Own> {
     let collection = collection(&own.namespace);
-    let mut vmis = match get(client, &collection, &own.name, freshness).await {
-        Ok(Some(vmi)) if vmi.uid == own.uid => vec![vmi],
+    let failed = |error: &Error| {
+        Some(Own {
+            candidates: failed(error),
+            version: None,
+        })
+    };
+    let (mut vmis, version) = match get(client, &collection, &own.name, freshness).await {
+        Ok(Some(read)) if read.object.uid == own.uid => (vec![read.object], read.version),
         Ok(_) => return None,
-        Err(error) => return Some(failed(&error)),
+        Err(error) => return failed(&error),
     };
     for other in known.vmis.iter().filter(|other| other.name != own.name) {
         match others {
             Others::AsKnown => vmis.push(other.clone()),
             Others::Again => match get(client, &collection, &other.name, freshness).await {
-                Ok(vmi) => vmis.extend(vmi),
-                Err(error) => return Some(failed(&error)),
+                Ok(read) => vmis.extend(read.map(|read| read.object)),
+                Err(error) => return failed(&error),
             },
         }
     }
-    Some(Seen::Known(Candidates {
+    let candidates = Seen::Known(Candidates {
         vmis,
         coverage: known.coverage,
-    }))
-}
-
-/// Without leave to list, asks for each name.
-async fn named(
-    client: &Client,
-    collection: &str,
-    names: &Names,
-    refused: &Error,
-) -> Seen<Candidates> {
-    let mut vmis = Vec::new();
-    let mut readable = false;
-    for name in &names.0 {
-        match get(client, collection, name, Freshness::Newest).await {
-            Ok(vmi) => {
-                readable = true;
-                vmis.extend(vmi);
-            }
-            // With `resourceNames`, every other name is forbidden.
-            Err(error) if error.class() == Class::Forbidden => {}
-            Err(error) => return failed(&error),
-        }
-    }
-    if readable {
-        Seen::Known(Candidates {
-            vmis,
-            coverage: Coverage::Named,
-        })
-    } else {
-        failed(refused)
-    }
+    });
+    Some(Own {
+        candidates,
+        version,
+    })
 }
 
 async fn get(
@@ -158,10 +365,10 @@ async fn get(
     collection: &str,
     name: &VmName,
     freshness: Freshness,
-) -> Result<Option<Vmi>, Error> {
+) -> Result<Option<Versioned<Vmi>>, Error> {
     let path = format!("{collection}/{name}");
-    match freshness.get::<Vmi>(client, &path).await {
-        Ok(vmi) => Ok(Some(vmi).filter(|vmi| vmi.name == *name)),
+    match freshness.get::<Versioned<Vmi>>(client, &path).await {
+        Ok(read) => Ok(Some(read).filter(|read| read.object.name == *name)),
         Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error),
     }

@@ -19,6 +19,9 @@ use super::why;
 /// How long a refusal by RBAC is believed. A role that is granted is noticed then, or at once by `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 
+/// Hosts whose labels are kept.
+const HOSTS_MAX: usize = 8;
+
 /// Refusals that are still believed, so that no request is sent that is known to be refused.
 #[derive(Debug, Default)]
 pub struct Denied {
@@ -58,6 +61,41 @@ impl Denied {
     }
 }
 
+/// The labels of hosts that were read lately: a VM that comes back to a host asks nothing.
+#[derive(Debug, Default)]
+pub struct Hosts(BTreeMap<HostName, (Duration, HostLabels)>);
+
+impl Hosts {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets one of them.
+    pub fn forget(&mut self, host: &HostName) {
+        self.0.remove(host);
+    }
+
+    fn get(&self, host: &HostName, age: Duration, uptime: Duration) -> Option<HostLabels> {
+        let (read, labels) = self.0.get(host)?;
+        (uptime.saturating_sub(*read) < age).then(|| labels.clone())
+    }
+
+    /// Keeps what was read; what is kept already keeps its age.
+    fn keep(&mut self, host: &HostName, labels: &HostLabels, uptime: Duration) {
+        if self.0.contains_key(host) {
+            return;
+        }
+        if self.0.len() >= HOSTS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, (read, _))| *read);
+            if let Some(oldest) = oldest.map(|(host, _)| host.clone()) {
+                self.0.remove(&oldest);
+            }
+        }
+        self.0.insert(host.clone(), (uptime, labels.clone()));
+    }
+}
+
 /// Asks the sources in order. Harvester's annotations come with the instance and cost nothing.
 pub async fn read(
     client: &Client,
@@ -65,14 +103,24 @@ pub async fn read(
     settings: &Settings,
     vmi: &Vmi,
     host: &HostName,
-    denied: &mut Denied,
+    memory: (&mut Denied, &mut Hosts),
     uptime: Duration,
 ) -> PlacementReads {
+    let (denied, hosts) = memory;
     let mut reads = PlacementReads::none(host.clone());
     let allowed = |source| settings.topology.sources.contains(&source);
     if allowed(Source::HostNode) {
-        let answer = host_node(client, host);
-        reads.host_node = ask(Source::HostNode, answer, host, denied, generation, uptime).await;
+        reads.host_node = match hosts.get(host, settings.timing.poll, uptime) {
+            Some(labels) => Seen::Known(labels),
+            None => {
+                hosts.forget(host);
+                let answer = host_node(client, host);
+                ask(Source::HostNode, answer, host, denied, generation, uptime).await
+            }
+        };
+        if let Seen::Known(labels) = &reads.host_node {
+            hosts.keep(host, labels, uptime);
+        }
     }
     let tells = |seen: &Seen<HostLabels>| seen.known().is_some_and(tells_topology);
     let annotated = allowed(Source::VmiAnnotations)

@@ -4,6 +4,7 @@
 //!
 //! Here is only what must be kept from one look to the next: the connections, and what was read last.
 
+mod delivered;
 mod examination;
 mod host;
 mod limit;
@@ -11,12 +12,13 @@ mod look;
 mod own_api;
 mod targets;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::apply;
 use crate::bus::Bus;
-use crate::config::Settings;
+use crate::config::{LabelKey, Settings, Topology};
 use crate::connections::Connections;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{Located, ToldBy};
@@ -26,7 +28,7 @@ use crate::decide::{Action, Now};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::names::VmName;
+use crate::facts::names::{Namespace, VmName};
 use crate::facts::node::Node;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
@@ -34,8 +36,8 @@ use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Harvester, Kubelet, Who};
 use crate::facts::{Seen, Why, WhyKind};
 use crate::kubeapi::Timeouts;
-use crate::observe::harvester;
-use crate::observe::whereabouts::{self, Denied};
+use crate::observe::harvester::{self, Compared};
+use crate::observe::whereabouts::{self, Denied, Hosts};
 use crate::root::Root;
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
@@ -76,6 +78,23 @@ pub struct World {
     /// The credentials for which it was found out that they do not lead to one API.
     cleared: Option<[Option<u64>; 2]>,
     denied: Denied,
+    /// Labels of hosts that were read lately.
+    hosts: Hosts,
+    /// The settings for which `reads` were made.
+    read_for: Option<(Topology, BTreeMap<LabelKey, LabelKey>)>,
+    /// UID and version of the instances as they were read or delivered last.
+    versions: Vec<(String, Option<String>)>,
+    /// Our Node before its API was away.
+    last_node: Option<Node>,
+    /// Instances that have our hardware, our own among them; none while it is the only one.
+    duplicates: BTreeSet<VmName>,
+    /// Instances that do not have it.
+    compared: Compared,
+    listing: Listing,
+    /// Whether nobody waits, so that what is dear may be done later or rarely.
+    is_daemon: bool,
+    /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
+    machine: Option<u64>,
     /// What the watch of our VM delivers.
     vmi_feed: Feed<Vmi>,
     /// What the watch of our Node delivers.
@@ -89,6 +108,19 @@ struct Found {
     others: Candidates,
     names: harvester::Names,
     generation: u64,
+}
+
+/// What a list of the namespace was made for: our names, the namespace, and the credential.
+type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
+
+/// When the namespace may be listed.
+#[derive(Debug, Default)]
+struct Listing {
+    key: ListKey,
+    /// Since the start of the process.
+    due: Option<Duration>,
+    /// Whether it was listed already.
+    is_done: bool,
 }
 
 impl World {
@@ -114,6 +146,15 @@ impl World {
             reads: None,
             cleared: None,
             denied: Denied::default(),
+            hosts: Hosts::default(),
+            read_for: None,
+            versions: Vec::new(),
+            last_node: None,
+            duplicates: BTreeSet::new(),
+            compared: Compared::default(),
+            listing: Listing::default(),
+            is_daemon: false,
+            machine: None,
             vmi_feed: Feed::default(),
             node_feed: Feed::default(),
         }
@@ -127,10 +168,19 @@ impl World {
 }
 
 impl World {
-    /// The same for a daemon: an API that fails is left alone for longer and longer.
+    /// The same for a daemon: an API that fails is left alone for longer and longer, and a namespace is listed late and rarely.
     pub fn backing_off(mut self, dice: fn() -> Random) -> Self {
         self.connections.back_off(dice);
+        self.is_daemon = true;
         self
+    }
+
+    /// Whether what was read of the host was read for these settings.
+    fn are_reads_for(&self, settings: &Settings) -> bool {
+        let wanted = (&settings.topology, &settings.extra_labels);
+        self.read_for
+            .as_ref()
+            .is_none_or(|(topology, extra)| (topology, extra) == wanted)
     }
 }
 
@@ -145,9 +195,15 @@ impl Observe for World {
         self.connections.requests()
     }
 
-    async fn who(&mut self, settings: &Settings, scope: Scope, now: Now) -> Who {
+    async fn who(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        alive: &mut dyn FnMut(),
+    ) -> Who {
         // On the heap only while it lasts: an idle agent does not keep its room.
-        Box::pin(self.look(settings, scope, now)).await
+        Box::pin(self.look(settings, scope, now, alive)).await
     }
 
     async fn placement(
@@ -167,15 +223,16 @@ impl Observe for World {
         let reads = match self.connections.harvester.link() {
             Ok(link) => {
                 let (client, generation) = (&link.client, link.generation);
-                let denied = &mut self.denied;
+                let memory = (&mut self.denied, &mut self.hosts);
                 let reads =
-                    whereabouts::read(client, generation, settings, vmi, host, denied, now.uptime);
+                    whereabouts::read(client, generation, settings, vmi, host, memory, now.uptime);
                 let failed =
                     || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
                 limited(reads).await.unwrap_or_else(failed)
             }
             Err(_) => PlacementReads::none(host.clone()),
         };
+        self.read_for = Some((settings.topology.clone(), settings.extra_labels.clone()));
         self.reads = Some(reads.clone());
         reads
     }
@@ -206,7 +263,14 @@ impl Apply for World {
                 self.node = node.map_or_else(|| self.node.clone(), Seen::Known);
                 Ok(())
             }
-            Some(Err(refusal)) => Err(refusal),
+            Some(Err(refusal)) => {
+                let left = self.connections.guest.deferred();
+                let retry_after = left.filter(|_| refusal.passing).or(refusal.retry_after);
+                Err(Refusal {
+                    retry_after,
+                    ..refusal
+                })
+            }
             None => Err(Refusal {
                 text: too_slow_text("the guest cluster's API"),
                 passing: true,

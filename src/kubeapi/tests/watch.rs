@@ -419,12 +419,13 @@ async fn a_request_and_a_watch_take_two_connections() {
 }
 
 #[tokio::test]
-async fn a_second_watch_is_refused_while_the_first_is_held() {
+async fn a_third_watch_is_refused_while_one_replaces_the_other() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
     let client = impatient(&server.url(), |timeouts| {
         timeouts.connect = Duration::from_millis(300);
     });
     let first = open(&client).await;
+    let _second = open(&client).await;
     let error = client
         .watch::<Value>(&WatchRequest::new(PATH))
         .await

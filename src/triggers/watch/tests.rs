@@ -1,1 +1,445 @@
 // SPDX-License-Identifier: Apache-2.0
+//! The keeper of a watch on a paused clock, against a server that does what a script says.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde::Deserialize;
+
+use super::*;
+use crate::decide::schedule::Random;
+use crate::kubeapi::{self, Phase as Part};
+use crate::triggers::Inbox;
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Thing {
+    name: String,
+    value: u32,
+}
+
+impl Watched for Thing {
+    type Glimpse = u32;
+
+    const METADATA_ONLY: bool = false;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn glimpse(&self) -> u32 {
+        self.value
+    }
+}
+
+/// What a stream does: after so long, this. After the last step it says nothing for ever.
+type Steps = Vec<(Duration, Result<WatchEvent<Thing>, Error>)>;
+
+/// A server: what becomes of each watch that is opened, and what was asked of it. After the script it refuses with 503.
+#[derive(Clone)]
+struct Model(Arc<Inner>);
+
+struct Inner {
+    script: Mutex<VecDeque<Result<Steps, Error>>>,
+    asked: Mutex<Vec<(Instant, String)>>,
+    open: AtomicUsize,
+    most: AtomicUsize,
+    least: AtomicUsize,
+    backoff: Backoff,
+}
+
+struct Stream {
+    steps: VecDeque<(Instant, Result<WatchEvent<Thing>, Error>)>,
+    model: Arc<Inner>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let left = self.model.open.fetch_sub(1, Ordering::SeqCst) - 1;
+        self.model.least.fetch_min(left, Ordering::SeqCst);
+    }
+}
+
+/// The stream of things alone.
+struct Things(Stream);
+
+impl<T: Watched> EventStream<T> for Things {
+    async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
+        let Some((due, _)) = self.0.steps.front() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep_until(*due).await;
+        let (_, event) = self.0.steps.pop_front().unwrap();
+        let cast = |thing: Thing| -> T {
+            let any: Box<dyn std::any::Any> = Box::new(thing);
+            *any.downcast::<T>().unwrap()
+        };
+        event.map(|event| match event {
+            WatchEvent::Changed {
+                object,
+                resource_version,
+            } => WatchEvent::Changed {
+                object: cast(object),
+                resource_version,
+            },
+            WatchEvent::Deleted {
+                object,
+                resource_version,
+            } => WatchEvent::Deleted {
+                object: cast(object),
+                resource_version,
+            },
+            WatchEvent::Bookmark { resource_version } => WatchEvent::Bookmark { resource_version },
+            WatchEvent::Ended => WatchEvent::Ended,
+        })
+    }
+}
+
+impl OpenWatch for Model {
+    type Stream<T: Watched> = Things;
+
+    async fn open<T: Watched>(&self, request: &WatchRequest) -> Result<Things, Error> {
+        let version = request.resource_version.clone().unwrap_or_default();
+        self.0.asked.lock().unwrap().push((Instant::now(), version));
+        let sent = Instant::now();
+        let next = self.0.script.lock().unwrap().pop_front();
+        match next.unwrap_or_else(|| Err(retry(503))) {
+            Ok(steps) => {
+                self.0.backoff.succeeded();
+                let open = self.0.open.fetch_add(1, Ordering::SeqCst) + 1;
+                self.0.most.fetch_max(open, Ordering::SeqCst);
+                let at = |(after, event): (Duration, _)| (Instant::now() + after, event);
+                Ok(Things(Stream {
+                    steps: steps.into_iter().map(at).collect(),
+                    model: Arc::clone(&self.0),
+                }))
+            }
+            Err(error) => {
+                if error.is_failure_of_api() {
+                    self.0.backoff.failed(sent, error.retry_after());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn backoff(&self) -> &Backoff {
+        &self.0.backoff
+    }
+
+    fn server(&self) -> &str {
+        "https://model"
+    }
+}
+
+/// A keeper that runs, and what it says.
+struct Kept {
+    model: Model,
+    feed: Feed<Thing>,
+    inbox: Inbox,
+    health: Health,
+    started: Instant,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn dice() -> Random {
+    Random::from_bits(u64::MAX / 2)
+}
+
+fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
+    let model = Model(Arc::new(Inner {
+        script: Mutex::new(script.into()),
+        asked: Mutex::default(),
+        open: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        least: AtomicUsize::new(usize::MAX),
+        backoff: Backoff::new(dice),
+    }));
+    let feed = Feed::default();
+    let (sender, inbox) = Inbox::new(dice);
+    let health = Health::default();
+    let target = Target {
+        client: model.clone(),
+        generation: 1,
+        path: "/things".to_owned(),
+        name: "ours".to_owned(),
+        feed: feed.clone(),
+        delay: Duration::from_secs(60),
+    };
+    let keeper = Keeper::new(
+        target,
+        Trigger::Vmi,
+        sender,
+        health.clone(),
+        Pulse::default(),
+        7,
+    );
+    Kept {
+        model,
+        feed,
+        inbox,
+        health,
+        started: Instant::now(),
+        task: tokio::spawn(keeper.keep()),
+    }
+}
+
+impl Kept {
+    /// When each watch was opened, in seconds since the start, and from which version.
+    async fn after(&self, seconds: u64) -> Vec<(u64, String)> {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let asked = self.model.0.asked.lock().unwrap();
+        let since = |at: &Instant| at.duration_since(self.started).as_secs();
+        asked
+            .iter()
+            .map(|(at, version)| (since(at), version.clone()))
+            .collect()
+    }
+
+    fn reasons(&mut self) -> usize {
+        std::iter::from_fn(|| self.inbox.try_recv().ok()).count()
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn thing(value: u32, version: &str) -> Result<WatchEvent<Thing>, Error> {
+    Ok(WatchEvent::Changed {
+        object: Thing {
+            name: "ours".to_owned(),
+            value,
+        },
+        resource_version: version.to_owned(),
+    })
+}
+
+fn bookmark(version: &str) -> Result<WatchEvent<Thing>, Error> {
+    Ok(WatchEvent::Bookmark {
+        resource_version: version.to_owned(),
+    })
+}
+
+fn target() -> Arc<kubeapi::Target> {
+    Arc::new(kubeapi::Target {
+        server: "https://model".to_owned(),
+        verb: "watch",
+        path: "/things".to_owned(),
+    })
+}
+
+fn retry(status: u16) -> Error {
+    Error::Retry {
+        target: target(),
+        status,
+        after: Some(SECOND),
+        message: None,
+    }
+}
+
+fn gone() -> Error {
+    Error::Gone {
+        target: target(),
+        message: None,
+    }
+}
+
+fn silent() -> Error {
+    Error::Silent {
+        target: target(),
+        limit: SECOND * 90,
+    }
+}
+
+fn cut() -> Error {
+    Error::Interrupted {
+        target: target(),
+        source: None,
+    }
+}
+
+/// A stream that begins with the object at version 5 and goes on like this.
+fn beginning(then: Result<WatchEvent<Thing>, Error>) -> Result<Steps, Error> {
+    Ok(vec![(Duration::ZERO, thing(1, "5")), (SECOND * 10, then)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_any_end_the_next_watch_waits_goes_on_where_it_stood_and_gives_no_reason_to_read() {
+    for end in [Ok(WatchEvent::Ended), Err(cut())] {
+        let what = format!("{end:?}");
+        let mut kept = keep(vec![beginning(end), Ok(Vec::new())]);
+        assert_eq!(kept.after(9).await, [(0, "0".to_owned())], "{what}");
+        assert_eq!(kept.reasons(), 1, "the object itself");
+        assert!(kept.feed.take().delivered.is_some());
+        let asked = kept.after(120).await;
+        let [_, (second, version)] = asked.as_slice() else {
+            panic!("{what}: {asked:?}");
+        };
+        assert!((15..=70).contains(second), "{what}: {asked:?}");
+        assert_eq!(version, "5", "{what}");
+        assert_eq!(kept.reasons(), 0, "{what}");
+        let waiting = kept.feed.take();
+        assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_cannot_be_gone_on_from_is_dropped() {
+    let long = "9".repeat(MAXIMUM_VERSION + 1);
+    let table: Vec<(&str, Result<WatchEvent<Thing>, Error>, &str)> = vec![
+        ("too old", Err(gone()), "0"),
+        ("silence without a bookmark", Err(silent()), "0"),
+        ("not reached yet", Err(retry(504)), "0"),
+        ("an oversized bookmark", bookmark(&long), "0"),
+        ("no version at all", bookmark(""), "0"),
+        ("a history that went back", bookmark("3"), "0"),
+        ("an overload", Err(retry(429)), "5"),
+        ("a server that is not ready", Err(retry(503)), "5"),
+        ("a cut", Err(cut()), "5"),
+    ];
+    for (what, event, expected) in table {
+        let steps = vec![
+            (Duration::ZERO, thing(1, "5")),
+            (SECOND * 10, event),
+            (SECOND * 20, Ok(WatchEvent::Ended)),
+        ];
+        let kept = keep(vec![Ok(steps), Ok(Vec::new())]);
+        let asked = kept.after(200).await;
+        assert_eq!(asked[1].1, expected, "{what}: {asked:?}");
+        assert!(asked[1].0 >= 15, "{what}: {asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_refused_when_the_watch_is_opened_is_dropped() {
+    let rejected = Error::Rejected {
+        target: target(),
+        status: 400,
+        message: None,
+    };
+    for (error, expected) in [
+        (gone(), "0"),
+        (rejected, "0"),
+        (retry(504), "0"),
+        (retry(429), "5"),
+    ] {
+        let what = error.to_string();
+        let script = vec![beginning(Ok(WatchEvent::Ended)), Err(error), Ok(Vec::new())];
+        let kept = keep(script);
+        let asked = kept.after(300).await;
+        assert_eq!(asked.len(), 3, "{what}: {asked:?}");
+        assert_eq!(
+            (asked[1].1.as_str(), asked[2].1.as_str()),
+            ("5", expected),
+            "{what}"
+        );
+        assert!(asked[2].0 - asked[1].0 >= 5, "{what}: {asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_day_has_no_gap_and_few_watches() {
+    let mut kept = keep((0..100).map(|_| Ok(Vec::new())).collect());
+    tokio::task::yield_now().await;
+    let asked = kept.after(86_400).await;
+    assert!((25..=33).contains(&asked.len()), "{}", asked.len());
+    assert_eq!(kept.model.0.most.load(Ordering::SeqCst), 2);
+    assert_eq!(kept.model.0.least.load(Ordering::SeqCst), 1, "a gap");
+    // A server that is silent from the beginning has no such object: said once, at the start.
+    assert!(kept.reasons() <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
+    let news = vec![
+        (Duration::ZERO, thing(1, "5")),
+        (SECOND * 3590, thing(2, "8")),
+    ];
+    let mut kept = keep(vec![Ok(news), Err(retry(503))]);
+    kept.after(3585).await;
+    kept.reasons();
+    kept.feed.take();
+    kept.after(10).await;
+    assert_eq!(kept.reasons(), 1);
+    let Some(Delivered::Object { object, version }) = kept.feed.take().delivered else {
+        panic!("nothing was delivered");
+    };
+    assert_eq!((object.value, version.as_str()), (2, "8"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_told() {
+    let refused = || {
+        Err(Error::Connect {
+            target: target(),
+            reason: kubeapi::Unreached::Port,
+            source: None,
+        })
+    };
+    let script = vec![
+        beginning(Ok(WatchEvent::Ended)),
+        refused(),
+        refused(),
+        refused(),
+        Ok(Vec::new()),
+    ];
+    let mut kept = keep(script);
+    kept.after(9).await;
+    kept.reasons();
+    kept.feed.take();
+    while kept.model.0.asked.lock().unwrap().len() < 4 {
+        tokio::time::sleep(SECOND).await;
+    }
+    assert!(kept.reasons() >= 1);
+    let waiting = kept.feed.take();
+    assert!(matches!(waiting.reach, Some(Reach::Away(_))), "{waiting:?}");
+    assert!(waiting.delivered.is_none(), "nobody has to read");
+    let before = kept.after(0).await.len();
+    let asked = kept.after(120).await;
+    assert_eq!(asked.len(), before + 1);
+    assert_eq!(asked[before].1, "5");
+    assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
+    assert!(
+        kept.health.remarks().is_empty(),
+        "{:?}",
+        kept.health.remarks()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_reads_delays_the_watch() {
+    let kept = keep(vec![beginning(Ok(WatchEvent::Ended)), Ok(Vec::new())]);
+    kept.after(11).await;
+    kept.model
+        .0
+        .backoff
+        .failed(Instant::now(), Some(SECOND * 100));
+    let asked = kept.after(99).await;
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    let asked = kept.after(20).await;
+    assert_eq!(asked.len(), 2, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_read() {
+    let slow = || {
+        Err(Error::Timeout {
+            target: target(),
+            phase: Part::Headers,
+            limit: SECOND,
+        })
+    };
+    let mut kept = keep(vec![slow(), slow(), slow(), slow()]);
+    kept.after(1).await;
+    assert_eq!(kept.reasons(), 1);
+    assert!(matches!(
+        kept.feed.take().delivered,
+        Some(Delivered::Unknown)
+    ));
+    kept.after(600).await;
+    assert_eq!(kept.health.remarks().len(), 1);
+}
