@@ -52,11 +52,12 @@ impl Shape {
     }
 }
 
-/// Arrivals per second during the trouble, over spans of which each is twice as long as the one before.
+/// Arrivals per second during the trouble, over spans of which each is twice as long as the one before. The first begins when
+/// half of the fleet has come to know of the trouble: watches that ended are opened again over a minute.
 pub(super) fn halving(outcome: &Outcome) -> Vec<f64> {
     let seconds = outcome.since_begin();
     let lasts = outcome.ends - outcome.begins;
-    let mut from = 15;
+    let mut from = 30;
     let mut rates = Vec::new();
     while from * 2 <= lasts {
         let span = &seconds[from..from * 2];
@@ -97,6 +98,8 @@ pub(super) fn broken(outcome: &Outcome) -> Vec<String> {
     );
     let is_back = match story {
         Story::HangUp | Story::Drain | Story::Relabel => outcome.missing == 0,
+        // Watches that turn out to be deaf are opened once more.
+        Story::Restore => back.is_some_and(|back| back <= BACK),
         _ => back.is_some_and(|back| back <= BACK) && outcome.missing == 0,
     };
     gate(is_back, text);

@@ -164,7 +164,7 @@ fn table(outcomes: &[Outcome]) -> String {
         if !rates.is_empty() {
             let _ = writeln!(
                 text,
-                "{}: requests per second in [15 s, 30 s), [30 s, 60 s), ...: {}",
+                "{}: requests per second in [30 s, 60 s), [60 s, 120 s), ...: {}",
                 outcome.story.name(),
                 rates.join(", ")
             );
