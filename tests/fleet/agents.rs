@@ -36,6 +36,15 @@ const POLLS: Duration = Duration::from_secs(61);
 const GUEST: &str = "/guest";
 const HARVESTER: &str = "/harvester";
 
+/// The files that say who a machine is.
+const FILES: [&str; 5] = [
+    "/etc/hostname",
+    "/proc/sys/kernel/hostname",
+    "/sys/class/dmi/id/product_uuid",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/product_family",
+];
+
 thread_local! {
     /// The state of the generator: one for all agents of a thread, each of which takes its numbers in turn.
     static SEED: Cell<u64> = const { Cell::new(0) };
@@ -96,14 +105,9 @@ impl Trees {
         let root = self.root(agent);
         let name = vm_name(agent);
         let uuid = firmware_uuid(&name).to_string();
-        for (path, text) in [
-            ("etc/hostname", name.as_str()),
-            ("proc/sys/kernel/hostname", &name),
-            ("sys/class/dmi/id/product_uuid", &uuid),
-            ("sys/class/dmi/id/sys_vendor", "KubeVirt"),
-            ("sys/class/dmi/id/product_family", "KubeVirt"),
-        ] {
-            write(&root.join(path), text);
+        let texts = [&name, &name, &uuid, "KubeVirt", "KubeVirt"];
+        for (path, text) in FILES.into_iter().zip(texts) {
+            write(&root.join(path.trim_start_matches('/')), text);
         }
     }
 
@@ -138,6 +142,7 @@ fn write(path: &Path, text: &str) {
 pub(super) fn attach(network: &Arc<Network>, seed: u64) {
     SEED.set(seed);
     crate::alarm::testing::turn_on();
+    crate::root::testing::have_only(&[&FILES[..], &[GUEST, HARVESTER]].concat());
     let network = Arc::clone(network);
     let http = reqwest::Client::builder()
         .tls_backend_preconfigured(no_tls())

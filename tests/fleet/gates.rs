@@ -15,6 +15,10 @@ const LABELED: Duration = Duration::from_secs(2);
 /// The wait before a retry has this mean once the backoff has reached its ceiling of 60 s.
 const CEILING_MEAN: f64 = 30.0;
 
+/// The regular poll, and what it reads: Node, VMI, host.
+const POLL: Duration = Duration::from_secs(600);
+const READS_OF_POLL: f64 = 3.0;
+
 /// Peak and mean of the minute after the trouble.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shape {
@@ -124,14 +128,20 @@ pub(super) fn broken(outcome: &Outcome) -> Vec<String> {
         ),
     );
     let lists = outcome.total(Kind::List);
-    gate(lists == 0, format!("{lists} LISTs"));
-    let is_storm = matches!(
-        story,
-        Story::OrderlyRestart | Story::HardKill | Story::Compacted | Story::Away(_)
-    );
+    let is_of_all = matches!(story, Story::MassBoot | Story::HangUp | Story::Rotation);
+    gate(!is_of_all || lists == 0, format!("{lists} LISTs"));
     let unexplained = outcome.sum(|second| second.unexplained);
+    let explained = match story {
+        Story::OrderlyRestart | Story::HardKill | Story::Compacted => Some(0.0),
+        // A poll that failed is made up for, once.
+        Story::Away(lasts) => {
+            let polled = (lasts as f64 + BACK.as_secs_f64()) / POLL.as_secs_f64();
+            Some(outcome.agents as f64 * polled.min(1.0) * READS_OF_POLL)
+        }
+        _ => None,
+    };
     gate(
-        !is_storm || unexplained == 0,
+        explained.is_none_or(|explained| f64::from(unexplained) <= explained),
         format!("{unexplained} reads beside the re-established watches"),
     );
     if story == Story::Overload {

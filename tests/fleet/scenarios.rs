@@ -24,6 +24,9 @@ const EVENT: Duration = Duration::from_secs(240);
 /// How long the fleet is observed after the end of the event.
 const AFTER: Duration = Duration::from_secs(240);
 
+/// The same where watches must first turn out to be deaf.
+const AFTER_RESTORE: Duration = Duration::from_secs(480);
+
 /// The guest notices a migration this long before the API reports it.
 const HINT: Duration = Duration::from_millis(300);
 
@@ -323,7 +326,11 @@ impl Fleet {
                 })
                 .collect();
         }
-        sleep_until(end + AFTER).await;
+        let after = match story {
+            Story::Restore => AFTER_RESTORE,
+            _ => AFTER,
+        };
+        sleep_until(end + after).await;
         let is_unhinted =
             |migration: &Migration| unhinted.iter().any(|other| other.agent == migration.agent);
         let took = |migration: &Migration| {
