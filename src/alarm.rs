@@ -4,6 +4,9 @@
 //! tokio's own timers move down a wheel of slots and wake the process at each step: up to two times more for a wait of half
 //! a minute. For waits that make up the whole life of an idle process the kernel's timer (`timerfd_create(2)`) is exact.
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::time::Duration;
 
 use nix::sys::time::TimeSpec;
@@ -16,9 +19,11 @@ const LEAST: Duration = Duration::from_micros(1);
 /// The timer.
 #[derive(Debug)]
 pub struct Alarm {
-    timer: TimerFd,
-    /// The same timer, as tokio can wait for it.
-    ring: pipe::Receiver,
+    #[cfg(not(test))]
+    timer: Kernel,
+    /// The kernel's clock cannot be paused.
+    #[cfg(test)]
+    timer: testing::Timer<Kernel>,
 }
 
 impl Alarm {
@@ -28,6 +33,34 @@ impl Alarm {
     ///
     /// When the kernel gives us no descriptor.
     pub fn new() -> std::io::Result<Self> {
+        #[cfg(not(test))]
+        let timer = Kernel::new()?;
+        #[cfg(test)]
+        let timer = testing::Timer::new(Kernel::new)?;
+        Ok(Self { timer })
+    }
+
+    /// Sets the timer to ring after `wait`, whatever it was set to.
+    pub fn set(&self, wait: Duration) {
+        self.timer.set(wait);
+    }
+
+    /// Waits until the timer rings. Cancel-safe: a ring that nobody waited for is still there.
+    pub async fn ring(&self) {
+        self.timer.ring().await;
+    }
+}
+
+/// The kernel's timer.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    timer: TimerFd,
+    /// The same timer, as tokio can wait for it.
+    ring: pipe::Receiver,
+}
+
+impl Kernel {
+    fn new() -> std::io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         let descriptor = std::os::fd::AsFd::as_fd(&timer).try_clone_to_owned()?;
@@ -36,16 +69,14 @@ impl Alarm {
         Ok(Self { timer, ring })
     }
 
-    /// Sets the timer to ring after `wait`, whatever it was set to.
-    pub fn set(&self, wait: Duration) {
+    pub(crate) fn set(&self, wait: Duration) {
         let expiration = Expiration::OneShot(TimeSpec::from_duration(wait.max(LEAST)));
         if let Err(error) = self.timer.set(expiration, TimerSetTimeFlags::empty()) {
             tracing::debug!(%error, "failed to set the timer");
         }
     }
 
-    /// Waits until the timer rings. Cancel-safe: a ring that nobody waited for is still there.
-    pub async fn ring(&self) {
+    pub(crate) async fn ring(&self) {
         let mut count = [0; 8];
         loop {
             match self.ring.readable().await {

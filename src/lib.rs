@@ -115,6 +115,9 @@ pub mod escape;
 pub mod facts;
 pub mod few;
 pub mod findings;
+#[cfg(test)]
+#[path = "../tests/fleet/mod.rs"]
+mod fleet;
 pub mod kubeapi;
 pub mod lock;
 pub mod logging;

@@ -17,6 +17,8 @@ mod probe;
 mod resolve;
 mod status;
 mod tally;
+#[cfg(test)]
+pub(crate) mod testing;
 mod text;
 mod tls;
 mod transport;

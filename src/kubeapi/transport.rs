@@ -107,6 +107,9 @@ pub(super) struct Transport {
     requesting: Mutex<()>,
     /// One watch at a time, and the one that replaces it.
     watching: Arc<Semaphore>,
+    /// In the place of the network.
+    #[cfg(test)]
+    simulated: Option<Arc<dyn super::testing::Wire>>,
 }
 
 impl Transport {
@@ -116,6 +119,11 @@ impl Transport {
         tally: Tally,
         backoff: Backoff,
     ) -> Result<Self, Error> {
+        #[cfg(test)]
+        if let Some((http, wire)) = super::testing::wire_to(credential) {
+            let counts = (tally, backoff);
+            return Ok(Self::simulated(credential, timeouts, counts, http, wire));
+        }
         let server = public_form(&credential.server);
         Self::build(
             credential,
@@ -195,7 +203,35 @@ impl Transport {
             failure: std::sync::Mutex::default(),
             requesting: Mutex::new(()),
             watching: Arc::new(Semaphore::new(WATCHES)),
+            #[cfg(test)]
+            simulated: None,
         })
+    }
+
+    #[cfg(test)]
+    fn simulated(
+        credential: &Credential,
+        timeouts: Timeouts,
+        (tally, backoff): (Tally, Backoff),
+        http: reqwest::Client,
+        wire: Arc<dyn super::testing::Wire>,
+    ) -> Self {
+        Self {
+            http,
+            server: credential.server.to_string(),
+            base: credential.server.clone(),
+            host: None,
+            authorization: None,
+            token: credential.token.clone(),
+            timeouts,
+            connecting: Connecting::default(),
+            tally,
+            backoff,
+            failure: std::sync::Mutex::default(),
+            requesting: Mutex::new(()),
+            watching: Arc::new(Semaphore::new(WATCHES)),
+            simulated: Some(wire),
+        }
     }
 
     /// Makes a request when no other one is under way, unless the API is left alone.
@@ -283,6 +319,10 @@ impl Transport {
         call: &Call<'_>,
         target: &Arc<Target>,
     ) -> Result<Response, Error> {
+        #[cfg(test)]
+        if let Some(wire) = &self.simulated {
+            return wire.ask(call, self.timeouts, target).await;
+        }
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
             let problem = "the path is not a plain one".to_owned();
             return Err(Error::Protocol {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! For tests only: the other end of a source.
 
-use super::{Inbox, Sender};
+use super::{Inbox, Listener, Sender};
 use crate::decide::schedule::Random;
 
 /// A sender, and what it sends.
@@ -18,5 +18,12 @@ impl Inbox {
         let (trigger, at) = self.queue.try_recv()?;
         self.taken(trigger);
         Ok((trigger, at))
+    }
+}
+
+impl Listener {
+    /// Where a simulated source puts its reasons.
+    pub(crate) fn sender(&self) -> Sender {
+        self.sender.clone()
     }
 }

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Simulated machines with the real agent on them: the real loop, world, client, watches and waits. Only the network, the kernel's
+//! timers and the guest's own event sources are simulated.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::UtcDateTime;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::network::Network;
+use super::record::Why;
+use super::store::{Side, namespace, vm_name};
+use super::wire::Line;
+use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Report, Trigger, Wait, Wake};
+use crate::bus::Bus;
+use crate::config::Settings;
+use crate::decide::schedule::Random;
+use crate::decide::{Memory, Now};
+use crate::facts::names::{Namespace, NodeName, firmware_uuid};
+use crate::kubeapi::testing::replace_network;
+use crate::observe::machine::read_machine;
+use crate::root::Root;
+use crate::triggers::health::Health;
+use crate::triggers::{Chance, Listener, Sender, Targets};
+use crate::world::World;
+
+/// A planned read later than this is a poll, an earlier one a retry.
+const POLLS: Duration = Duration::from_secs(61);
+
+const GUEST: &str = "/guest";
+const HARVESTER: &str = "/harvester";
+
+/// The files that say who a machine is.
+const FILES: [&str; 5] = [
+    "/etc/hostname",
+    "/proc/sys/kernel/hostname",
+    "/sys/class/dmi/id/product_uuid",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/product_family",
+];
+
+thread_local! {
+    /// The state of the generator: one for all agents of a thread, each of which takes its numbers in turn.
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// 64 random bits.
+pub(super) fn bits() -> u64 {
+    // SplitMix64.
+    let state = SEED.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    SEED.set(state);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// A random number.
+pub(super) fn dice() -> Random {
+    Random::from_bits(bits())
+}
+
+/// The files of all simulated machines.
+pub(super) struct Trees {
+    dir: tempfile::TempDir,
+    authorities: [String; 2],
+}
+
+impl Trees {
+    /// Writes the files of so many machines.
+    pub(super) fn write(agents: usize) -> Self {
+        Self::some(0..agents)
+    }
+
+    /// Writes the files of these machines.
+    pub(super) fn some(agents: impl Iterator<Item = usize>) -> Self {
+        use base64::Engine;
+        let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
+        let authority = |name: &str| encode(harvester_lab::pki::Authority::new(name).pem());
+        let dir = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .expect("a directory for the machines");
+        let trees = Self {
+            dir,
+            authorities: ["harvester", "guest"].map(authority),
+        };
+        for agent in agents {
+            trees.machine(agent);
+            trees.credentials(agent, 1);
+        }
+        trees
+    }
+
+    /// The files of a machine.
+    pub(super) fn root(&self, agent: usize) -> PathBuf {
+        self.dir.path().join(agent.to_string())
+    }
+
+    fn machine(&self, agent: usize) {
+        let root = self.root(agent);
+        let name = vm_name(agent);
+        let uuid = firmware_uuid(&name).to_string();
+        let texts = [&name, &name, &uuid, "KubeVirt", "KubeVirt"];
+        for (path, text) in FILES.into_iter().zip(texts) {
+            write(&root.join(path.trim_start_matches('/')), text);
+        }
+    }
+
+    /// Writes the credentials of a machine, as the `generation`-th that it has.
+    pub(super) fn credentials(&self, agent: usize, generation: u32) {
+        for (side, place) in [(Side::Harvester, HARVESTER), (Side::Guest, GUEST)] {
+            let (authority, space) = (&self.authorities[side.index()], namespace(agent));
+            let host = match side {
+                Side::Harvester => "harvester",
+                Side::Guest => "guest",
+            };
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 clusters:\n- name: c\n  cluster:\n    server: https://a{agent}.{host}.fleet:6443\n    \
+                 certificate-authority-data: {authority}\n\
+                 users:\n- name: c\n  user:\n    token: token-{generation}\n\
+                 contexts:\n- name: c\n  context:\n    user: c\n    cluster: c\n    namespace: {space}\n"
+            );
+            write(&self.root(agent).join(place.trim_start_matches('/')), &text);
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::create_dir_all(path.parent().expect("a file has a directory")).expect("it is writable");
+    fs::write(path, text).expect("it is writable");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+}
+
+/// Makes the clients of this thread use `network`.
+pub(super) fn attach(network: &Arc<Network>, seed: u64) {
+    SEED.set(seed);
+    crate::alarm::testing::turn_on();
+    crate::root::testing::have_only(&[&FILES[..], &[GUEST, HARVESTER]].concat());
+    let network = Arc::clone(network);
+    let http = reqwest::Client::builder()
+        .tls_backend_preconfigured(no_tls())
+        .build()
+        .expect("a client that is never used");
+    replace_network(
+        http,
+        Box::new(move |credential| {
+            let host = credential.server.host_str().unwrap_or_default();
+            let side = match host.contains("harvester") {
+                true => Side::Harvester,
+                false => Side::Guest,
+            };
+            let agent = host.trim_start_matches('a').split('.').next();
+            let agent = agent.and_then(|agent| agent.parse().ok());
+            let agent = agent.expect("the server's name begins with the agent");
+            Arc::new(Line::new(Arc::clone(&network), side, agent))
+        }),
+    );
+}
+
+fn no_tls() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has them")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// A running agent, from outside.
+pub(super) struct Handle {
+    sender: Sender,
+    reload: Rc<Notify>,
+}
+
+impl Handle {
+    /// The NIC announces itself.
+    pub(super) fn hint(&self) {
+        self.sender.send(Trigger::Link);
+    }
+
+    /// SIGHUP.
+    pub(super) fn hang_up(&self) {
+        self.reload.notify_one();
+    }
+
+    /// inotify reports a credential file.
+    pub(super) fn files_changed(&self) {
+        self.sender.send(Trigger::Files);
+    }
+}
+
+/// The settings of an agent, all but names and places as by default.
+pub(super) fn settings(agent: usize) -> Settings {
+    let mut settings = Settings::default();
+    settings.guest.kubeconfig = Some(GUEST.into());
+    settings.guest.node_name = NodeName::parse(&vm_name(agent)).ok();
+    settings.harvester.kubeconfig = Some(HARVESTER.into());
+    settings.harvester.namespace = Namespace::parse(&namespace(agent)).ok();
+    settings
+}
+
+/// Starts an agent on the present local task set.
+pub(super) fn start(trees: &Trees, network: &Arc<Network>, agent: usize) -> Handle {
+    start_with(settings(agent), trees, network, agent)
+}
+
+/// The same with these settings.
+pub(super) fn start_with(
+    settings: Settings,
+    trees: &Trees,
+    network: &Arc<Network>,
+    agent: usize,
+) -> Handle {
+    let root = Root::new(trees.root(agent));
+    let bus = Bus::new(&root, None);
+    let health = Health::default();
+    let clock = PausedClock(Instant::now());
+    let listener = Listener::new(
+        root.clone(),
+        &bus,
+        clock.0,
+        None,
+        health.clone(),
+        Chance {
+            dice,
+            machine: read_machine(&root).phase(),
+        },
+        Box::new(|_| {}),
+    )
+    .expect("a simulated machine has timers");
+    let reload = Rc::new(Notify::new());
+    let handle = Handle {
+        sender: listener.sender(),
+        reload: Rc::clone(&reload),
+    };
+    let wait = SimulatedWait {
+        listener,
+        reload,
+        network: Arc::clone(network),
+        agent,
+    };
+    let mut parts = Agent {
+        world: World::new(root, bus, health, None).backing_off(dice),
+        publish: Silent,
+        wait,
+        reload: Same(settings.clone()),
+        clock,
+    };
+    network.because(agent, Why::Start);
+    tokio::task::spawn_local(async move {
+        Box::pin(crate::agent::run(settings, &mut parts, Memory::default())).await;
+    });
+    handle
+}
+
+/// The real waits, with SIGHUP from the scenario, and a note of why the agent reads.
+struct SimulatedWait {
+    listener: Listener,
+    reload: Rc<Notify>,
+    network: Arc<Network>,
+    agent: usize,
+}
+
+impl Wait for SimulatedWait {
+    type Targets = Targets;
+
+    fn aim(&mut self, targets: Targets) {
+        self.listener.aim(targets);
+    }
+
+    async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
+        let wake = tokio::select! {
+            biased;
+            () = self.reload.notified() => Wake::Reload,
+            wake = self.listener.wait(next, alive) => wake,
+        };
+        let why = match &wake {
+            Wake::Reload => Why::Reload,
+            Wake::Look(reasons) => why(reasons, next.after),
+        };
+        self.network.because(self.agent, why);
+        wake
+    }
+
+    async fn renamed(&mut self) {
+        self.listener.renamed().await;
+    }
+
+    fn prove(&mut self, since: Duration) {
+        self.listener.prove(since);
+    }
+}
+
+fn why(reasons: &Reasons, planned: Duration) -> Why {
+    match reasons.trigger {
+        Trigger::Startup => Why::Start,
+        Trigger::Vmi | Trigger::Node => Why::Watch,
+        Trigger::Link | Trigger::Port | Trigger::Clock | Trigger::Resync => Why::Hint,
+        Trigger::Files => Why::Files,
+        Trigger::Reload => Why::Reload,
+        Trigger::Timer if planned >= POLLS => Why::Poll,
+        Trigger::Timer => Why::Retry,
+        _ => Why::Other,
+    }
+}
+
+struct Silent;
+
+impl Publish for Silent {
+    fn publish(&mut self, _: &Report<'_>) {}
+    fn sign(&mut self, _: Trigger) {}
+    fn alive(&mut self) {}
+    fn reloaded(&mut self, _: Result<(), &str>) {}
+    fn stopping(&mut self) {}
+}
+
+struct Same(Settings);
+
+impl Reload for Same {
+    fn reload(&mut self) -> Result<Settings, String> {
+        Ok(self.0.clone())
+    }
+}
+
+struct PausedClock(Instant);
+
+impl Clock for PausedClock {
+    fn now(&self) -> Now {
+        let uptime = self.0.elapsed();
+        let began = UtcDateTime::from_unix_timestamp(1_795_000_000).expect("it is in range");
+        Now {
+            uptime,
+            wall: began + uptime,
+            random: dice(),
+        }
+    }
+}
