@@ -154,7 +154,7 @@ catalogue! {
         run: [vm "grep -n server: <KUBECONFIG>"];
     KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet credential was found",
         why: "the Node can neither be read nor labelled; normal until the kubelet has started for the first time",
-        fix: "wait for the node to join, or name the kubeconfig in /etc/harvester-node-agent/config.toml: [guest] kubeconfig = \"PATH\"",
+        fix: "wait for the node to join, or name the kubeconfig in /etc/harvester-node-agent/config.toml: [guest_cluster] kubeconfig = \"PATH\"",
         run: [vm "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet"],
         silences: [NodeMissing, NodeWriteFailed];
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "the kubelet credential cannot be used",

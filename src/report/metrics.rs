@@ -103,7 +103,7 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_identity_state",
         "How hostname and Node name compare with the VM: 1 for the current state, 0 for the others.",
-        Verdict::ALL.map(Verdict::name),
+        &Verdict::ALL.map(Verdict::name),
         verdict,
     );
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
@@ -120,7 +120,7 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_topology_state",
         "State of the topology labels: 1 for the current state, 0 for the others.",
-        sync::REASONS.map(kebab),
+        &sync::REASONS.map(kebab),
         state,
     );
     let health = &status.guest_agent.health;
@@ -135,7 +135,7 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_qemu_guest_agent_state",
         "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
-        Health::ALL.map(Health::name),
+        &Health::ALL.map(Health::name),
         health,
     );
 }
@@ -145,11 +145,11 @@ fn states<const N: usize>(
     page: &mut String,
     name: &'static str,
     help: &'static str,
-    known: [String; N],
+    known: &[String; N],
     current: &str,
 ) {
     let mut family = Family::new(page, name, Kind::Gauge, help);
-    for state in &known {
+    for state in known {
         family.sample(&[("state", state)], number(state == current));
     }
     if known.iter().all(|state| state != current) {
@@ -275,7 +275,7 @@ mod tests {
         let page = |current| {
             let mut text = String::new();
             let known = ["synced".to_owned(), "pending".to_owned()];
-            states(&mut text, "hna_state", "State.", known, current);
+            states(&mut text, "hna_state", "State.", &known, current);
             text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
         };
         let zero = "hna_state{state=\"synced\"} 0";

@@ -315,7 +315,7 @@ async fn a_file_that_cannot_be_written_is_a_finding_and_one_that_is_not_wanted_g
     assert!(world.guest.path(TEXTFILE).is_file());
     world
         .guest
-        .agent_config("textfile.toml", "[report]\ntextfile = false\n");
+        .agent_config("textfile.toml", "[metrics]\ntextfile = \"off\"\n");
     agent.signal(Signal::SIGHUP);
     let is_gone = || async { !world.guest.path(TEXTFILE).exists() };
     eventually(SOON, "the file is gone", is_gone).await;
