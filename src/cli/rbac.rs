@@ -25,7 +25,7 @@ Once for each guest cluster, whose machines share one service account:
   kubectl delete -f rbac.yaml               takes it back
 
 Only what the configuration of this machine calls for is allowed: a source that [topology] sources leaves out gets no rule, \
-and mode = \"signals\" no watch.";
+and watch = false no watch.";
 
 /// What `rbac` takes. The configuration in force counts too: a source that it does not name, or a watch that it does not
 /// keep, is not allowed.

@@ -170,7 +170,7 @@ fn hint(names: &[String]) -> String {
     match elsewhere {
         Some(key) if key.path.contains('.') => format!("did you mean `{}`?", key.path),
         Some(key) => format!(
-            "did you mean `{}`, which stands above the first table?",
+            "did you mean `{}`, which belongs above the first table?",
             key.path
         ),
         None => format!("allowed here: {}", siblings.join(", ")),

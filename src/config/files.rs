@@ -115,9 +115,7 @@ fn is_drop_in(dir: &Path, name: &OsString, warnings: &mut Vec<String>) -> bool {
         Some("toml") => true,
         Some(other) if other.eq_ignore_ascii_case("toml") || LIKELY_MISTAKES.contains(&other) => {
             let path = printable(&dir.join(name).to_string_lossy());
-            warnings.push(format!(
-                "{path}: not read, its name does not end in `.toml`"
-            ));
+            warnings.push(format!("{path}: ignored, its name does not end in `.toml`"));
             false
         }
         _ => false,

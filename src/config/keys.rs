@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::label::{ConfigMapName, LabelKey, NameError};
 use super::listen::Listen;
-use super::settings::{HostPlace, OptIns, Settings, TextFile};
+use super::settings::{HostPlace, Mode, OptIns, Settings, TextFile};
 use super::value::{Value, Wrong};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
-/// Every minute is as often as a fleet may ask both APIs for nothing.
+/// A fleet that polls more often than every minute is a load for both APIs.
 const LEAST_POLL: Duration = Duration::from_secs(60);
-/// Once a day at least: the backstop must not disappear.
+/// Once a day at least: the poll is the fallback of every event source.
 const MOST_POLL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longer would delay what the agent is for.
 const MOST_WAIT: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const MOST_WAIT: Duration = Duration::from_secs(60);
 const LEAST_WATCH_DELAY: Duration = Duration::from_secs(1);
 const MOST_WATCH_DELAY: Duration = Duration::from_secs(10 * 60);
 
-const OPT_INS: &str = "an array of \"plain-http\", \"skip-tls-verify\", \"proxy\"";
+const OPT_INS: &str = "an array of \"plain-http\", \"insecure-skip-tls-verify\", \"proxy-url\"";
 
 /// One key of the configuration.
 #[derive(Debug)]
@@ -43,17 +43,23 @@ type Set = fn(&mut Settings, &[String], &Value) -> Result<(), Vec<Wrong>>;
 /// Every key, in the order in which it is shown.
 pub const KEYS: &[Key] = &[
     Key {
-        path: "mode",
-        default: r#""watch""#,
-        allowed: r#""watch", "signals""#,
-        help: "learn of changes by standing watches, or by signals and rare reads (very large fleets)",
-        set: |settings, _, value| put(&mut settings.mode, value.choice()),
+        path: "watch",
+        default: "true",
+        allowed: "true, false",
+        help: "watch the VM and the Node; false: rely on event sources in the guest and an hourly poll (very large fleets)",
+        set: |settings, _, value| {
+            let mode = value.switch().map(|watch| match watch {
+                true => Mode::Watch,
+                false => Mode::Signals,
+            });
+            put(&mut settings.mode, mode)
+        },
     },
     Key {
         path: "harvester.kubeconfig",
         default: r#""""#,
-        allowed: r#"an absolute path, "" to search the usual places"#,
-        help: "kubeconfig for Harvester's API",
+        allowed: r#"an absolute path, "" to search the standard paths"#,
+        help: "kubeconfig of the Harvester API",
         set: |settings, _, value| {
             let path = value.optional(Value::path);
             put(&mut settings.harvester.kubeconfig, path)
@@ -62,7 +68,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "harvester.namespace",
         default: r#""""#,
-        allowed: r#"the name of a namespace, "" to take the kubeconfig's"#,
+        allowed: r#"the name of a namespace, "" to use that of the kubeconfig"#,
         help: "namespace of the VM in Harvester",
         set: |settings, _, value| {
             let name =
@@ -73,8 +79,8 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "harvester.vm",
         default: r#""""#,
-        allowed: r#"the name of a VM, "" to find it by evidence"#,
-        help: "pins the name of the VM in Harvester",
+        allowed: r#"the name of a VM, "" to match it by UUID, MAC address and name"#,
+        help: "name of the VM in Harvester; disables the match",
         set: |settings, _, value| {
             let name =
                 value.optional(|value| value.name(kind(VmName::parse, NameError::Subdomain)));
@@ -85,24 +91,24 @@ pub const KEYS: &[Key] = &[
         path: "harvester.allow",
         default: "[]",
         allowed: OPT_INS,
-        help: "what Harvester's kubeconfig may ask for although it weakens the connection",
+        help: "insecure settings that the agent honors in the kubeconfig of Harvester",
         set: |settings, _, value| put_all(&mut settings.harvester.allow, opt_ins(value)),
     },
     Key {
-        path: "guest.kubeconfig",
+        path: "guest_cluster.kubeconfig",
         default: r#""""#,
-        allowed: r#"an absolute path, "" to search the usual places"#,
-        help: "kubeconfig of the guest's kubelet",
+        allowed: r#"an absolute path, "" to search the standard paths"#,
+        help: "kubeconfig of the kubelet",
         set: |settings, _, value| {
             let path = value.optional(Value::path);
             put(&mut settings.guest.kubeconfig, path)
         },
     },
     Key {
-        path: "guest.node_name",
+        path: "guest_cluster.node_name",
         default: r#""""#,
-        allowed: r#"the name of a Node, "" to take it from the kubelet's certificate"#,
-        help: "name of our own Node in the guest cluster",
+        allowed: r#"the name of a Node, "" to take it from the client certificate of the kubelet"#,
+        help: "name of this Node in the guest cluster",
         set: |settings, _, value| {
             let name =
                 value.optional(|value| value.name(kind(NodeName::parse, NameError::Subdomain)));
@@ -110,24 +116,24 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
-        path: "guest.allow",
+        path: "guest_cluster.allow",
         default: "[]",
         allowed: OPT_INS,
-        help: "what the kubelet's kubeconfig may ask for although it weakens the connection",
+        help: "insecure settings that the agent honors in the kubeconfig of the kubelet",
         set: |settings, _, value| put_all(&mut settings.guest.allow, opt_ins(value)),
     },
     Key {
         path: "topology.on_change",
         default: r#""follow""#,
         allowed: r#""follow", "hold", "report""#,
-        help: "when the VM moved to another zone: follow it, hold the first zone, or only report",
+        help: "after a migration to another zone: follow the host, hold the first zone, or only report",
         set: |settings, _, value| put(&mut settings.topology.on_change, value.choice()),
     },
     Key {
         path: "topology.host_label",
         default: r#""topology.harvesterhci.io/host""#,
-        allowed: r#"a label key that a kubelet may write, false or "" for no such label"#,
-        help: "label on our Node that carries the name of the Harvester host",
+        allowed: r#"a label key that NodeRestriction lets a kubelet write, "off" for no such label"#,
+        help: "label of this Node for the name of the Harvester host",
         set: |settings, _, value| {
             let key = value.unless_off(|value| {
                 let key = value.name(LabelKey::parse)?;
@@ -142,14 +148,14 @@ pub const KEYS: &[Key] = &[
         path: "topology.remove_stale",
         default: "false",
         allowed: "true, false",
-        help: "remove our own label when the host has lost its counterpart",
+        help: "remove a label that the agent owns when the host no longer has it",
         set: |settings, _, value| put(&mut settings.topology.remove_stale, value.switch()),
     },
     Key {
         path: "topology.sources",
         default: r#"["host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table"]"#,
         allowed: r#"an array of "host-node", "vmi-annotations", "launcher-pod", "configmap", "hosts-table", in this order"#,
-        help: "sources of region and zone that may be asked; the first that answers wins",
+        help: "enabled sources of region and zone; the first one with a result is used",
         set: |settings, _, value| {
             let sources = value.ordered_choices::<Source>();
             put_all(&mut settings.topology.sources, sources)
@@ -168,15 +174,15 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "labels.extra.*",
         default: "{}",
-        allowed: r#""label key on our Node" = "label key on the Harvester host", both in quotation marks; a kubelet must be allowed to write the first"#,
-        help: "more labels of the Harvester host to copy to our Node",
+        allowed: r#""label key on this Node" = "label key on the Harvester host", both quoted; NodeRestriction must let a kubelet write the first"#,
+        help: "additional labels to copy from the Harvester host to this Node",
         set: set_extra_label,
     },
     Key {
         path: "hosts.*.region",
         default: "{}",
-        allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host; with the downward metrics of KubeVirt no credential for Harvester is needed",
+        allowed: "a label value, in a table with the name of a Harvester host",
+        help: "region and zone of each Harvester host; with KubeVirt downward metrics, no Harvester credential is needed",
         set: |settings, names, value| {
             let region = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, region, |place| &mut place.region)
@@ -185,79 +191,78 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "hosts.*.zone",
         default: "{}",
-        allowed: "a label value, in a table named for a Harvester host",
-        help: "region and zone of each Harvester host; with the downward metrics of KubeVirt no credential for Harvester is needed",
+        allowed: "a label value, in a table with the name of a Harvester host",
+        help: "region and zone of each Harvester host; with KubeVirt downward metrics, no Harvester credential is needed",
         set: |settings, names, value| {
             let zone = value.name(kind(LabelValue::parse, NameError::Qualified));
             set_place(settings, names, value, zone, |place| &mut place.zone)
         },
     },
     Key {
-        path: "guest_agent.start",
+        path: "qemu_guest_agent.auto_start",
         default: "false",
         allowed: "true, false",
-        help: "start qemu-guest-agent through systemd when it is installed and stopped",
+        help: "start qemu-guest-agent if its unit is installed and stopped",
         set: |settings, _, value| put(&mut settings.guest_agent.start, value.switch()),
     },
     Key {
         path: "registration.node_labels",
         default: "false",
         allowed: "true, false",
-        help: "register the Node with its labels: `gate` writes them for the kubelet, and the agent keeps that file in step",
+        help: "register the Node with its labels: `gate` writes them for the kubelet, and the agent keeps the file in sync",
         set: |settings, _, value| put(&mut settings.registration.node_labels, value.switch()),
     },
     Key {
         path: "report.node_conditions",
         default: "true",
         allowed: "true, false",
-        help: "write conditions to our Node",
+        help: "write conditions to this Node",
         set: |settings, _, value| put(&mut settings.report.node_conditions, value.switch()),
     },
     Key {
         path: "report.events",
         default: "true",
         allowed: "true, false",
-        help: "write Events about our Node",
+        help: "write Events about this Node",
         set: |settings, _, value| put(&mut settings.report.events, value.switch()),
     },
     Key {
         path: "report.annotations",
         default: "true",
         allowed: "true, false",
-        help: "write annotations about the VM, the source and the last migration; the two on what we own are always written",
+        help: "write annotations about VM, topology source and last migration; `owned-labels` and `host` are always written",
         set: |settings, _, value| put(&mut settings.report.annotations, value.switch()),
     },
     Key {
-        path: "report.textfile",
-        default: r#""auto""#,
-        allowed: r#""auto", an absolute path, false"#,
-        help: "metrics for node-exporter's textfile collector; auto: where Debian's looks, if that directory exists",
+        path: "metrics.textfile",
+        default: r#""""#,
+        allowed: r#"an absolute path, "" for the directory of Debian's node-exporter if it exists, "off""#,
+        help: "file with metrics for the textfile collector of node-exporter",
         set: |settings, _, value| {
             let textfile = match value {
-                Value::Text(text) if text == "auto" => Ok(TextFile::Auto),
-                Value::Text(text) if text.is_empty() => Err(value.refuse("is no path")),
+                Value::Text(text) if text.is_empty() => Ok(TextFile::Auto),
                 _ => value
                     .unless_off(Value::path)
                     .map(|path| path.map_or(TextFile::Off, TextFile::Path)),
             };
-            put(&mut settings.report.textfile, textfile)
+            put(&mut settings.metrics.textfile, textfile)
         },
     },
     Key {
         path: "metrics.listen",
-        default: "false",
-        allowed: r#""127.0.0.1:PORT", "[::1]:PORT", "unix:/PATH", false"#,
-        help: "answer Prometheus on this machine, at /metrics",
+        default: r#""off""#,
+        allowed: r#""127.0.0.1:PORT", "[::1]:PORT", "unix:/PATH", "off""#,
+        help: "address on this node that serves metrics at /metrics",
         set: |settings, _, value| {
             let listen = value.unless_off(Listen::parse);
             put(&mut settings.metrics.listen, listen)
         },
     },
     Key {
-        path: "timing.poll",
+        path: "timing.poll_interval",
         default: r#""10m""#,
-        allowed: r#"a time from "1m" to "24h""#,
-        help: "read everything again this often even if nothing called for it",
+        allowed: r#"a duration from "1m" to "24h""#,
+        help: "interval between two reconciles without a trigger",
         set: |settings, _, value| {
             put(
                 &mut settings.timing.poll,
@@ -268,18 +273,18 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "timing.hostname_debounce",
         default: r#""2s""#,
-        allowed: r#"a time from "0s" to "60s""#,
-        help: "complain about a changed hostname when it has been quiet for this long",
+        allowed: r#"a duration from "0s" to "60s""#,
+        help: "report a changed hostname after it was stable for this long",
         set: |settings, _, value| {
             let wait = value.duration(Duration::ZERO, MOST_WAIT);
             put(&mut settings.timing.hostname_debounce, wait)
         },
     },
     Key {
-        path: "timing.settle",
+        path: "timing.annotation_grace_period",
         default: r#""10s""#,
-        allowed: r#"a time from "0s" to "60s""#,
-        help: "wait this long for Harvester's own annotations on VMs that Harvester labels",
+        allowed: r#"a duration from "0s" to "60s""#,
+        help: "wait after a migration for the annotations of Harvester before labels are written, on VMs that Harvester labels",
         set: |settings, _, value| {
             let wait = value.duration(Duration::ZERO, MOST_WAIT);
             put(&mut settings.timing.settle, wait)
@@ -288,7 +293,7 @@ pub const KEYS: &[Key] = &[
     Key {
         path: "timing.watch_delay",
         default: r#""60s""#,
-        allowed: r#"a time from "1s" to "10m""#,
+        allowed: r#"a duration from "1s" to "10m""#,
         help: "longest delay before a watch that ended is opened again; agents spread over it",
         set: |settings, _, value| {
             let delay = value.duration(LEAST_WATCH_DELAY, MOST_WATCH_DELAY);
@@ -299,14 +304,14 @@ pub const KEYS: &[Key] = &[
         path: "log.level",
         default: r#""info""#,
         allowed: r#""error", "warn", "info", "debug""#,
-        help: "least severe message that is written to the journal",
+        help: "least severe message that is logged",
         set: |settings, _, value| put(&mut settings.log.level, value.choice()),
     },
     Key {
         path: "machine.assume_kubevirt",
         default: "false",
         allowed: "true, false",
-        help: "take the machine for a KubeVirt VM although its firmware does not say so",
+        help: "run although the firmware does not identify a KubeVirt VM",
         set: |settings, _, value| put(&mut settings.machine.assume_kubevirt, value.switch()),
     },
 ];

@@ -74,16 +74,18 @@ pub enum NameError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GuestKeyError {
     /// Written by the agent from the host's region and zone.
-    #[error("is a topology key, which the agent writes by itself")]
+    #[error("is a topology key, which the agent writes itself")]
     Topology,
     /// Written by kubelet.
-    #[error("describes the guest itself and belongs to its kubelet")]
+    #[error("describes the guest OS and is set by its kubelet")]
     Kubelet,
     /// NodeRestriction keeps the domain from every kubelet.
-    #[error("is kept from kubelets by NodeRestriction on purpose")]
+    #[error("is in a domain that NodeRestriction reserves for administrators")]
     Restricted,
     /// NodeRestriction lets a kubelet set a few keys of these domains only.
-    #[error("is in a domain of Kubernetes in which NodeRestriction lets a kubelet set no such key")]
+    #[error(
+        "is in a Kubernetes domain in which NodeRestriction does not let a kubelet set this key"
+    )]
     KubernetesDomain,
 }
 

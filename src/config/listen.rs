@@ -31,26 +31,26 @@ impl Listen {
         let text = value.text()?;
         if let Some(path) = text.strip_prefix(UNIX) {
             return match Value::Text(path.to_owned()).path() {
-                Ok(path) if path.as_os_str().len() > SOCKET_PATH_MAX => {
-                    Err(value.refuse(format_args!(
-                        "is longer than a path of a socket may be, {SOCKET_PATH_MAX} bytes"
-                    )))
-                }
+                Ok(path) if path.as_os_str().len() > SOCKET_PATH_MAX => Err(value.refuse(
+                    format_args!("is too long for a socket path: at most {SOCKET_PATH_MAX} bytes"),
+                )),
                 Ok(path) => Ok(Self::Unix(path)),
-                Err(_) => Err(value.refuse("has no absolute path of a file after `unix:`")),
+                Err(_) => Err(value.refuse("has no absolute path after `unix:`")),
             };
         }
         let address: SocketAddr = text.parse().map_err(|_| {
-            value.refuse("is neither ADDRESS:PORT nor `unix:` with a path; names are not looked up")
+            value.refuse(
+                "is neither ADDRESS:PORT nor `unix:` with a path; host names are not resolved",
+            )
         })?;
         if !address.ip().is_loopback() {
             Err(value.refuse(
-                "is no loopback address: the metrics name hosts and VMs and are told to nobody outside this machine; let \
-                 a proxy that asks who is there, or node-exporter's textfile collector, carry them further",
+                "is not a loopback address: metrics name hosts and VMs and are served on this node only; use an \
+                 authenticating proxy or node-exporter's textfile collector to export them",
             ))
         } else if address.port() < FIRST_PORT {
             Err(value.refuse(format_args!(
-                "has a port below {FIRST_PORT}, which the service may not listen on"
+                "has a port below {FIRST_PORT}, which the service cannot bind"
             )))
         } else {
             Ok(Self::Tcp(address))

@@ -138,7 +138,7 @@ impl Merged {
                 place: entry.place.clone(),
                 key: entry.path.clone(),
                 value: format!("\"{host_label}\""),
-                why: "is the host label (`topology.host_label`), which the agent writes by itself"
+                why: "is the host label (`topology.host_label`), which the agent writes itself"
                     .to_owned(),
                 allowed: entry.key.allowed.to_owned(),
             });
@@ -152,28 +152,28 @@ impl Merged {
         if let Some(entry) = self.winners.get("topology.sources")
             && sources.is_empty()
         {
-            let text = "`topology.sources` is empty, so no region and no zone will be found";
+            let text = "`topology.sources` is empty, so region and zone stay unknown";
             warn(&entry.place, text.to_owned());
         }
         if let Some(entry) = self.winners.get("topology.configmap")
             && !sources.contains(&Source::ConfigMap)
         {
-            let text = "`topology.configmap` has no effect, because `topology.sources` leaves \"configmap\" out";
+            let text = "`topology.configmap` has no effect, because `topology.sources` does not include \"configmap\"";
             warn(&entry.place, text.to_owned());
         }
-        if let Some(entry) = self.winners.get("report.textfile")
-            && let TextFile::Path(path) = &settings.report.textfile
+        if let Some(entry) = self.winners.get("metrics.textfile")
+            && let TextFile::Path(path) = &settings.metrics.textfile
             && path.extension().is_none_or(|extension| extension != "prom")
         {
             let text =
-                "`report.textfile` does not end in `.prom`, so node-exporter will not read it";
+                "`metrics.textfile` does not end in `.prom`, so node-exporter does not read it";
             warn(&entry.place, text.to_owned());
         }
         if !sources.contains(&Source::HostsTable) {
             let of_hosts = |entry: &&Entry| entry.key.path.starts_with("hosts.*.");
             for entry in self.winners.values().filter(of_hosts) {
                 let text = format!(
-                    "`{}` has no effect, because `topology.sources` leaves \"hosts-table\" out",
+                    "`{}` has no effect, because `topology.sources` does not include \"hosts-table\"",
                     entry.path
                 );
                 warn(&entry.place, text);
@@ -187,7 +187,7 @@ impl Merged {
             }
             if !has_labels_of_hosts {
                 let text = format!(
-                    "`{}` has no effect, because `topology.sources` leaves out both \"host-node\" and \"configmap\"",
+                    "`{}` has no effect, because `topology.sources` includes neither \"host-node\" nor \"configmap\"",
                     entry.path
                 );
                 warn(&entry.place, text);
@@ -197,10 +197,7 @@ impl Merged {
                     && entry.names.first().is_some_and(|name| name == key.as_str())
             });
             if is_instance_type {
-                let text = format!(
-                    "`{}` is a label that cloud controllers write too",
-                    entry.path
-                );
+                let text = format!("`{}` is a label that cloud providers write too", entry.path);
                 warn(&entry.place, text);
             }
         }

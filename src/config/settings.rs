@@ -73,7 +73,7 @@ pub struct Settings {
     pub registration: Registration,
     /// Where the agent says what it found.
     pub report: Report,
-    /// Who may ask for metrics.
+    /// Where metrics are exported.
     pub metrics: Metrics,
     /// How long and how often.
     pub timing: Timing,
@@ -83,14 +83,13 @@ pub struct Settings {
     pub machine: Machine,
 }
 
-choice! {
-    /// How the agent learns that something changed.
-    Mode {
-        /// It keeps a watch on its VM and its Node.
-        Watch = "watch",
-        /// It keeps no standing watch: signals of the kernel and a rare read must do.
-        Signals = "signals",
-    }
+/// How the agent learns that something changed: the key `watch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It watches its VM and its Node.
+    Watch,
+    /// It opens no watch, and relies on event sources in the guest and an hourly poll.
+    Signals,
 }
 
 /// How Harvester's API is reached, and who we are there.
@@ -134,9 +133,9 @@ choice! {
         /// A server URL with `http://`.
         PlainHttp = "plain-http",
         /// `insecure-skip-tls-verify`.
-        SkipTlsVerify = "skip-tls-verify",
+        SkipTlsVerify = "insecure-skip-tls-verify",
         /// `proxy-url`.
-        Proxy = "proxy",
+        Proxy = "proxy-url",
     }
 }
 
@@ -224,8 +223,6 @@ pub struct Report {
     /// Annotations on our Node about the VM, the source and the last migration. Those that say what we own, and of which
     /// host the labels are, are always written: the next decision needs them.
     pub annotations: bool,
-    /// Metrics in a file for node-exporter.
-    pub textfile: TextFile,
 }
 
 /// Whether and where metrics are written for node-exporter's textfile collector.
@@ -245,10 +242,12 @@ impl TextFile {
         "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 }
 
-/// Who may ask for metrics.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Where metrics are exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
-    /// Where they are told to whoever asks; `None` nowhere.
+    /// The file for node-exporter.
+    pub textfile: TextFile,
+    /// The address that serves them; `None` for none.
     pub listen: Option<Listen>,
 }
 
@@ -314,9 +313,11 @@ impl Default for Settings {
                 node_conditions: true,
                 events: true,
                 annotations: true,
-                textfile: TextFile::Auto,
             },
-            metrics: Metrics::default(),
+            metrics: Metrics {
+                textfile: TextFile::Auto,
+                listen: None,
+            },
             timing: Timing {
                 poll: POLL,
                 hostname_debounce: HOSTNAME_DEBOUNCE,

@@ -15,10 +15,13 @@ pub(super) fn closest<'a>(
         return None;
     }
     let word = word.to_ascii_lowercase();
+    let slips_max = (length / 3).max(1);
     candidates
         .into_iter()
+        // Each character too many or too few is a slip: most names need no comparison.
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= slips_max)
         .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
-        .filter(|(slips, _)| *slips <= (length / 3).max(1))
+        .filter(|(slips, _)| *slips <= slips_max)
         .min_by_key(|(slips, _)| *slips)
         .map(|(_, candidate)| candidate)
 }

@@ -158,7 +158,7 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
 fn every_key_sets_its_field() {
     type Change = fn(&mut Settings);
     let cases: &[(&str, Change)] = &[
-        ("mode = 'signals'", |s| s.mode = Mode::Signals),
+        ("watch = false", |s| s.mode = Mode::Signals),
         ("harvester.kubeconfig = '/etc/h'", |s| {
             s.harvester.kubeconfig = Some("/etc/h".into());
         }),
@@ -168,20 +168,20 @@ fn every_key_sets_its_field() {
         ("harvester.vm = 'node.1'", |s| {
             s.harvester.vm = Some(VmName::parse("node.1").unwrap());
         }),
-        ("harvester.allow = ['proxy', 'plain-http']", |s| {
+        ("harvester.allow = ['proxy-url', 'plain-http']", |s| {
             s.harvester.allow = OptIns {
                 plain_http: true,
                 skip_tls_verify: false,
                 proxy: true,
             };
         }),
-        ("guest.kubeconfig = '/etc/g'", |s| {
+        ("guest_cluster.kubeconfig = '/etc/g'", |s| {
             s.guest.kubeconfig = Some("/etc/g".into());
         }),
-        ("guest.node_name = 'node-1'", |s| {
+        ("guest_cluster.node_name = 'node-1'", |s| {
             s.guest.node_name = Some(NodeName::parse("node-1").unwrap());
         }),
-        ("guest.allow = ['skip-tls-verify']", |s| {
+        ("guest_cluster.allow = ['insecure-skip-tls-verify']", |s| {
             s.guest.allow = OptIns {
                 plain_http: false,
                 skip_tls_verify: true,
@@ -197,10 +197,9 @@ fn every_key_sets_its_field() {
         ("topology.host_label = 'example.com/host'", |s| {
             s.topology.host_label = Some(LabelKey::parse("example.com/host").unwrap());
         }),
-        ("topology.host_label = false", |s| {
+        ("topology.host_label = 'off'", |s| {
             s.topology.host_label = None;
         }),
-        ("topology.host_label = ''", |s| s.topology.host_label = None),
         ("topology.remove_stale = true", |s| {
             s.topology.remove_stale = true;
         }),
@@ -223,7 +222,9 @@ fn every_key_sets_its_field() {
             };
             s.hosts.insert(HostName::parse("hv-b").unwrap(), place);
         }),
-        ("guest_agent.start = true", |s| s.guest_agent.start = true),
+        ("qemu_guest_agent.auto_start = true", |s| {
+            s.guest_agent.start = true;
+        }),
         ("registration.node_labels = true", |s| {
             s.registration.node_labels = true;
         }),
@@ -234,11 +235,11 @@ fn every_key_sets_its_field() {
         ("report.annotations = false", |s| {
             s.report.annotations = false;
         }),
-        ("report.textfile = false", |s| {
-            s.report.textfile = TextFile::Off;
+        ("metrics.textfile = 'off'", |s| {
+            s.metrics.textfile = TextFile::Off;
         }),
-        ("report.textfile = '/srv/a.prom'", |s| {
-            s.report.textfile = TextFile::Path("/srv/a.prom".into());
+        ("metrics.textfile = '/srv/a.prom'", |s| {
+            s.metrics.textfile = TextFile::Path("/srv/a.prom".into());
         }),
         ("metrics.listen = '127.0.0.1:9879'", |s| {
             s.metrics.listen = Some(Listen::Tcp(([127, 0, 0, 1], 9879).into()));
@@ -246,17 +247,19 @@ fn every_key_sets_its_field() {
         ("metrics.listen = 'unix:/run/a.sock'", |s| {
             s.metrics.listen = Some(Listen::Unix("/run/a.sock".into()));
         }),
-        ("timing.poll = '1m'", |s| {
+        ("timing.poll_interval = '1m'", |s| {
             s.timing.poll = Duration::from_secs(60);
         }),
-        ("timing.poll = '24h'", |s| {
+        ("timing.poll_interval = '24h'", |s| {
             s.timing.poll = Duration::from_secs(86_400);
         }),
         ("timing.hostname_debounce = '250ms'", |s| {
             s.timing.hostname_debounce = Duration::from_millis(250);
         }),
-        ("timing.settle = '0s'", |s| s.timing.settle = Duration::ZERO),
-        ("timing.settle = '60s'", |s| {
+        ("timing.annotation_grace_period = '0s'", |s| {
+            s.timing.settle = Duration::ZERO;
+        }),
+        ("timing.annotation_grace_period = '60s'", |s| {
             s.timing.settle = Duration::from_secs(60);
         }),
         ("timing.watch_delay = '1s'", |s| {
@@ -293,15 +296,15 @@ fn every_key_sets_its_field() {
 
 /// Bad values of each key: what the only error must say.
 #[test]
-fn every_bad_value_is_refused_with_what_is_allowed() {
+fn every_invalid_value_is_rejected_with_the_allowed_values() {
     let cases = [
         (
-            "mode = 'wach'",
-            "1: `mode`: \"wach\" is no choice, did you mean \"watch\"?; allowed: \"watch\", \"signals\"",
+            "watch = 'signals'",
+            "1: `watch`: expected boolean, found string \"signals\"; allowed: true, false",
         ),
         (
-            "mode = 1",
-            "1: `mode`: expected string, found integer 1; allowed: \"watch\", \"signals\"",
+            "watch = 1",
+            "1: `watch`: expected boolean, found integer 1; allowed: true, false",
         ),
         (
             "harvester.kubeconfig = 'a/b'",
@@ -310,11 +313,11 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ("harvester.kubeconfig = '/a/'", "\"/a/\" is a directory"),
         (
             "harvester.kubeconfig = \"/a\\u001bb\"",
-            "\"/a\\u{1b}b\" has characters that cannot be printed",
+            "\"/a\\u{1b}b\" contains characters that are not printable",
         ),
         (
             "harvester.kubeconfig = \"/a\\u202Eb\"",
-            "\"/a\\u{202e}b\" has characters",
+            "\"/a\\u{202e}b\" contains characters",
         ),
         ("harvester.namespace = 'a.b'", "is not a DNS label"),
         (
@@ -322,33 +325,44 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "\"Node_1\" is not a DNS subdomain",
         ),
         (
-            "harvester.allow = 'proxy'",
-            "expected array of strings, found string \"proxy\"",
+            "harvester.allow = 'proxy-url'",
+            "expected array of strings, found string \"proxy-url\"",
         ),
         (
-            "harvester.allow = ['prox']",
-            "`harvester.allow[0]`: \"prox\" is no choice, did you mean \"proxy\"?",
+            "harvester.allow = ['proxy-ur']",
+            "`harvester.allow[0]`: \"proxy-ur\" is not a valid value, did you mean \"proxy-url\"?",
         ),
         (
-            "harvester.allow = ['proxy', 'proxy']",
-            "`harvester.allow[1]`: \"proxy\" is there twice",
+            "harvester.allow = ['proxy-url', 'proxy-url']",
+            "`harvester.allow[1]`: \"proxy-url\" is listed twice",
         ),
         (
-            "guest.kubeconfig = ['/a']",
+            "guest_cluster.kubeconfig = ['/a']",
             "expected string, found array [\"/a\"]",
         ),
-        ("guest.node_name = '-a'", "\"-a\" is not a DNS subdomain"),
         (
-            "guest.allow = [true]",
-            "`guest.allow[0]`: expected string, found boolean true",
+            "guest_cluster.node_name = '-a'",
+            "\"-a\" is not a DNS subdomain",
+        ),
+        (
+            "guest_cluster.allow = [true]",
+            "`guest_cluster.allow[0]`: expected string, found boolean true",
         ),
         (
             "topology.on_change = ''",
-            "`topology.on_change`: \"\" is no choice; allowed: \"follow\", \"hold\", \"report\"",
+            "`topology.on_change`: \"\" is not a valid value; allowed: \"follow\", \"hold\", \"report\"",
         ),
         (
             "topology.host_label = true",
-            "true only `false` has a meaning here",
+            "expected string, found boolean true",
+        ),
+        (
+            "topology.host_label = false",
+            "expected string, found boolean false",
+        ),
+        (
+            "topology.host_label = ''",
+            "\"\" is empty, write \"off\" for none",
         ),
         ("topology.host_label = 'a/b/c'", "has more than one `/`"),
         (
@@ -361,7 +375,7 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ),
         (
             "topology.host_label = 1.5",
-            "expected string or `false`, found float 1.5",
+            "expected string, found float 1.5",
         ),
         (
             "topology.remove_stale = 'yes'",
@@ -369,17 +383,17 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ),
         (
             "topology.sources = ['configmap', 'host-node']",
-            "[\"configmap\", \"host-node\"] is out of order; the order is fixed",
+            "[\"configmap\", \"host-node\"] is out of order: entries can be omitted",
         ),
         (
             "topology.sources = ['configmap', 'configmap']",
-            "`topology.sources[1]`: \"configmap\" is there twice",
+            "`topology.sources[1]`: \"configmap\" is listed twice",
         ),
         ("topology.configmap = 'topology'", "is not `namespace/name`"),
         ("topology.configmap = 'a.b/c'", "is not a DNS label"),
         (
             "labels.extra.'kubernetes.io/os' = 'a'",
-            "`labels.extra.\"kubernetes.io/os\"`: \"kubernetes.io/os\" describes the guest itself",
+            "`labels.extra.\"kubernetes.io/os\"`: \"kubernetes.io/os\" describes the guest OS",
         ),
         (
             "labels.extra.'topology.kubernetes.io/zone' = 'a'",
@@ -391,15 +405,15 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ),
         (
             "labels.extra.'kubernetes.io/hostname' = 'a'",
-            "describes the guest itself",
+            "describes the guest OS",
         ),
         (
             "labels.extra.'a.node-restriction.kubernetes.io/x' = 'a'",
-            "is kept from kubelets",
+            "NodeRestriction reserves",
         ),
         (
             "labels.extra.'x.k8s.io/x' = 'a'",
-            "is in a domain of Kubernetes",
+            "is in a Kubernetes domain",
         ),
         (
             "labels.extra.'topology.harvesterhci.io/host' = 'a'",
@@ -412,7 +426,7 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ("labels.extra.rack = 3", "expected string, found integer 3"),
         (
             "labels.extra.example.com = 'a'",
-            "`labels.extra.example`: expected string, found table {…}; allowed: \"label key on our Node\" =",
+            "`labels.extra.example`: expected string, found table {…}; allowed: \"label key on this Node\" =",
         ),
         (
             "labels.extra = 'rack'",
@@ -433,7 +447,7 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "1: `registration.node_labels`",
         ),
         (
-            "guest_agent.start = 'yes'",
+            "qemu_guest_agent.auto_start = 'yes'",
             "expected boolean, found string \"yes\"",
         ),
         (
@@ -445,48 +459,58 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
             "report.annotations = 2020-01-01",
             "expected boolean, found datetime 2020-01-01",
         ),
-        ("report.textfile = true", "only `false` has a meaning here"),
         (
-            "report.textfile = ''",
-            "\"\" is no path; allowed: \"auto\", an absolute path, false",
+            "metrics.textfile = false",
+            "expected string, found boolean false",
         ),
-        ("report.textfile = 'a.prom'", "is not an absolute path"),
-        ("metrics.listen = true", "only `false` has a meaning here"),
+        (
+            "metrics.textfile = 'auto'",
+            "\"auto\" is not an absolute path; allowed: an absolute path, \"\" for",
+        ),
+        ("metrics.textfile = 'a.prom'", "is not an absolute path"),
+        ("metrics.listen = false", "expected string, found boolean"),
         ("metrics.listen = 9879", "expected string"),
-        ("metrics.listen = '0.0.0.0:9879'", "is no loopback address"),
-        ("metrics.listen = '[::]:9879'", "is no loopback address"),
-        ("metrics.listen = '10.0.0.5:9879'", "is no loopback address"),
+        ("metrics.listen = ''", "write \"off\" for none"),
+        (
+            "metrics.listen = '0.0.0.0:9879'",
+            "is not a loopback address",
+        ),
+        ("metrics.listen = '[::]:9879'", "is not a loopback address"),
+        (
+            "metrics.listen = '10.0.0.5:9879'",
+            "is not a loopback address",
+        ),
         ("metrics.listen = '127.0.0.1:80'", "has a port below 1024"),
         ("metrics.listen = '127.0.0.1:0'", "has a port below 1024"),
         ("metrics.listen = '127.0.0.1'", "is neither ADDRESS:PORT"),
         ("metrics.listen = ':9879'", "is neither ADDRESS:PORT"),
         (
             "metrics.listen = 'localhost:9879'",
-            "names are not looked up",
+            "host names are not resolved",
         ),
         ("metrics.listen = 'unix:a.sock'", "has no absolute path"),
         ("metrics.listen = 'unix:/run/'", "has no absolute path"),
         (
-            "timing.poll = 600",
-            "expected string, found integer 600; allowed: a time from \"1m\" to \"24h\"",
+            "timing.poll_interval = 600",
+            "expected string, found integer 600; allowed: a duration from \"1m\" to \"24h\"",
         ),
         (
-            "timing.poll = '600'",
+            "timing.poll_interval = '600'",
             "has no unit: write `ms`, `s`, `m` or `h`",
         ),
-        ("timing.poll = '59s'", "\"59s\" is too short"),
-        ("timing.poll = '1441m'", "\"1441m\" is too long"),
+        ("timing.poll_interval = '59s'", "\"59s\" is too short"),
+        ("timing.poll_interval = '1441m'", "\"1441m\" is too long"),
         ("timing.hostname_debounce = '61s'", "is too long"),
         (
-            "timing.settle = '1d'",
+            "timing.annotation_grace_period = '1d'",
             "unknown unit: write one number and one of `ms`, `s`, `m`, `h`",
         ),
-        ("timing.settle = '60001ms'", "is too long"),
+        ("timing.annotation_grace_period = '60001ms'", "is too long"),
         ("timing.watch_delay = '999ms'", "is too short"),
         ("timing.watch_delay = '11m'", "is too long"),
         (
             "log.level = 'INFO'",
-            "\"INFO\" is no choice, did you mean \"info\"?",
+            "\"INFO\" is not a valid value, did you mean \"info\"?",
         ),
         (
             "log.level = 99999999999999999999",
@@ -529,16 +553,16 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
             "2: unknown key `topology.on-change`; did you mean `topology.on_change`?",
         ),
         (
-            "[harvester]\nmode = 'watch'",
-            "2: unknown key `harvester.mode`; did you mean `mode`, which stands above the first table?",
+            "[harvester]\nwatch = true",
+            "2: unknown key `harvester.watch`; did you mean `watch`, which belongs above the first table?",
         ),
         (
-            "poll = '1m'",
-            "1: unknown key `poll`; did you mean `timing.poll`?",
+            "poll_interval = '1m'",
+            "1: unknown key `poll_interval`; did you mean `timing.poll_interval`?",
         ),
         (
-            "[log]\ncolour = true",
-            "2: unknown key `log.colour`; allowed here: level",
+            "[log]\ncolor = true",
+            "2: unknown key `log.color`; allowed here: level",
         ),
         (
             "[labels]\nrack = 'a'",
@@ -546,7 +570,7 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
         ),
         (
             "\"to\\nken\" = 'secret'",
-            "1: unknown key `\"to\\nken\"`; allowed here: mode, harvester, guest, topology, labels, hosts, guest_agent, registration, report, metrics, timing, log, machine",
+            "1: unknown key `\"to\\nken\"`; allowed here: watch, harvester, guest_cluster, topology, labels, hosts, qemu_guest_agent, registration, report, metrics, timing, log, machine",
         ),
     ] {
         assert_eq!(errors(content), [expected], "{content}");
@@ -555,10 +579,10 @@ fn unknown_keys_and_tables_come_with_a_suggestion() {
 
 #[test]
 fn broken_toml_names_line_and_column() {
-    let lines = errors("mode = 'watch'\n[log\nlevel = 'info'");
+    let lines = errors("watch = true\n[log\nlevel = 'info'");
     assert!(lines[0].starts_with("2:"), "{lines:?}");
     assert!(lines[0].contains("not valid TOML"), "{lines:?}");
-    let lines = errors("mode = 'watch'\n  mode = 'watch'");
+    let lines = errors("watch = true\n  watch = true");
     assert!(lines[0].starts_with("2:3: not valid TOML"), "{lines:?}");
 }
 
@@ -567,12 +591,12 @@ fn all_problems_of_all_files_are_reported_in_order() {
     let lines = Tree::new()
         .file(
             &format!("{ADMIN}/20-b.toml"),
-            "[timing]\npoll = '1s'\nsettle = 5\n",
+            "[timing]\npoll_interval = '1s'\nannotation_grace_period = 5\n",
         )
-        .file(&format!("{ADMIN}/10-a.toml"), "mode = \n")
+        .file(&format!("{ADMIN}/10-a.toml"), "watch = \n")
         .file(
             &format!("{VENDOR}/50-v.toml"),
-            "[log]\nlevel = 'x'\nfoo = 1\n[timing]\npoll = 'x'\n",
+            "[log]\nlevel = 'x'\nfoo = 1\n[timing]\npoll_interval = 'x'\n",
         )
         .file(ADMIN_FILE, [0xff, 0xfe])
         .errors();
@@ -580,10 +604,10 @@ fn all_problems_of_all_files_are_reported_in_order() {
         format!("`{ADMIN_FILE}` is not UTF-8 text"),
         format!("{VENDOR}/50-v.toml:2: `log.level`"),
         format!("{VENDOR}/50-v.toml:3: unknown key `log.foo`"),
-        format!("{VENDOR}/50-v.toml:5: `timing.poll`"),
+        format!("{VENDOR}/50-v.toml:5: `timing.poll_interval`"),
         format!("{ADMIN}/10-a.toml:1:"),
-        format!("{ADMIN}/20-b.toml:2: `timing.poll`"),
-        format!("{ADMIN}/20-b.toml:3: `timing.settle`"),
+        format!("{ADMIN}/20-b.toml:2: `timing.poll_interval`"),
+        format!("{ADMIN}/20-b.toml:3: `timing.annotation_grace_period`"),
     ];
     assert_eq!(lines.len(), starts.len(), "{lines:#?}");
     for (line, start) in lines.iter().zip(&starts) {
@@ -601,7 +625,7 @@ fn both_halves_of_an_extra_label_are_checked() {
 fn a_configured_host_label_frees_the_default_one_for_extra_labels() {
     let extra = "labels.extra.'topology.harvesterhci.io/host' = 'a'\n";
     assert_eq!(
-        settings(&format!("{extra}topology.host_label = false"))
+        settings(&format!("{extra}topology.host_label = 'off'"))
             .extra_labels
             .len(),
         1
@@ -661,7 +685,7 @@ fn the_higher_of_two_files_wins() {
         (format!("{ADMIN}/1.toml"), format!("{ADMIN}/2.toml")),
     ] {
         let tree = Tree::new()
-            .file(&lower, "log.level = 'warn'\nmode = 'signals'")
+            .file(&lower, "log.level = 'warn'\nwatch = false")
             .file(&higher, "log.level = 'debug'");
         let settings = tree.load().settings;
         assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
@@ -676,20 +700,23 @@ fn a_later_directory_masks_files_of_the_same_name() {
         let other = format!("{masking}/10-a.toml");
         // A masked file is not even read: it could not be parsed.
         let tree = Tree::new()
-            .file(&broken, "mode = ")
-            .file(&other, "mode = 'signals'");
+            .file(&broken, "watch = ")
+            .file(&other, "watch = false");
         let loaded = tree.load();
         assert_eq!(files(&loaded), [other.as_str()]);
         assert_eq!(loaded.settings.mode, Mode::Signals);
 
         let disabled = Tree::new()
-            .file(&broken, "mode = ")
+            .file(&broken, "watch = ")
             .link(&other, "/dev/null")
             .load();
         assert_eq!(disabled.settings, Settings::default());
         assert!(disabled.files.is_empty());
 
-        let emptied = Tree::new().file(&broken, "mode = ").file(&other, "").load();
+        let emptied = Tree::new()
+            .file(&broken, "watch = ")
+            .file(&other, "")
+            .load();
         assert_eq!(emptied.settings, Settings::default());
     }
 }
@@ -698,7 +725,7 @@ fn a_later_directory_masks_files_of_the_same_name() {
 fn links_to_null_count_however_they_get_there() {
     let relative = "../../../../dev/null";
     let tree = Tree::new()
-        .file(&format!("{VENDOR}/10-a.toml"), "mode = 'signals'")
+        .file(&format!("{VENDOR}/10-a.toml"), "watch = false")
         .file(&format!("{VENDOR}/20-b.toml"), "log.level = 'debug'")
         .link(&format!("{RUNTIME}/10-a.toml"), relative)
         .link("/etc/nothing", "/dev/null")
@@ -735,7 +762,7 @@ fn unreadable_things_are_errors_that_name_the_path() {
 
 #[test]
 fn other_endings_and_hidden_files_are_not_read() {
-    let broken = "mode = ";
+    let broken = "watch = ";
     let loaded = Tree::new()
         .file(&format!("{ADMIN}/10-a.toml~"), broken)
         .file(&format!("{ADMIN}/10-a.toml.rpmsave"), broken)
@@ -746,16 +773,16 @@ fn other_endings_and_hidden_files_are_not_read() {
         .load();
     assert!(loaded.files.is_empty());
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].contains("20-b.conf: not read"));
-    assert!(loaded.warnings[1].contains("30-c.TOML: not read"));
+    assert!(loaded.warnings[0].contains("20-b.conf: ignored"));
+    assert!(loaded.warnings[1].contains("30-c.TOML: ignored"));
 }
 
 #[test]
 fn a_named_file_replaces_all_others() {
     let tree = Tree::new()
-        .file(&format!("{VENDOR}/10-a.toml"), "mode = ")
+        .file(&format!("{VENDOR}/10-a.toml"), "watch = ")
         .file(ADMIN_FILE, "log.level = 'debug'")
-        .file("/srv/only.toml", "mode = 'signals'");
+        .file("/srv/only.toml", "watch = false");
     let loaded = load(&tree.root, Some(Path::new("/srv/only.toml"))).unwrap();
     let expected = Settings {
         mode: Mode::Signals,
@@ -781,7 +808,7 @@ fn open_tables_gain_keys_and_arrays_are_replaced() {
     let loaded = Tree::new()
         .file(
             &format!("{VENDOR}/10-a.toml"),
-            "harvester.allow = ['proxy']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
+            "harvester.allow = ['proxy-url']\nhosts.a.zone = 'z1'\nhosts.a.region = 'r'\nlabels.extra.x = 'x'",
         )
         .file(ADMIN_FILE, "harvester.allow = ['plain-http']\nhosts.a.zone = 'z2'\nlabels.extra.y = 'y'")
         .load();
@@ -810,12 +837,12 @@ fn settings_without_effect_are_warned_about() {
             "1: `labels.extra.a` has no effect",
         ),
         (
-            "report.textfile = '/srv/metrics'",
-            "1: `report.textfile` does not end in `.prom`",
+            "metrics.textfile = '/srv/metrics'",
+            "1: `metrics.textfile` does not end in `.prom`",
         ),
         (
             "labels.extra.'node.kubernetes.io/instance-type' = 'a'",
-            "is a label that cloud controllers write too",
+            "is a label that cloud providers write too",
         ),
         (
             "hosts.a.zone = 'z'\ntopology.sources = ['host-node']",
@@ -851,8 +878,8 @@ fn long_values_are_cut_and_never_break_the_line() {
 
 #[test]
 fn what_is_shown_as_text_loads_to_the_same_settings() {
-    let content = "mode = 'signals'\nlabels.extra.'a.b/c' = 'd'\nreport.textfile = '/srv/a \"b\\c.prom'\n\
-                   hosts.'hv.b'.zone = 'z'\ntopology.host_label = false\nharvester.allow = [\n 'proxy', # why\n]";
+    let content = "watch = false\nlabels.extra.'a.b/c' = 'd'\nmetrics.textfile = '/srv/a \"b\\c.prom'\n\
+                   hosts.'hv.b'.zone = 'z'\ntopology.host_label = 'off'\nharvester.allow = [\n 'proxy-url', # why\n]";
     let loaded = Tree::new().file(ADMIN_FILE, content).load();
     let shown = show::text(&loaded.values);
     assert!(loaded.settings != Settings::default());
@@ -870,7 +897,7 @@ fn text_and_json_name_the_origin_of_each_value() {
         .load();
     let text = show::text(&loaded.values);
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
-    assert!(line("mode ").ends_with("  # default"));
+    assert!(line("watch ").ends_with("  # default"));
     assert!(line("topology.sources ").ends_with(&format!("  # {ADMIN_FILE}:3")));
     let equals: BTreeSet<usize> = text.lines().map(|line| line.find(" = ").unwrap()).collect();
     assert_eq!(equals.len(), 1, "{text}");
@@ -887,7 +914,7 @@ fn text_and_json_name_the_origin_of_each_value() {
         serde_json::json!({ "file": ADMIN_FILE, "line": 3 })
     );
     assert_eq!(find("topology.remove_stale")["value"], false);
-    assert_eq!(find("mode")["origin"], serde_json::Value::Null);
+    assert_eq!(find("watch")["origin"], serde_json::Value::Null);
     assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
 }
 

@@ -165,16 +165,15 @@ impl Value {
         }
     }
 
-    /// As `read` says, or nothing when the value is `false` or the empty string.
+    /// Returns what `read` returns, or nothing if the value is "off".
     pub(super) fn unless_off<T>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, Wrong>,
     ) -> Result<Option<T>, Wrong> {
-        match self {
-            Self::Switch(false) => Ok(None),
-            Self::Switch(true) => Err(self.refuse("only `false` has a meaning here")),
-            Self::Text(_) => self.optional(read),
-            Self::List(_) | Self::Other { .. } => Err(self.expect("string or `false`")),
+        match self.text()? {
+            "off" => Ok(None),
+            "" => Err(self.refuse("is empty, write \"off\" for none")),
+            _ => read(self).map(Some),
         }
     }
 
@@ -186,7 +185,7 @@ impl Value {
         } else if text.ends_with('/') {
             Err(self.refuse("is a directory, not a file"))
         } else if text.chars().any(|character| !is_printable(character)) {
-            Err(self.refuse("has characters that cannot be printed"))
+            Err(self.refuse("contains characters that are not printable"))
         } else {
             Ok(PathBuf::from(text))
         }
@@ -211,8 +210,10 @@ impl Value {
         found.map(|(_, choice)| *choice).ok_or_else(|| {
             let names = T::NAMES.iter().map(|(name, _)| *name);
             match suggest::closest(text, names) {
-                Some(name) => self.refuse(format_args!("is no choice, did you mean \"{name}\"?")),
-                None => self.refuse("is no choice"),
+                Some(name) => self.refuse(format_args!(
+                    "is not a valid value, did you mean \"{name}\"?"
+                )),
+                None => self.refuse("is not a valid value"),
             }
         })
     }
@@ -226,7 +227,7 @@ impl Value {
         let mut wrongs = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let checked = match item.choice::<T>() {
-                Ok(choice) if choices.contains(&choice) => Err(item.refuse("is there twice")),
+                Ok(choice) if choices.contains(&choice) => Err(item.refuse("is listed twice")),
                 other => other,
             };
             match checked {
@@ -254,7 +255,7 @@ impl Value {
         if choices.iter().copied().eq(in_order) {
             Ok(choices)
         } else {
-            let wrong = self.refuse("is out of order; the order is fixed, only leave some out");
+            let wrong = self.refuse("is out of order: entries can be omitted, but not reordered");
             Err(wrong.into())
         }
     }

@@ -106,7 +106,7 @@ pub enum CredentialError {
     },
     /// Something that is done only when our own configuration says so.
     #[error(
-        "`{key}` of `{path}` {asks}, which is refused unless our own configuration has `allow = [\"{option}\"]` in the table of this API (`[harvester]` or `[guest]`)"
+        "`{key}` of `{path}` {asks}, which is rejected unless the configuration has `allow = [\"{option}\"]` in `[harvester]` or `[guest_cluster]`"
     )]
     NeedsOptIn {
         /// The kubeconfig.

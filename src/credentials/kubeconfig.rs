@@ -212,7 +212,7 @@ impl Reader<'_> {
             return Err(self.needs_opt_in(
                 &skip,
                 "turns the check of the server's certificate off",
-                "skip-tls-verify",
+                "insecure-skip-tls-verify",
             ));
         }
         let material = self.material(cluster, "certificate-authority")?;
@@ -254,7 +254,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         if !self.allowed.proxy {
-            return Err(self.needs_opt_in(&key, "leads through a proxy", "proxy"));
+            return Err(self.needs_opt_in(&key, "uses a proxy", "proxy-url"));
         }
         match Url::parse(text) {
             Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),

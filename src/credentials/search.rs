@@ -119,7 +119,7 @@ pub fn kubelet_candidates(
 ) -> Vec<Candidate> {
     let mut list = List::default();
     if let Some(path) = configured {
-        list.add(path, "our own configuration, `[guest]`");
+        list.add(path, "the configuration, `[guest_cluster]`");
         return list.0;
     }
     for distribution in distributions {

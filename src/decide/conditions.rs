@@ -179,6 +179,7 @@ pub fn topology(sync: &Sync) -> Option<Wanted> {
 mod tests {
     use super::*;
     use crate::decide::guest_agent::Health;
+    use crate::decide::sync;
     use crate::findings::Code;
 
     fn no_vm(reason: &'static str) -> Sync {
@@ -227,6 +228,7 @@ mod tests {
             (no_vm("HarvesterBadResponse"), Code::HarvesterBadResponse),
         ] {
             assert_eq!(kebab(sync.reason()), code.as_str());
+            assert!(sync::REASONS.contains(&sync.reason()), "{sync:?}");
             let condition = topology(&sync).map(|condition| kebab(condition.reason));
             assert_eq!(condition.as_deref(), Some(code.as_str()));
         }

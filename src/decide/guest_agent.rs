@@ -73,6 +73,21 @@ pub enum Health {
 }
 
 impl Health {
+    /// Every state.
+    pub const ALL: [Self; 11] = [
+        Self::Healthy,
+        Self::HostNotAttached,
+        Self::RpcsBlocked,
+        Self::Restarting,
+        Self::Changing,
+        Self::NotRunning,
+        Self::Disabled,
+        Self::Masked,
+        Self::NotInstalled,
+        Self::ChannelMissing,
+        Self::Unknown,
+    ];
+
     /// Returns the name used in reports: the reason in kebab-case.
     pub fn name(self) -> String {
         kebab(self.reason())

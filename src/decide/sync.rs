@@ -43,6 +43,30 @@ pub enum Sync {
     },
 }
 
+/// Every reason that [`Sync::reason`] returns.
+pub const REASONS: [&str; 20] = [
+    "Synced",
+    "Pending",
+    "HostWithoutTopology",
+    "PinnedByConfig",
+    "AnnotationsStale",
+    "TopologyPartial",
+    "LabelValueInvalid",
+    "LabelConflict",
+    "NodeWriteFailed",
+    "NoTopologySource",
+    "NoHost",
+    "IdentityAmbiguous",
+    "VMNotFound",
+    "HarvesterNotRead",
+    "HarvesterUnreachable",
+    "HarvesterUnauthorized",
+    "HarvesterForbidden",
+    "HarvesterTLSError",
+    "NoHarvesterCredential",
+    "HarvesterBadResponse",
+];
+
 impl Sync {
     /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
     /// that explains the state has it as its code.

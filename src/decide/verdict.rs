@@ -30,6 +30,19 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 9] = [
+        Self::Match,
+        Self::MatchModuloCaseOrDomain,
+        Self::PlatformHostname,
+        Self::RancherTruncated,
+        Self::NodeIdSuffix,
+        Self::ConfiguredOverride,
+        Self::Unknown,
+        Self::Mismatch,
+        Self::AnotherVm,
+    ];
+
     /// Returns the name used in reports: the reason in kebab-case.
     pub fn name(self) -> String {
         kebab(self.reason())
@@ -37,19 +50,7 @@ impl Verdict {
 
     /// The verdict of a name used in reports.
     pub fn parse(name: &str) -> Option<Self> {
-        [
-            Self::Match,
-            Self::MatchModuloCaseOrDomain,
-            Self::PlatformHostname,
-            Self::RancherTruncated,
-            Self::NodeIdSuffix,
-            Self::ConfiguredOverride,
-            Self::Unknown,
-            Self::Mismatch,
-            Self::AnotherVm,
-        ]
-        .into_iter()
-        .find(|verdict| verdict.name() == name)
+        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
     }
 
     /// Whether a Node may register under such a name: it is the VM's, or somebody chose another on purpose (the platform, Rancher,

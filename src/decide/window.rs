@@ -107,6 +107,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every name that [`Outcome::as_str`] returns.
+    pub const NAMES: [&'static str; 3] = ["confirmed", "unconfirmed", "api-unavailable"];
+
     /// The name used in reports.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use super::who::Api;
 pub struct Requests {
     /// Which API.
     pub api: Api,
-    /// What became of them: `ok`, or the kind of failure.
+    /// What became of them: `ok`, `timeout`, or the kind of failure.
     pub result: &'static str,
     /// How many.
     pub count: u64,

@@ -250,7 +250,7 @@ catalogue! {
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
         fix: [
             "Wait for the node to join.",
-            "Or set the path in /etc/harvester-node-agent/config.toml: `[guest] kubeconfig = \"PATH\"`.",
+            "Or set the path in /etc/harvester-node-agent/config.toml: `[guest_cluster] kubeconfig = \"PATH\"`.",
         ],
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];

@@ -385,12 +385,12 @@ impl Class {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Retry => "unreachable",
-            Self::Credential => "credential",
+            Self::Credential => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not-found",
             Self::Gone => "gone",
             Self::Conflict => "conflict",
-            Self::Refused => "refused",
+            Self::Refused => "invalid",
             Self::Tls => "tls",
             Self::UnexpectedObject => "unexpected-object",
         }

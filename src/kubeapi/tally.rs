@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often an API server was asked, by what became of it.
+//! Counts the requests to an API server by their result.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::{Class, Error};
 use crate::few::Few;
 
-/// The head of a successful answer came.
+/// The head of a successful response came.
 const OK: &str = "ok";
 
-/// Nobody waited for the answer any more.
-const GIVEN_UP: &str = "given-up";
+/// The deadline passed before the head of the response came.
+const TIMEOUT: &str = "timeout";
 
 /// Requests by their result, since the start of the process. Clones share the numbers.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl Default for Tally {
     /// Every result is there, with zero: a first failure is a growth, and not a new number that began at one.
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
-        let results = [OK, GIVEN_UP].into_iter().chain(classes);
+        let results = [OK, TIMEOUT].into_iter().chain(classes);
         Self(Arc::new(Mutex::new(
             results.map(|result| (result, 0)).into_map(),
         )))
@@ -39,7 +39,7 @@ impl Tally {
     pub(super) fn begin(&self) -> Pending<'_> {
         Pending {
             tally: self,
-            result: GIVEN_UP,
+            result: TIMEOUT,
         }
     }
 
@@ -49,7 +49,7 @@ impl Tally {
     }
 }
 
-/// A request on its way. It is counted when it is dropped, so that one which is given up counts too.
+/// A request that was sent. It is counted when it is dropped, so that one that times out is counted too.
 #[derive(Debug)]
 pub(super) struct Pending<'a> {
     tally: &'a Tally,
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_that_nobody_waits_for_counts_as_given_up() {
+    fn a_request_that_is_dropped_before_its_response_counts_as_a_timeout() {
         let tally = Tally::default();
         assert!(tally.counts().values().all(|count| *count == 0));
         drop(tally.clone().begin());
         tally.begin().end(&Ok(()));
         let counts = tally.counts();
-        assert_eq!((counts["given-up"], counts["ok"]), (1, 1));
+        assert_eq!((counts["timeout"], counts["ok"]), (1, 1));
         assert_eq!(counts.len(), Class::ALL.len() + 2);
     }
 }

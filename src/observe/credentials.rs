@@ -28,20 +28,20 @@ pub fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
         (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
         (None, Some(Ok(NodeIdentity::SharedRke1))) => {
             let text = format!(
-                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest.node_name`"
+                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest_cluster.node_name`"
             );
             return Err(malformed(text));
         }
         (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
             let text = format!(
-                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest.node_name`"
+                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest_cluster.node_name`"
             );
             return Err(malformed(text));
         }
         (None, Some(Err(error))) => return Err(malformed(format!("`{file}`: {}", chain(&error)))),
         (None, None) => {
             return Err(malformed(format!(
-                "`{file}` has no client certificate; set `guest.node_name`"
+                "`{file}` has no client certificate; set `guest_cluster.node_name`"
             )));
         }
     };

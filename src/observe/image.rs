@@ -34,7 +34,7 @@ const PROGRAM: &str = "/usr/bin/harvester-node-agent";
 const UNIT: &str = "harvester-node-agent.service";
 
 /// Keys of our own configuration that fit one machine only.
-const ONE_VM: [&str; 2] = ["harvester.vm", "guest.node_name"];
+const ONE_VM: [&str; 2] = ["harvester.vm", "guest_cluster.node_name"];
 
 /// The files that hold a machine-id. That of D-Bus is a link to systemd's on most systems.
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];

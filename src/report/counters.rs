@@ -10,34 +10,34 @@ use crate::decide::window::Outcome;
 use crate::few::Few;
 use crate::reason::Trigger;
 
-/// Bounds of the histogram of latencies, in seconds: from a read at once to the last read of a re-sync window.
+/// Bounds of the histogram of label updates, in seconds: from an immediate read to the last read of a fast-poll window.
 pub const BOUNDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// What became of a move, or of a sign of one, where that is known in one word.
-const CONFIRMED: &str = "confirmed";
-
-/// The numbers.
+/// The counters.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// Moves and signs of moves, by what told of them first and by what became of them.
-    pub migrations: BTreeMap<(&'static str, &'static str), u64>,
-    /// From that to the labels of the new host.
+    /// Live migrations, by the trigger that detected them.
+    pub migrations: BTreeMap<&'static str, u64>,
+    /// Migration hints, by trigger and outcome.
+    pub hints: BTreeMap<(&'static str, &'static str), u64>,
+    /// Time from the first hint to the labels of the new host.
     pub latency: Histogram,
 }
 
 impl Default for Counters {
-    /// What may well happen is there with zero: the first one is a growth, and not a new number that began at one.
+    /// Returns counters that list the usual triggers and outcomes with zero: `increase()` misses the first event of a series that
+    /// begins at one.
     fn default() -> Self {
-        let seen = [Trigger::Link, Trigger::Port, Trigger::Vmi, Trigger::Timer];
-        let confirmed = seen.map(|trigger| (trigger.as_str(), CONFIRMED));
-        let signs = [Trigger::Link, Trigger::Port].into_iter();
-        let others = signs.flat_map(|sign| {
-            [Outcome::Unconfirmed, Outcome::ApiUnavailable]
-                .map(|outcome| (sign.as_str(), outcome.as_str()))
-        });
-        let zeros = confirmed.into_iter().chain(others);
+        let detecting = [Trigger::Link, Trigger::Port, Trigger::Vmi, Trigger::Timer];
+        let hints = [Trigger::Link, Trigger::Port].into_iter();
+        let outcomes =
+            hints.flat_map(|hint| Outcome::NAMES.map(|outcome| ((hint.as_str(), outcome), 0)));
         Self {
-            migrations: zeros.map(|key| (key, 0)).into_map(),
+            migrations: detecting
+                .into_iter()
+                .map(|trigger| (trigger.as_str(), 0))
+                .into_map(),
+            hints: outcomes.into_map(),
             latency: Histogram::default(),
         }
     }
@@ -47,24 +47,13 @@ impl Counters {
     /// Adds what one round saw.
     pub fn note(&mut self, report: &Report<'_>) {
         if report.plan.moved.is_some() {
-            self.count(report.trigger, CONFIRMED);
+            let migrations = self.migrations.entry(report.trigger.as_str());
+            *migrations.or_default() += 1;
         }
         if let Some(epoch) = &report.plan.epoch {
-            match epoch.outcome {
-                // The move itself was counted when it was seen.
-                Outcome::Confirmed { .. } => {}
-                Outcome::Unconfirmed | Outcome::ApiUnavailable => {
-                    self.count(epoch.trigger, epoch.outcome.as_str());
-                }
-            }
+            let key = (epoch.trigger.as_str(), epoch.outcome.as_str());
+            *self.hints.entry(key).or_default() += 1;
         }
-    }
-
-    fn count(&mut self, trigger: Trigger, outcome: &'static str) {
-        *self
-            .migrations
-            .entry((trigger.as_str(), outcome))
-            .or_default() += 1;
     }
 }
 

@@ -130,7 +130,7 @@ kinds! {
     /// The guest agent's unit was started.
     UNIT_STARTED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10d",
     "systemd was asked to start QEMU's guest agent",
-    "The configuration asks for it (guest_agent.start = true): the unit was installed,\n\
+    "The configuration asks for it (qemu_guest_agent.auto_start = true): the unit was installed,\n\
      enabled or static, and had stood still. This is tried once in ten minutes at most.\n\
      \n    systemctl status qemu-guest-agent\n";
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status as numbers for Prometheus, in two pages: one that stays while the state stays, and one that each look changes.
+//! The status as numbers for Prometheus, in two pages: one that stays while the state stays, and one that each reconcile changes.
 //!
-//! Every name begins with `harvester_node_agent_`. Spans and points of time are in seconds. A number that is not known is not
-//! there. Label values are the words of `status`; no family has more samples than the agent has codes, triggers or results.
+//! Every name begins with `harvester_node_agent_`. Durations and timestamps are in seconds. A value that is not known is absent.
+//! A state is a plain 0/1 gauge, and beside it one 0/1 series for each state (a StateSet in the words of OpenMetrics), so that a
+//! series keeps its labels while the state changes. Labels are named so that none collides with the labels of a scrape target.
 
 use time::UtcDateTime;
 
@@ -11,13 +12,16 @@ use super::exposition::{Family, Kind};
 use super::status::{IdentityStatus, Status};
 use crate::agent::Report;
 use crate::config::Settings;
+use crate::decide::conditions::kebab;
+use crate::decide::guest_agent::Health;
 use crate::decide::schedule;
+use crate::decide::sync;
 use crate::decide::verdict::Verdict;
 use crate::facts::requests::Requests;
 use crate::facts::who::Who;
 use crate::few::Few;
 
-/// The page of what holds and of what happened.
+/// Returns the page of the state and of what happened.
 pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counters) -> String {
     let mut text = String::new();
     let page = &mut text;
@@ -28,19 +32,19 @@ pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counter
     let (interval, _) = schedule::backstop(settings);
     Family::new(
         page,
-        "harvester_node_agent_look_interval_seconds",
+        "harvester_node_agent_poll_interval_seconds",
         Kind::Gauge,
-        "Everything is read again this often even if nothing called for it; the wait may be twice as long.",
+        "Interval between two reconciles without a trigger; one wait is at most twice as long.",
     )
     .sample(&[], interval.as_secs_f64());
     text
 }
 
-/// The page of what every look changes.
+/// Returns the page of what every reconcile changes.
 pub fn activity(report: &Report<'_>) -> String {
     let mut text = String::new();
     requests(&mut text, report.requests);
-    looked(&mut text, report.now.wall);
+    reconciled(&mut text, report.now.wall);
     text
 }
 
@@ -58,15 +62,18 @@ fn standing(page: &mut String, status: &Status) {
     .sample(&[("version", &status.agent.version)], 1.0);
     if let Some(vm) = &status.identity.vm {
         let labels = [
-            ("vm", vm.name.as_str()),
-            ("namespace", vm.namespace.as_deref().unwrap_or_default()),
-            ("node", status.labels.node.as_deref().unwrap_or_default()),
+            ("vm_name", vm.name.as_str()),
+            ("vm_namespace", vm.namespace.as_deref().unwrap_or_default()),
+            (
+                "node_name",
+                status.labels.node.as_deref().unwrap_or_default(),
+            ),
         ];
         Family::new(
             page,
             "harvester_node_agent_vm_info",
             Kind::Gauge,
-            "The Harvester VM that this machine is, and its Node.",
+            "Harvester VM and Node of this agent.",
         )
         .sample(&labels, 1.0);
     }
@@ -80,7 +87,7 @@ fn standing(page: &mut String, status: &Status) {
             page,
             "harvester_node_agent_placement_info",
             Kind::Gauge,
-            "The Harvester host that runs this machine, and where it stands.",
+            "Harvester host that runs the VM, with its region and zone.",
         )
         .sample(&labels, 1.0);
     }
@@ -89,9 +96,16 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_identity_verified",
         Kind::Gauge,
-        "Whether the names of this machine are its VM's; 0 with the verdict vm-unknown while that cannot be told.",
+        "Whether hostname and Node name match the Harvester VM; also 0 while the VM is unknown.",
     )
-    .sample(&[("verdict", verdict)], number(is_verified));
+    .sample(&[], number(is_verified));
+    states(
+        page,
+        "harvester_node_agent_identity_state",
+        "How hostname and Node name compare with the VM: 1 for the current state, 0 for the others.",
+        &Verdict::ALL.map(Verdict::name),
+        verdict,
+    );
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
     let state = &status.labels.state;
     let is_synced = matches!(state.as_str(), "synced" | "host-without-topology");
@@ -99,21 +113,52 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_topology_synced",
         Kind::Gauge,
-        "Whether the topology labels of the Node are those of the Harvester host.",
+        "Whether the topology labels of the Node are in sync with the Harvester host.",
     )
-    .sample(&[("state", state)], number(is_synced));
+    .sample(&[], number(is_synced));
+    states(
+        page,
+        "harvester_node_agent_topology_state",
+        "State of the topology labels: 1 for the current state, 0 for the others.",
+        &sync::REASONS.map(kebab),
+        state,
+    );
     let health = &status.guest_agent.health;
     Family::new(
         page,
-        "harvester_node_agent_guest_agent_healthy",
+        "harvester_node_agent_qemu_guest_agent_ready",
         Kind::Gauge,
-        "Whether qemu-guest-agent does its work for the host; 0 with the state state-unknown while that cannot be told.",
+        "Whether qemu-guest-agent runs and serves the host; also 0 while its state is unknown.",
     )
-    .sample(&[("state", health)], number(health == "healthy"));
+    .sample(&[], number(*health == Health::Healthy.name()));
+    states(
+        page,
+        "harvester_node_agent_qemu_guest_agent_state",
+        "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
+        &Health::ALL.map(Health::name),
+        health,
+    );
 }
 
-/// The verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names that
-/// agree with what the platform once said prove nothing while no VM, or more than one, is known.
+/// Adds one series for each state. One that is not listed is added as well: a current state is never missing.
+fn states<const N: usize>(
+    page: &mut String,
+    name: &'static str,
+    help: &'static str,
+    known: &[String; N],
+    current: &str,
+) {
+    let mut family = Family::new(page, name, Kind::Gauge, help);
+    for state in known {
+        family.sample(&[("state", state)], number(state == current));
+    }
+    if known.iter().all(|state| state != current) {
+        family.sample(&[("state", current)], 1.0);
+    }
+}
+
+/// Returns the verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names
+/// that agree with what the platform once said prove nothing while no VM, or more than one, is known.
 fn verified(identity: &IdentityStatus) -> (&str, bool) {
     match (identity.verdict.as_str(), &identity.vm) {
         (verdict, None) if is_match(verdict) => ("vm-unknown", false),
@@ -134,7 +179,7 @@ fn findings(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_findings",
         Kind::Gauge,
-        "Complaints that hold now, by code; `harvester-node-agent explain CODE` tells more.",
+        "Current findings by code; `harvester-node-agent explain CODE` describes one.",
     );
     for (code, severity) in keys {
         let same = status
@@ -153,16 +198,25 @@ fn happened(page: &mut String, counters: &Counters) {
         page,
         "harvester_node_agent_migrations_total",
         Kind::Counter,
-        "Live migrations (confirmed), and signs of one that came to nothing, by what told of them first.",
+        "Live migrations, by the trigger that detected them.",
     );
-    for ((trigger, outcome), count) in &counters.migrations {
-        migrations.sample(&[("trigger", trigger), ("outcome", outcome)], *count as f64);
+    for (trigger, count) in &counters.migrations {
+        migrations.sample(&[("trigger", trigger)], *count as f64);
+    }
+    let mut hints = Family::new(
+        page,
+        "harvester_node_agent_migration_hints_total",
+        Kind::Counter,
+        "Migration hints from inside the guest, by trigger and by whether the Harvester API confirmed a migration.",
+    );
+    for ((trigger, outcome), count) in &counters.hints {
+        hints.sample(&[("trigger", trigger), ("outcome", outcome)], *count as f64);
     }
     let mut latency = Family::new(
         page,
-        "harvester_node_agent_label_latency_seconds",
+        "harvester_node_agent_label_update_duration_seconds",
         Kind::Histogram,
-        "Time from the first sign of a live migration to the labels of the new host.",
+        "Time from the first hint of a live migration to the labels of the new host.",
     );
     let histogram = &counters.latency;
     for (bound, count) in BOUNDS.iter().zip(histogram.buckets) {
@@ -180,7 +234,7 @@ fn expiries(page: &mut String, who: &Who) {
         page,
         "harvester_node_agent_credential_expiry_timestamp_seconds",
         Kind::Gauge,
-        "When a credential ends, in seconds since 1970; not there for one without an end.",
+        "Expiration time of the credential (Unix timestamp); absent if it does not expire.",
     );
     for (name, expires) in [("harvester", harvester), ("kubelet", kubelet)] {
         if let Some(expires) = expires {
@@ -194,19 +248,19 @@ fn requests(page: &mut String, requests: &[Requests]) {
         page,
         "harvester_node_agent_api_requests_total",
         Kind::Counter,
-        "Requests to the two Kubernetes APIs, by what became of them.",
+        "Requests to the Harvester API and the guest cluster API, by result.",
     );
     for Requests { api, result, count } in requests {
         family.sample(&[("api", api.as_str()), ("result", result)], *count as f64);
     }
 }
 
-fn looked(page: &mut String, wall: UtcDateTime) {
+fn reconciled(page: &mut String, wall: UtcDateTime) {
     Family::new(
         page,
-        "harvester_node_agent_last_look_timestamp_seconds",
+        "harvester_node_agent_last_reconcile_timestamp_seconds",
         Kind::Gauge,
-        "When the agent looked last, in seconds since 1970.",
+        "Time of the last reconcile (Unix timestamp).",
     )
     .sample(&[], wall.unix_timestamp() as f64);
 }
@@ -215,6 +269,26 @@ fn looked(page: &mut String, wall: UtcDateTime) {
 mod tests {
     use super::*;
     use crate::report::status::VmStatus;
+
+    #[test]
+    fn each_state_is_one_series_and_only_the_current_one_is_1() {
+        let page = |current| {
+            let mut text = String::new();
+            let known = ["synced".to_owned(), "pending".to_owned()];
+            states(&mut text, "hna_state", "State.", &known, current);
+            text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let zero = "hna_state{state=\"synced\"} 0";
+        assert_eq!(page("pending"), [zero, "hna_state{state=\"pending\"} 1"]);
+        assert_eq!(
+            page("new"),
+            [
+                zero,
+                "hna_state{state=\"pending\"} 0",
+                "hna_state{state=\"new\"} 1"
+            ]
+        );
+    }
 
     #[test]
     fn names_are_verified_only_against_a_vm_that_is_known() {

@@ -248,7 +248,7 @@ impl Reporter {
     }
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
-        match &settings.report.textfile {
+        match &settings.metrics.textfile {
             TextFile::Off => None,
             TextFile::Path(path) => Some(path.clone()),
             TextFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),

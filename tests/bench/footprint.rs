@@ -51,7 +51,7 @@ const SCRAPES: usize = 100;
 const STARTS: usize = 20;
 
 /// The shortest interval of polls that the configuration takes; the default is in `DEFAULT_POLL`.
-const SHORT_POLL: &str = "[timing]\npoll = \"60s\"\n";
+const SHORT_POLL: &str = "[timing]\npoll_interval = \"60s\"\n";
 
 /// Twice the short interval and a tenth of jitter are the longest wait for a poll.
 const POLL_TIMEOUT: Duration = Duration::from_secs(140);

@@ -215,7 +215,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         tree.write("/usr/lib/systemd/system/qemu-guest-agent.service", unit);
     });
     let kept = plant(Code::ConfigurationOfOneVm, &|tree| {
-        tree.write(config, "[harvester]\nnamespace = \"team-a\"\nvm = \"worker-1\"\n[guest]\nnode_name = \"worker-1\"\n");
+        tree.write(config, "[harvester]\nnamespace = \"team-a\"\nvm = \"worker-1\"\n[guest_cluster]\nnode_name = \"worker-1\"\n");
     });
     let text = fs::read_to_string(kept.path(config)).unwrap();
     assert!(text.contains("\nnamespace = \"team-a\"\n"), "{text}");
@@ -325,7 +325,7 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
 #[test]
 fn configuration_with_faults_fails_the_build_and_its_remedy_says_where() {
     let tree = Tree::clean();
-    tree.write("/etc/harvester-node-agent/config.toml", "mode = \"wach\"\n");
+    tree.write("/etc/harvester-node-agent/config.toml", "watch = \"yes\"\n");
     let (exit, faults) = tree.check();
     assert_eq!(
         (exit, codes(&faults)),

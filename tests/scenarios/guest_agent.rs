@@ -203,7 +203,7 @@ async fn looks_again(world: &World, agent: &Agent, systemd: &Systemd) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_guest_agent_is_started_once_where_that_is_allowed() {
     let (world, _bus, systemd) = world_with(On::Lab, Unit::stopped()).await;
-    let allowed = "[guest_agent]\nstart = true\n";
+    let allowed = "[qemu_guest_agent]\nauto_start = true\n";
     world.guest.agent_config("10-start.toml", allowed);
     let mut agent = settled(&world, &systemd).await;
     let tells = |line: &Line| {

@@ -110,7 +110,7 @@ async fn a_sign_of_nothing_costs_few_reads_and_one_new_watch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_standing_watches_a_sign_makes_the_agent_look() {
-    let (world, mut port, mut agent) = quiet_world("mode = \"signals\"\n").await;
+    let (world, mut port, mut agent) = quiet_world("watch = false\n").await;
     world.migrate("hv-b").await;
     let unknown = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };
     always(Duration::from_secs(1), "nobody told it", unknown).await;

@@ -330,7 +330,7 @@ async fn with_no_credential_at_all_the_firmware_uuid_proves_the_name() {
     assert!(
         output
             .stdout
-            .contains("hostname         pool1-abcde (match)"),
+            .contains("hostname         pool1-abcde (names-match)"),
         "{}",
         output.stdout
     );
@@ -350,7 +350,7 @@ async fn exit_codes_and_streams_are_as_promised() {
     std::fs::create_dir_all(dir.path().join("etc/harvester-node-agent")).unwrap();
     std::fs::write(
         dir.path().join("etc/harvester-node-agent/config.toml"),
-        "mode = 3\nnonsense = 1\n",
+        "watch = 3\nnonsense = 1\n",
     )
     .unwrap();
     let output = code(&["run"]).await;

@@ -34,7 +34,7 @@ pub enum Setting {
 
 /// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
 /// missing channel are part of the hardware.
-const BLIND: &str = "mode = \"signals\"\n";
+const BLIND: &str = "watch = false\n";
 
 /// The name that user-data gives.
 pub const WRONG_NAME: &str = "wrong-from-user-data";

@@ -358,14 +358,17 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "    server:",
         "    proxy-url: http://u:CANARY@p.test\n    server:",
-        &["`clusters[0].cluster.proxy-url`", "`allow = [\"proxy\"]`"],
+        &[
+            "`clusters[0].cluster.proxy-url`",
+            "`allow = [\"proxy-url\"]`",
+        ],
     ),
     (
         "    server:",
         "    insecure-skip-tls-verify: true\n    server:",
         &[
             "insecure-skip-tls-verify",
-            "`allow = [\"skip-tls-verify\"]`",
+            "`allow = [\"insecure-skip-tls-verify\"]`",
         ],
     ),
     (
