@@ -223,16 +223,20 @@ pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(
         "mkdir -p $(dirname {metrics}); printf '{toml}' >{metrics}; systemctl reload {UNIT}"
     );
     stage.inside.sh(&script).await;
-    let status = stage
-        .inside
-        .status_becomes("the port is denied", |status| {
-            codes_of(status) == ["metrics-unavailable"]
-        })
-        .await;
-    let finding = &status["findings"][0];
-    println!("{finding:#}");
-    let remedy = finding["remedy"].as_str().unwrap();
-    assert!(remedy.contains("SocketBindAllow=tcp:9879"), "{remedy}");
+    // Not every distribution builds systemd with what denies ports; Debian 12 does not.
+    let version = stage.inside.sh("systemctl --version").await;
+    if version.contains("+BPF_FRAMEWORK") {
+        let status = stage
+            .inside
+            .status_becomes("the port is denied", |status| {
+                codes_of(status) == ["metrics-unavailable"]
+            })
+            .await;
+        let remedy = status["findings"][0]["remedy"].as_str().unwrap().to_owned();
+        assert!(remedy.contains("SocketBindAllow=tcp:9879"), "{remedy}");
+    } else {
+        println!("this systemd cannot deny ports: -BPF_FRAMEWORK");
+    }
     stage.inside.sh(&with("metrics-port")).await;
     let scrape = "exec 3<>/dev/tcp/127.0.0.1/9879; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; grep -c ^harvester_node <&3";
     let scrape = format!("bash -c \"{}\"", scrape.replace('"', "\\\""));
