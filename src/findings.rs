@@ -213,8 +213,8 @@ impl Code {
         )
     }
 
-    /// Whether only an agent that runs for a while can find it: a single look remembers nothing, listens to nothing and
-    /// writes nothing.
+    /// Whether only the running service can find it: a single look remembers nothing, listens to nothing and writes nothing, and
+    /// it is not in the service's sandbox.
     pub fn needs_memory(self) -> bool {
         matches!(
             self,
@@ -227,6 +227,7 @@ impl Code {
                 | Self::WatchUnavailable
                 | Self::WatchInterrupted
                 | Self::MetricsUnavailable
+                | Self::DownwardMetricsUnusable
                 | Self::SignalUnavailable
                 | Self::UnexpectedObject
                 | Self::GuestAgentRestarting

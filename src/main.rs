@@ -69,7 +69,11 @@ fn dispatch(arguments: Arguments) -> Answer {
             &process,
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
-        Command::Gate { timeout } => cli::gate::run(&process, timeout),
+        Command::Gate {
+            make_directories: true,
+            ..
+        } => cli::gate::make_directories(&process),
+        Command::Gate { timeout, .. } => cli::gate::run(&process, timeout),
         Command::Doctor(options) => cli::doctor::run(&process, &options),
         Command::Whoami => run(&process, Task::Whoami),
         Command::Status => cli::status::run(

@@ -22,15 +22,27 @@ const SERVICE: &str = "harvester-node-agent.service";
 ///
 /// In one line, when one of these is not done.
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
-    if let Some(directory) = change.kind.path().parent() {
-        durable::make_directory(root, directory).map_err(|error| refusal(chain(&error)))?;
-    }
+    make_directory(root, change.kind)?;
     keep(root, bus, change).await?;
     told(
         bus.call(MANAGER, "TryRestartUnit", &[SERVICE, "replace"])
             .await,
         |why| format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}"),
     )
+}
+
+/// Creates the directory of a file where it is missing.
+///
+/// # Errors
+///
+/// In one line, when it cannot be created.
+pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
+    match kind.path().parent() {
+        Some(directory) => {
+            durable::make_directory(root, directory).map_err(|error| refusal(chain(&error)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Changes or removes a file. systemd reads the drop-in of a unit only when it is told to, as by `systemctl daemon-reload`.

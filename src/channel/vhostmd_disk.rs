@@ -41,6 +41,9 @@ const TRIES: usize = 3;
 /// How the names of virtio-blk disks begin (`drivers/block/virtio_blk.c`).
 const VIRTIO: &str = "vd";
 
+/// How the unit is made to allow it.
+const DROP_IN: &str = "/usr/share/doc/harvester-node-agent/examples/systemd/vhostmd.conf";
+
 /// Between two of them; the host writes for much less.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -51,7 +54,7 @@ const STALL: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The kernel refused access.
-    #[error("not allowed to read the disk `{}`", .0.display())]
+    #[error("not allowed to read the disk `{}`; to allow it to the service: {DROP_IN}", .0.display())]
     Denied(PathBuf),
     /// Any other failure to read.
     #[error("failed to read the disk `{}`", .disk.display())]

@@ -21,7 +21,7 @@ use crate::bus::Bus;
 use crate::config::{self, LabelKey, Settings};
 use crate::credentials::search;
 use crate::decide::gate::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
-use crate::decide::registration::{findings, first_files};
+use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::decide::verdict::Verdict;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
@@ -64,6 +64,28 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     });
     runtime.shutdown_background();
     answer(process, &opening, started.elapsed(), &written)
+}
+
+/// Creates the directories of the files that the kubelet may get its labels from: the sandbox of the gate's unit lets it write
+/// only to those that exist when it starts.
+pub fn make_directories(process: &Process) -> Answer {
+    let root = &process.root;
+    let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
+    let settings = settings.unwrap_or_default();
+    if !registration_is_wanted(&settings) || needless(root, &settings, false).is_some() {
+        return Answer::new("", Exit::Ok);
+    }
+    let mut complaint = String::new();
+    for kind in observe::registration::installed(root) {
+        if let Err(refusal) = registration::make_directory(root, kind) {
+            complaint.push_str(&format!("{}\n", refusal.text));
+        }
+    }
+    Answer {
+        text: String::new(),
+        complaint,
+        exit: Exit::Ok,
+    }
 }
 
 /// Why there is nothing to wait for.

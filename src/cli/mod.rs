@@ -109,6 +109,9 @@ pub enum Command {
         /// Let it start after this time at the latest, such as 90s or 2m
         #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
         timeout: std::time::Duration,
+        /// Only create the directories of the label files, for the distributions that are installed here
+        #[arg(long, conflicts_with = "timeout")]
+        make_directories: bool,
     },
     /// Which VM this machine is and which host runs it, with the evidence; writes nothing
     Whoami,

@@ -220,15 +220,9 @@ mod tests {
             let mut world = Settled(facts.clone());
             let memory = Memory::default();
             let mut silent = crate::cli::run::Silent;
-            let more = once(
-                &settings,
-                &mut world,
-                &mut silent,
-                &Stopped,
-                memory,
-                Mode::Write,
-            );
-            rounds.extend(more.await);
+            let mode = Mode::Write;
+            let more = once(&settings, &mut world, &mut silent, &Stopped, memory, mode);
+            rounds.extend(Box::pin(more).await);
         }
         assert_eq!(rounds.len(), 2);
         rounds

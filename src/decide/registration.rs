@@ -68,6 +68,11 @@ impl Registration {
     }
 }
 
+/// Reports whether a first registration is to have labels. With `on_change = "report"` none are ours to register with.
+pub fn is_wanted(settings: &Settings) -> bool {
+    settings.registration.node_labels && settings.topology.on_change != OnChange::Report
+}
+
 /// Decides. `plan` is what is about to be changed on our Node; empty where nothing is. `reloaded`: the time since the
 /// last reload for a missed one.
 pub fn decide(
@@ -76,9 +81,7 @@ pub fn decide(
     plan: &LabelPlan,
     reloaded: Option<Duration>,
 ) -> Registration {
-    // Who only reports has no labels of ours to register with either.
-    let is_wanted =
-        settings.registration.node_labels && settings.topology.on_change != OnChange::Report;
+    let is_wanted = is_wanted(settings);
     let labels = labels(settings, seen, plan).filter(|_| is_wanted);
     let changes = seen.who.label_files.iter().filter_map(|file| {
         let Content::Ours(present) = &file.content else {

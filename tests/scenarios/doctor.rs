@@ -346,7 +346,14 @@ async fn an_ordinary_user_is_told_what_only_root_may_see() {
         "--regid=65534",
         "--clear-groups",
     ];
+    // An agent that has just started has this directory and no status in it: only root can see that it runs.
+    let runtime = world.guest.path("/run/harvester-node-agent");
     let said = doctor_by(&world, &nobody).await;
+    assert_eq!(said.codes("warning"), Vec::<&str>::new());
+    assert!(said.document["service"]["running"].is_null());
+    std::fs::remove_dir(runtime).unwrap();
+    let said = doctor_by(&world, &nobody).await;
+    assert_eq!(said.document["service"]["running"], false);
     assert_eq!(
         said.codes("error"),
         Vec::<&str>::new(),

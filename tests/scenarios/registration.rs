@@ -461,6 +461,28 @@ async fn without_a_daemon_the_kubelet_starts_at_the_bound_with_the_command_to_lo
     );
 }
 
+/// The sandbox of the gate's unit lets it write only to directories that exist.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_are_made_for_installed_distributions_and_where_labels_are_wanted() {
+    let world = unregistered(On::Lab, Distribution::Rke2).await;
+    let directory = world.guest.path("/etc/rancher/rke2/config.yaml.d");
+    std::fs::remove_dir_all(world.guest.path("/etc/rancher")).unwrap();
+    world.guest.write("/usr/local/bin/rke2", "a program");
+    let prepare = async || {
+        let output = agent(&world, &["gate", "--make-directories"]).await;
+        assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""));
+        directory.exists()
+    };
+    assert!(!prepare().await, "nothing asks for labels");
+    world.guest.agent_config("10-registration.toml", SWITCH);
+    assert!(prepare().await);
+    assert!(!world.guest.path("/etc/rancher/k3s").exists());
+    assert!(!world.guest.path("/etc/systemd/system").exists());
+    std::fs::remove_dir_all(world.guest.path("/etc/rancher")).unwrap();
+    register(&world, Distribution::Rke2);
+    assert!(!prepare().await, "the kubelet has registered");
+}
+
 #[tokio::test]
 async fn where_nothing_can_tell_the_vms_name_nothing_is_held() {
     let world = unregistered(On::Lab, Distribution::Rke2).await;

@@ -106,10 +106,30 @@ fn finding(remark: &Remark) -> Finding {
         Remark::MetricsUnavailable { what, forbidden } => {
             let finding = Finding::new(Code::MetricsUnavailable, what.clone());
             match forbidden {
-                Some(port) => finding.with_remedy(allow_port(*port)),
+                Some(port) => finding
+                    .with_remedy(allow_port(*port))
+                    .with_commands(vec!["systemctl edit harvester-node-agent".to_owned()]),
                 None => finding,
             }
         }
         Remark::UnexpectedObject { what } => Finding::new(Code::UnexpectedObject, what.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_the_unit_denies_is_allowed_by_a_drop_in() {
+        let remark = |forbidden| {
+            finding(&Remark::MetricsUnavailable {
+                what: "failed to listen".to_owned(),
+                forbidden,
+            })
+        };
+        let denied = remark(Some(9879));
+        assert!(denied.remedy().contains("SocketBindAllow=tcp:9879"));
+        assert!(!remark(None).remedy().contains("SocketBindAllow"));
     }
 }

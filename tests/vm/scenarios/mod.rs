@@ -49,6 +49,7 @@ pub fn all() -> Vec<Scenario> {
         a_rotated_kubelet_certificate_is_used,
         a_clock_that_is_set_is_told_and_harmless,
         a_quiet_minute_costs_nothing,
+        the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
