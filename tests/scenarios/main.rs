@@ -23,6 +23,7 @@ mod guest_agent;
 mod hostile;
 mod identity;
 mod labels;
+mod load;
 mod metrics;
 mod migration;
 mod rbac;
