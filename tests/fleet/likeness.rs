@@ -59,8 +59,11 @@ fn a_simulated_agent_sends_what_the_real_one_sends() {
         .expect("the simulation ends");
     for (((step, _), real), simulated) in STEPS.iter().zip(&real).zip(&simulated) {
         println!("{step:?}: {real:?}");
-        assert_eq!(real, simulated, "real and simulated differ in {step:?}");
+        if real != simulated {
+            println!("  simulated: {simulated:?}");
+        }
     }
+    assert_eq!(real, simulated, "real and simulated differ");
 }
 
 /// When the poll of a machine is due, as a part of the interval.

@@ -127,7 +127,9 @@ impl Store {
         Self {
             vms: (0..agents).map(vm).collect(),
             zones: (0..hosts).map(|host| format!("rack-{host}")).collect(),
-            nodes: (0..agents).map(registered).collect(),
+            nodes: (0..agents)
+                .map(|agent| registered(agent, agent % hosts))
+                .collect(),
             versions: [2_000_000; 2],
             compacted: [0; 2],
         }
@@ -317,13 +319,16 @@ fn merge(target: &mut Map<String, Value>, changes: &Map<String, Value>) {
 }
 
 /// A Node as the kubelet registers it and Harvester's cloud provider initializes it.
-fn registered(agent: usize) -> Node {
-    let name = vm_name(agent);
+fn registered(agent: usize, host: usize) -> Node {
+    let (name, zone) = (vm_name(agent), format!("rack-{host}"));
     let object = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": name, "uid": format!("node-{agent}"),
-            "labels": {HOSTNAME: name, "kubernetes.io/os": "linux"},
+            "labels": {
+                HOSTNAME: name, "kubernetes.io/os": "linux", REGION: "eu-1", ZONE: zone,
+                "failure-domain.beta.kubernetes.io/region": "eu-1", "failure-domain.beta.kubernetes.io/zone": zone,
+            },
             "annotations": {"node.alpha.kubernetes.io/ttl": "0"},
         },
         "spec": {"providerID": format!("harvester://uid-vm-{agent}")},
