@@ -10,6 +10,7 @@ mod completions;
 mod configuration;
 mod licences;
 mod manual;
+mod pages;
 
 use std::error::Error;
 use std::fs;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
 fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Error>> {
     let mut files = manual::pages(date)?;
     files.push(configuration::page(date));
+    files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
     files.push(("third-party-licences.txt".into(), licences::text()?));
