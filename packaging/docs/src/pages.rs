@@ -35,7 +35,8 @@ pub(crate) fn all(date: &str) -> Result<Vec<(String, String)>, Box<dyn Error>> {
         };
         let text =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let page = render(name, section, date, &text).map_err(|error| format!("{file}: {error}"))?;
+        let page =
+            render(name, section, date, &text).map_err(|error| format!("{file}: {error}"))?;
         pages.push((format!("man/{name}.{section}"), page));
     }
     pages.sort();
@@ -45,7 +46,8 @@ pub(crate) fn all(date: &str) -> Result<Vec<(String, String)>, Box<dyn Error>> {
 /// Splits `NAME.SECTION.md`; a file without a section is not a manual page.
 fn page_name(file: &str) -> Option<(&str, &str)> {
     let (name, section) = file.strip_suffix(".md")?.rsplit_once('.')?;
-    (section.len() == 1 && section.bytes().all(|byte| byte.is_ascii_digit())).then_some((name, section))
+    (section.len() == 1 && section.bytes().all(|byte| byte.is_ascii_digit()))
+        .then_some((name, section))
 }
 
 /// Renders one page.
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_page_begins_with_its_name_and_description() {
-        assert!(render("page", "7", "", "# other - x\n").is_err());
+        render("page", "7", "", "# other - x\n").unwrap_err();
         assert_eq!(page_name("a-b.7.md"), Some(("a-b", "7")));
         assert_eq!(page_name("a-b.toml.5.md"), Some(("a-b.toml", "5")));
         assert_eq!(page_name("development.md"), None);
