@@ -2,27 +2,42 @@
 //! Makes what packages ship beside the agent, from the agent's own definitions: nothing here can be forgotten when a
 //! command, a key of the configuration or a record of the journal is added.
 //!
-//! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, one for the configuration), `completions/`,
-//! `harvester-node-agent.catalog` and `third-party-licences.txt`. DATE stands at the foot of the pages.
+//! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
+//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licences.txt`. DATE is printed in the footer of the
+//! pages. `harvester-docs findings` prints the reference of all findings, `harvester-docs recording TITLE` an SVG of the lines
+//! that it reads.
 
 mod catalog;
 mod completions;
 mod configuration;
+mod findings;
 mod licences;
 mod manual;
+mod pages;
+mod recording;
 
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, date] = arguments.as_slice() else {
-        eprintln!("usage: harvester-docs DIR DATE");
-        return ExitCode::from(2);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["findings"] => {
+            print!("{}", findings::page());
+            Ok(())
+        }
+        ["recording", title] => record(title),
+        [directory, date] => write_all(&PathBuf::from(directory), date),
+        _ => {
+            eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
+            return ExitCode::from(2);
+        }
     };
-    match write_all(&PathBuf::from(directory), date) {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("harvester-docs: {error}");
@@ -31,9 +46,16 @@ fn main() -> ExitCode {
     }
 }
 
+fn record(title: &str) -> Result<(), Box<dyn Error>> {
+    let lines = io::read_to_string(io::stdin())?;
+    print!("{}", recording::draw(title, &lines)?);
+    Ok(())
+}
+
 fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Error>> {
     let mut files = manual::pages(date)?;
     files.push(configuration::page(date));
+    files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
     files.push(("third-party-licences.txt".into(), licences::text()?));

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Writes the reference of all findings, from the catalogue, as Markdown.
+
+use std::fmt::Write;
+
+use harvester_node_agent::findings::{Code, Group};
+
+/// The file below `packaging/docs/pages`.
+#[cfg(test)]
+const FILE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/pages/harvester-node-agent-findings.7.md"
+);
+
+/// Returns the page.
+pub(crate) fn page() -> String {
+    let mut text = String::from(
+        "# harvester-node-agent-findings - every problem that the agent reports\n\n\
+         <!-- Generated from src/findings/catalogue.rs by packaging/docs/update-findings. -->\n\n\
+         ## Description\n\n\
+         Each finding has a stable code. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
+         where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",
+    );
+    for group in Group::ALL {
+        let codes = Code::ALL.iter().map(|code| code.entry());
+        let entries: Vec<_> = codes.filter(|entry| entry.group == *group).collect();
+        if entries.is_empty() {
+            continue;
+        }
+        let _ = write!(
+            text,
+            "\n## {}\n\n| finding | severity | problem |\n|---|---|---|\n",
+            capitalized(group.title())
+        );
+        for entry in entries {
+            let _ = writeln!(
+                text,
+                "| `{}` | {} | {} |",
+                entry.name,
+                entry.severity.as_str(),
+                entry.title
+            );
+        }
+    }
+    text.push_str(
+        "\n## See also\n\n`harvester-node-agent-explain`(1), `harvester-node-agent-doctor`(1)\n",
+    );
+    text
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(characters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_tree_is_the_catalogues() {
+        let page = std::fs::read_to_string(FILE).unwrap_or_default();
+        assert_eq!(page, super::page(), "run packaging/docs/update-findings");
+    }
+}
