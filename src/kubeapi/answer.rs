@@ -109,7 +109,11 @@ impl Transport {
             false => Vec::new(),
         };
         let read = parse_status(&body);
-        let confirmed = read.is_some();
+        // Of a kind that the server does not serve it says "could not find the requested resource" and names no object.
+        let confirmed = read.as_ref().is_some_and(|status| {
+            let message = status.message.as_deref().unwrap_or_default();
+            status.details.name.is_some() || message.contains("not found")
+        });
         let message = read
             .and_then(|status| status.message)
             .map(|message| self.describe(&message));

@@ -141,6 +141,8 @@ pub struct Status {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
+    /// The object that it is about.
+    pub name: Option<String>,
     /// How long to wait before the next try.
     pub retry_after_seconds: Option<u64>,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::alarm::Alarm;
 
@@ -27,6 +27,17 @@ const STREAM_TIME: Duration = Duration::from_secs(3600);
 /// After the silence is over, what has arrived meanwhile gets this long to be seen: a guest that was paused wakes to its timers and its
 /// sockets at once.
 const LAST_CHANCE: Duration = Duration::from_millis(250);
+
+/// The time that one event costs; a live migration is some thirty of them.
+const EVENT_PERIOD: Duration = Duration::from_millis(10);
+/// How much of an event's text the same time again pays for: 2 MB a second.
+const BYTES_A_MILLISECOND: usize = 2000;
+/// What may be read without a pause: two hundred events, or 4 MB.
+const BURST: Duration = Duration::from_secs(2);
+
+/// A stream that sends more than is read for so long is ended: what it has to say is late, and a new one begins with the
+/// object as it is now.
+const LONGEST_FLOOD: Duration = Duration::from_secs(10);
 
 /// What to watch, and from where on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +86,9 @@ pub struct Watch<T> {
     last_chance: Option<Instant>,
     limit: Duration,
     bookmarks: u64,
+    pace: Pace,
+    /// Until then nothing is read: what comes faster waits in the server.
+    paused_until: Option<Instant>,
     objects: PhantomData<fn() -> T>,
 }
 
@@ -108,6 +122,41 @@ pub enum WatchEvent<T> {
     },
     /// The server ended the stream in order, or it is long over.
     Ended,
+}
+
+/// Limits how much of a stream is read, so that a server that sends without end costs a few percent of one processor. TCP
+/// holds up what is not read.
+#[derive(Debug)]
+struct Pace {
+    /// When all that was read so far is paid for.
+    paid_at: Instant,
+    /// Since when there was always something that was not paid for.
+    busy_since: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
+            paid_at: now,
+            busy_since: now,
+        }
+    }
+
+    /// Whether more than a burst was sent for too long.
+    fn is_flooded(&self, now: Instant) -> bool {
+        self.paid_at > now + BURST && now - self.busy_since > LONGEST_FLOOD
+    }
+
+    /// Takes one event of so many bytes at `now`. Answers until when the next one waits.
+    fn take(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
+        let of_bytes = u32::try_from(bytes / BYTES_A_MILLISECOND).unwrap_or(u32::MAX);
+        let cost = EVENT_PERIOD + Duration::from_millis(1).saturating_mul(of_bytes);
+        if self.paid_at <= now {
+            self.busy_since = now;
+        }
+        self.paid_at = self.paid_at.max(now) + cost;
+        Some(self.paid_at - BURST).filter(|until| *until > now)
+    }
 }
 
 /// The silence that the next stream is allowed, given how many streams in a row ended silent without ever having had a bookmark.
@@ -172,6 +221,8 @@ pub(super) async fn open<T>(
         last_chance: None,
         limit,
         bookmarks: 0,
+        pace: Pace::new(Instant::now()),
+        paused_until: None,
         objects: PhantomData,
     })
 }
@@ -219,8 +270,18 @@ impl<T: DeserializeOwned> Watch<T> {
 
     async fn next_in_stream(&mut self) -> Result<WatchEvent<T>, Error> {
         loop {
+            if let Some(until) = self.paused_until {
+                sleep_until(until).await;
+                self.paused_until = None;
+                // Nobody listened meanwhile.
+                self.heard();
+            }
             if let Some(line) = self.lines.next_line().map_err(|_| self.line_too_long())? {
                 self.heard();
+                self.paused_until = self.pace.take(line.len(), Instant::now());
+                if self.pace.is_flooded(Instant::now()) {
+                    return Err(self.flooded());
+                }
                 let event = self.event(self.lines.line(line));
                 self.lines.release();
                 let event = event?;
@@ -316,6 +377,15 @@ impl<T: DeserializeOwned> Watch<T> {
         }
     }
 
+    fn flooded(&self) -> Error {
+        Error::Protocol {
+            target: Arc::clone(&self.target),
+            problem:
+                "the watch sends more events than one object has, and what it sends is old by now"
+                    .to_owned(),
+        }
+    }
+
     fn line_too_long(&self) -> Error {
         let target = Arc::clone(&self.target);
         Error::TooLarge {
@@ -353,6 +423,26 @@ fn escape_field_value(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_read_at_once_and_a_flood_at_an_even_pace() {
+        let mut now = Instant::now();
+        let began = now;
+        let mut pace = Pace::new(now);
+        for event in 0..1500 {
+            let until = pace.take(300, now);
+            assert!(event >= 200 || until.is_none(), "{event}");
+            assert!(event < 1210 || pace.is_flooded(now), "{event}");
+            assert!(event > 1190 || !pace.is_flooded(now), "{event}");
+            now = until.unwrap_or(now);
+        }
+        assert_eq!(now - began, EVENT_PERIOD * 1500 - BURST);
+        // A pause pays for the next burst, and for no more than one.
+        now += Duration::from_secs(3600);
+        assert_eq!(pace.take(300, now), None);
+        let large = pace.take(8_000_000, now).unwrap();
+        assert!(large - now >= Duration::from_secs(2), "{:?}", large - now);
+    }
 
     #[test]
     fn silence_doubles_for_servers_without_bookmarks_up_to_half_an_hour() {

@@ -167,6 +167,10 @@ impl Search<'_> {
             versions,
         };
         let is_found = named.iter().any(|vmi| (self.is_ours)(vmi));
+        if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
+            // What cannot be read by its name is of no use on a list.
+            return unlisted(failed(error), versions);
+        }
         match self.list {
             List::IfNeeded if !is_found => {}
             List::Always => {}
@@ -181,7 +185,14 @@ impl Search<'_> {
                 };
                 return unlisted(Seen::Failed(why), versions);
             }
-            _ => return unlisted(by_name(named, refused, Coverage::Listed), versions),
+            _ => {
+                let coverage = Coverage::Listed;
+                let candidates = Seen::Known(Candidates {
+                    vmis: named,
+                    coverage,
+                });
+                return unlisted(candidates, versions);
+            }
         }
         // While our own is not known, what was compared before says nothing.
         if !is_found {
@@ -200,7 +211,10 @@ impl Search<'_> {
             Err(error)
                 if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
             {
-                by_name(named, refused.or(Some(error)), Coverage::Named)
+                Seen::Known(Candidates {
+                    vmis: named,
+                    coverage: Coverage::Named,
+                })
             }
             Err(error) => failed(&error),
         };
@@ -292,13 +306,6 @@ impl Search<'_> {
             compared.0.extend(uids);
         }
         Ok(vmis)
-    }
-}
-
-fn by_name(vmis: Vec<Vmi>, refused: Option<Error>, coverage: Coverage) -> Seen<Candidates> {
-    match refused.filter(|_| vmis.is_empty()) {
-        Some(error) => failed(&error),
-        None => Seen::Known(Candidates { vmis, coverage }),
     }
 }
 

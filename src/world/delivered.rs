@@ -47,7 +47,10 @@ impl World {
     pub(super) fn take_delivered(&mut self) -> MustRead {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
-            Some(Reach::Away(error)) => self.candidates = Seen::Failed(away(&error)),
+            // What was never read is not told by the watch when it is back.
+            Some(Reach::Away(error)) if self.own.is_some() => {
+                self.candidates = Seen::Failed(away(&error));
+            }
             Some(Reach::Reached) if is_watched(&self.candidates) => self.remember_candidates(),
             _ => {}
         }
@@ -56,7 +59,9 @@ impl World {
                 if let Seen::Known(node) = &self.node {
                     self.last_node = Some(node.clone());
                 }
-                self.node = Seen::Failed(away(&error));
+                if self.last_node.is_some() {
+                    self.node = Seen::Failed(away(&error));
+                }
             }
             Some(Reach::Reached) if is_watched(&self.node) => {
                 if let Some(node) = self.last_node.take() {

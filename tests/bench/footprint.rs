@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
-use harvester_lab::world::{AGENT, World, WorldOptions, eventually};
+use harvester_lab::world::{AGENT, HostAccess, World, WorldOptions, eventually};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -68,6 +68,12 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn main() {
     let arguments = Arguments::read();
     let binary = &arguments.binary;
+    if arguments.only_migrations {
+        let mut figures = visible(binary).await;
+        figures.extend(calls(binary).await);
+        println!("\n{}", table::print(&figures));
+        return;
+    }
     let mut figures = vec![
         Figure::new("binary size", size_mb(binary), "MB")
             .target(4.5)
@@ -107,18 +113,21 @@ async fn main() {
 
 struct Arguments {
     binary: PathBuf,
+    /// `--migrations`: measure nothing else.
+    only_migrations: bool,
     json: Option<PathBuf>,
 }
 
 impl Arguments {
     fn read() -> Self {
-        let (mut binary, mut json) = (None, None);
+        let (mut binary, mut json, mut only_migrations) = (None, None, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || PathBuf::from(arguments.next().expect("an option has a value"));
             match argument.to_str() {
                 Some("--binary") => binary = Some(value()),
                 Some("--json") => json = Some(value()),
+                Some("--migrations") => only_migrations = true,
                 // Cargo's own word to every benchmark.
                 Some("--bench") => {}
                 _ => panic!("unknown argument {}", argument.display()),
@@ -127,6 +136,7 @@ impl Arguments {
         Self {
             // Not the one that Cargo hands to a benchmark: that one is built with unwinding.
             binary: binary.expect("`--binary FILE`: tests/bench/footprint builds it"),
+            only_migrations,
             json,
         }
     }
@@ -413,19 +423,29 @@ async fn visible(binary: &Path) -> Vec<Figure> {
     if let Err(why) = RealApi::binary() {
         return vec![Figure::new(name, None, "ms").target(20.0).note(why)];
     }
-    let visible = migrations::annotation_to_label(binary).await;
     let what = "bare PATCH";
-    vec![
-        Figure::new(format!("{name}, p50"), visible.label.median(), "ms")
-            .target(20.0)
-            .beside(visible.bare_patch.median(), what)
-            .note(format!(
-                "{} migrations; beside it one PATCH of the same Node by another client",
-                migrations::ROUNDS
-            )),
-        Figure::new(format!("{name}, max"), visible.label.max(), "ms")
-            .beside(visible.bare_patch.max(), what),
-    ]
+    let mut figures = Vec::new();
+    for (access, source) in [
+        (HostAccess::Annotations, ""),
+        (HostAccess::Nodes, ", host's labels kept"),
+    ] {
+        let visible = migrations::annotation_to_label(binary, access).await;
+        let (label, patch) = (visible.label.median(), visible.bare_patch.median());
+        let ratio = label.zip(patch).map(|(label, patch)| label / patch);
+        figures.extend([
+            Figure::new(format!("{name}{source}, p50"), label, "ms")
+                .target(20.0)
+                .beside(patch, what)
+                .note(format!(
+                    "{} migrations; beside it one PATCH of the same Node by another client",
+                    migrations::ROUNDS
+                )),
+            Figure::new(format!("{name}{source}, max"), visible.label.max(), "ms")
+                .beside(visible.bare_patch.max(), what),
+            Figure::new(format!("{name}{source} / bare PATCH, p50"), ratio, "x").target(2.0),
+        ]);
+    }
+    figures
 }
 
 async fn calls(binary: &Path) -> Vec<Figure> {
@@ -443,7 +463,7 @@ async fn calls(binary: &Path) -> Vec<Figure> {
             "",
         )
         .target(1.0),
-        Figure::new("API calls per migration, median", calls.total.median(), ""),
+        Figure::new("API calls per migration, median", calls.total.median(), "").target(4.0),
     ];
     figures.extend(calls.by_verb.iter().map(|(verb, samples)| {
         Figure::new(format!("  of these {verb}, median"), samples.median(), "")

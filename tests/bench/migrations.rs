@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::harvester::Order;
 use harvester_lab::server::RequestRecord;
-use harvester_lab::world::{AGENT, HOSTS, Side, World, WorldOptions};
+use harvester_lab::world::{AGENT, HOSTS, HostAccess, Side, World, WorldOptions};
 use serde_json::json;
 
 use crate::process::milliseconds;
@@ -69,19 +69,32 @@ pub(crate) struct Visible {
 }
 
 /// Measures [`Visible`] on two real API servers.
-pub(crate) async fn annotation_to_label(binary: &Path) -> Visible {
-    let world = World::real(WorldOptions::default()).await;
+///
+/// With `HostAccess::Nodes` the first round on each host reads its labels; they are kept after that, and such rounds are not
+/// among the samples.
+pub(crate) async fn annotation_to_label(binary: &Path, access: HostAccess) -> Visible {
+    let options = WorldOptions {
+        access,
+        ..WorldOptions::default()
+    };
+    let world = World::real(options).await;
     let _agent = started(&world, binary, &[]).await;
     let mut visible = Visible::default();
-    for round in 1..=ROUNDS {
+    let unread = match access {
+        HostAccess::Nodes => HOSTS.len(),
+        HostAccess::Annotations | HostAccess::Nothing => 0,
+    };
+    for round in 1..=ROUNDS + unread {
         let migration = move_without_annotations(&world, round).await;
         annotate(&world).await;
         let mark = Instant::now();
         let seen = label_seen(&world, &migration.target).await;
-        // The watcher may be faster than the answer to the change.
-        visible
-            .label
-            .push(milliseconds(seen.saturating_duration_since(mark)));
+        if round > unread {
+            // The watcher may be faster than the answer to the change.
+            visible
+                .label
+                .push(milliseconds(seen.saturating_duration_since(mark)));
+        }
         finish(&world, &migration).await;
         let patch = json!({"metadata": {"annotations": {"footprint.example.com/round": round.to_string()}}});
         let path = harvester_lab::admin::paths::node(world.node_name());

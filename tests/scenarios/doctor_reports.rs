@@ -195,7 +195,7 @@ reports! {
             "rancher-sandbox/cluster-api-provider-harvester#237", "rancher-sandbox/cluster-api-provider-harvester#40",
             "rancher-sandbox/cluster-api-provider-harvester#55",
         ]
-        seen(watches_that_are_cut, WatchInterrupted, "4 times within 5 minutes")
+        seen(watches_that_are_cut, WatchInterrupted, "4 times within 10 minutes")
         seen(watch_that_is_refused, WatchUnavailable, "502");
     37 labels_of_other_clouds_are_not_updated_after_a_live_migration
         [

@@ -22,6 +22,7 @@ mod faults;
 mod guest_agent;
 mod identity;
 mod labels;
+mod load;
 mod metrics;
 mod migration;
 mod rbac;

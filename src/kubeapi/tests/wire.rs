@@ -437,6 +437,8 @@ async fn only_a_status_confirms_that_an_object_is_not_there() {
     for unsure in [
         answer(404, "text/plain", "", "404 page not found\n"),
         json(404, "{}"),
+        // Of a kind that the server does not serve.
+        status(404, "the server could not find the requested resource"),
     ] {
         let error = error_of(unsure).await;
         assert!(
