@@ -7,7 +7,7 @@ use crate::config::{Mode, Settings};
 use crate::reason::Scope;
 
 /// The first ceiling of a retry.
-const RETRY_FLOOR: Duration = Duration::from_millis(500);
+const RETRY_FLOOR: Duration = Duration::from_secs(1);
 
 /// The longest ceiling of a retry. With the delay of a watch it bounds how long an agent is away after an outage.
 const RETRY_CEILING: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ const RETRY_CEILING: Duration = Duration::from_secs(60);
 const REFUSED_CEILING: Duration = Duration::from_secs(5 * 60);
 
 /// The least wait before a retry, so that full jitter never makes a busy loop.
-const RETRY_LEAST: Duration = Duration::from_millis(100);
+const RETRY_LEAST: Duration = Duration::from_millis(500);
 
 /// Many agents receive the same `Retry-After`: they are spread over as much again, at most this long.
 const ASKED_JITTER: Duration = Duration::from_secs(10);
@@ -25,8 +25,8 @@ const ASKED_JITTER: Duration = Duration::from_secs(10);
 const WATCH_LEAST: f64 = 1.0 / 12.0;
 
 /// The longest delay where watches keep ending, in parts of the usual longest one: with the default of a minute, all are
-/// back within two.
-const WATCH_REPEATED: f64 = 23.0 / 12.0;
+/// back within two, also where the attempt before it takes its whole time to fail.
+const WATCH_REPEATED: f64 = 19.0 / 12.0;
 
 /// The parts of its own `timeoutSeconds` between which a watch is replaced by the next one.
 const RENEWAL: (f64, f64) = (0.75, 0.95);
@@ -210,11 +210,11 @@ mod tests {
     #[test]
     fn retries_double_up_to_a_minute_and_never_hurry() {
         for (failures, ceiling_ms) in [
-            (1, 500),
-            (2, 1000),
-            (3, 2000),
-            (7, 32_000),
-            (8, 60_000),
+            (1, 1000),
+            (2, 2000),
+            (3, 4000),
+            (6, 32_000),
+            (7, 60_000),
             (4_000_000, 60_000),
         ] {
             let wait = retry(failures, None, MOST).as_millis();

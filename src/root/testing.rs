@@ -9,7 +9,7 @@ thread_local! {
     static FILES: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
 }
 
-/// Declares that every root of this thread has these files, no others and no links.
+/// Declares that every root of this thread has these files with the directories above them, nothing else and no links.
 pub(crate) fn have_only(files: &[&str]) {
     FILES.set(Some(files.iter().map(PathBuf::from).collect()));
 }
@@ -21,5 +21,6 @@ pub(super) fn is_declared() -> bool {
 
 /// Whether it is declared that nothing stands at this path.
 pub(super) fn is_absent(path: &Path) -> bool {
-    FILES.with_borrow(|files| files.as_ref().is_some_and(|files| !files.contains(path)))
+    let leads_to_one = |files: &BTreeSet<PathBuf>| files.iter().any(|file| file.starts_with(path));
+    FILES.with_borrow(|files| files.as_ref().is_some_and(|files| !leads_to_one(files)))
 }

@@ -36,14 +36,19 @@ const POLLS: Duration = Duration::from_secs(61);
 const GUEST: &str = "/guest";
 const HARVESTER: &str = "/harvester";
 
-/// The files that say who a machine is.
-const FILES: [&str; 5] = [
+/// The files that say who a machine is, and that QEMU's guest agent is well.
+const FILES: [&str; 8] = [
     "/etc/hostname",
     "/proc/sys/kernel/hostname",
     "/sys/class/dmi/id/product_uuid",
     "/sys/class/dmi/id/sys_vendor",
     "/sys/class/dmi/id/product_family",
+    "/usr/sbin/qemu-ga",
+    "/sys/class/virtio-ports/vport1p1/name",
+    "/sys/kernel/debug/virtio-ports/vport1p1",
 ];
+
+const CHANNEL: &str = "org.qemu.guest_agent.0";
 
 thread_local! {
     /// The state of the generator: one for all agents of a thread, each of which takes its numbers in turn.
@@ -105,7 +110,11 @@ impl Trees {
         let root = self.root(agent);
         let name = vm_name(agent);
         let uuid = firmware_uuid(&name).to_string();
-        let texts = [&name, &name, &uuid, "KubeVirt", "KubeVirt"];
+        let state = format!("name: {CHANNEL}\nguest_connected: 1\nhost_connected: 1\n");
+        let (family, program) = ("KubeVirt", "a program");
+        let texts = [
+            &name, &name, &uuid, family, family, program, CHANNEL, &state,
+        ];
         for (path, text) in FILES.into_iter().zip(texts) {
             write(&root.join(path.trim_start_matches('/')), text);
         }
