@@ -304,7 +304,7 @@ fn every_bad_value_is_refused_with_what_is_allowed() {
         ("harvester.kubeconfig = '/a/'", "\"/a/\" is a directory"),
         (
             "harvester.kubeconfig = \"/a\\u001bb\"",
-            "\"/a\\u{1b}b\" has characters that cannot be printed",
+            "\"/a\\x1bb\" has characters that cannot be printed",
         ),
         (
             "harvester.kubeconfig = \"/a\\u202Eb\"",
