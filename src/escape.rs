@@ -24,6 +24,31 @@ pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(escape_and_cap(text, max))
 }
 
+/// Whether a character is shown as it is.
+pub fn is_plain(character: char) -> bool {
+    !is_unsafe(character)
+}
+
+/// A JSON text in which every character that is not shown as it is stands as `\u....`. The document is the same: outside of
+/// its strings there are no such characters but line ends.
+pub fn in_json(text: &str) -> Cow<'_, str> {
+    let is_kept = |character: char| is_plain(character) || character.is_ascii_whitespace();
+    if text.chars().all(is_kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_kept(character) {
+            escaped.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// `text` as one word for a POSIX shell.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@:=+,".contains(&byte);
@@ -129,6 +154,29 @@ mod tests {
             assert_eq!(once, shown);
             assert_eq!(one_line(&once, 100), shown, "a second pass changed {shown}");
         }
+    }
+
+    #[test]
+    fn a_json_text_is_the_same_document_without_a_character_that_hides_or_moves_text() {
+        let value = serde_json::json!({
+            "a\u{202e}": ["\u{9b}31m", "\x7f", "\u{200b}\u{feff}", "\u{e0041}", "\x1b\n\t", "Zürich 東京 🚀"],
+        });
+        let text = format!("{value:#}\n");
+        let escaped = in_json(&text);
+        assert!(
+            escaped
+                .chars()
+                .all(|character| is_plain(character) || character == '\n'),
+            "{escaped}"
+        );
+        assert!(
+            escaped.contains("\\u202e") && escaped.contains("\\udb40\\udc41"),
+            "{escaped}"
+        );
+        assert!(escaped.contains("Zürich 東京 🚀"));
+        let read: serde_json::Value = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(read, value);
+        assert!(matches!(in_json("{\n  \"a\": 1\n}\n"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -27,8 +27,8 @@
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
 //! | `reason` | | `serde` | carry facts |
-//! | `config` | `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
-//! | `credentials` | `config` `document` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `zeroize` | write, use the network |
+//! | `config` | `escape` `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
+//! | `credentials` | `config` `document` `escape` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `zeroize` | write, use the network |
 //! | `connections` | `backoff` `config` `credentials` `decide::schedule` `escape` `facts` `few` `kubeapi` `root` | | send a request |
 //! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `document` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `zbus` `zeroize` | write, judge, remember |
 //! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | carry facts |

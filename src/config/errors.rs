@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::escape::one_line;
 use crate::root::ReadError;
 
 /// A value is shown up to this many characters: enough to recognise it, too few for a pasted file.
@@ -42,7 +43,7 @@ pub enum Problem {
         message: String,
     },
     /// Nothing of this name can be configured.
-    #[error("{place}: unknown {what} `{}`; {hint}", cut(key, MAX_KEY))]
+    #[error("{place}: unknown {what} `{}`; {hint}", one_line(key, MAX_KEY))]
     Unknown {
         /// The file and line.
         place: Place,
@@ -56,7 +57,7 @@ pub enum Problem {
     /// A value has the wrong type.
     #[error(
         "{place}: `{}`: expected {expected}, found {found} {value}; allowed: {allowed}",
-        cut(key, MAX_KEY)
+        one_line(key, MAX_KEY)
     )]
     WrongType {
         /// The file and line.
@@ -73,7 +74,10 @@ pub enum Problem {
         allowed: String,
     },
     /// A value has the right type and wrong content.
-    #[error("{place}: `{}`: {value} {why}; allowed: {allowed}", cut(key, MAX_KEY))]
+    #[error(
+        "{place}: `{}`: {value} {why}; allowed: {allowed}",
+        one_line(key, MAX_KEY)
+    )]
     Refused {
         /// The file and line.
         place: Place,
@@ -153,36 +157,15 @@ impl Error for ConfigErrors {}
 
 /// A foreign text on one line, cut when long.
 pub(super) fn escaped(text: &str) -> String {
-    printable(&cut(text, MAX_VALUE))
+    one_line(text, MAX_VALUE).into_owned()
 }
 
 /// A foreign text on one line in quotation marks, cut when long.
 pub(super) fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(MAX_VALUE).collect();
-    let dots = if short.len() < text.len() { "…" } else { "" };
-    format!("{short:?}{dots}")
+    format!("\"{}\"", escaped(text))
 }
 
 /// The same text with every character that cannot be shown replaced by its escape.
 pub(super) fn printable(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_printable(character) {
-            line.push(character);
-        } else {
-            line.extend(character.escape_debug());
-        }
-    }
-    line
-}
-
-/// Whether a character can be shown as it is: no control, no bidirectional override, no invisible format character.
-pub(super) fn is_printable(character: char) -> bool {
-    matches!(character, '"' | '\'' | '\\') || character.escape_debug().len() == 1
-}
-
-fn cut(text: &str, most: usize) -> String {
-    let short: String = text.chars().take(most).collect();
-    let dots = if short.len() < text.len() { "…" } else { "" };
-    short + dots
+    one_line(text, usize::MAX).into_owned()
 }

@@ -313,7 +313,7 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ("harvester.kubeconfig = '/a/'", "\"/a/\" is a directory"),
         (
             "harvester.kubeconfig = \"/a\\u001bb\"",
-            "\"/a\\u{1b}b\" contains characters that are not printable",
+            "\"/a\\x1bb\" contains characters that are not printable",
         ),
         (
             "harvester.kubeconfig = \"/a\\u202Eb\"",

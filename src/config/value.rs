@@ -8,10 +8,11 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::duration;
-use super::errors::{escaped, is_printable, quoted};
+use super::errors::{escaped, quoted};
 use super::label::NameError;
 use super::settings::Choice;
 use super::suggest;
+use crate::escape::is_plain;
 
 /// The kinds of value that some key takes; every other kind is kept for the error only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +185,7 @@ impl Value {
             Err(self.refuse("is not an absolute path"))
         } else if text.ends_with('/') {
             Err(self.refuse("is a directory, not a file"))
-        } else if text.chars().any(|character| !is_printable(character)) {
+        } else if !text.chars().all(is_plain) {
             Err(self.refuse("contains characters that are not printable"))
         } else {
             Ok(PathBuf::from(text))

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::trust::Changeable;
 use crate::document::DocumentError;
+use crate::escape::one_line;
 use crate::root::ReadError;
 
 /// Characters of a quoted value; a name or a URL scheme fits, a token does not.
@@ -269,9 +270,5 @@ pub enum TokenProblem {
 
 /// A value for a message: short, one line.
 pub(super) fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(QUOTED_MAX).collect();
-    if short.len() < text.len() {
-        short.push('\u{2026}');
-    }
-    format!("`{}`", short.escape_debug())
+    format!("`{}`", one_line(text, QUOTED_MAX))
 }

@@ -4,12 +4,16 @@
 use super::identity::{Identity, OwnVm};
 use super::sync::Sync;
 use super::verdict::Verdict;
+use crate::escape::one_line;
 use crate::facts::node::{Node, NodeCondition};
 
 /// Type of the condition that says whether the names of this machine are its VM's.
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
 /// Type of the condition that says whether the topology labels are those of the host.
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
+
+/// Characters of a message.
+const MESSAGE_MAX: usize = 1024;
 
 /// A condition as it should be. Its message holds nothing that changes while the state stays, no time and no host, so that
 /// an unchanged state is never written again and a migration costs no condition.
@@ -126,8 +130,13 @@ pub fn identity(identity: &Identity) -> Wanted {
         kind: IDENTITY,
         status,
         reason,
-        message,
+        message: shown(&message),
     }
+}
+
+/// Returns a message as a condition may have it. The API accepts 32 KiB of any text.
+fn shown(message: &str) -> String {
+    one_line(message, MESSAGE_MAX).into_owned()
 }
 
 /// Returns what the topology condition should say; `None` while that is being decided.
@@ -171,7 +180,7 @@ pub fn topology(sync: &Sync) -> Option<Wanted> {
         kind: TOPOLOGY,
         status,
         reason: sync.reason(),
-        message,
+        message: shown(&message),
     })
 }
 

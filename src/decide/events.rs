@@ -4,10 +4,14 @@
 use super::conditions::{self, Wanted};
 use super::labels::LabelPlan;
 use super::placement::Placement;
+use crate::escape::one_line;
 use crate::facts::node::Node;
 
 /// The longest message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
+
+/// Characters of the name of a host.
+const HOST_MAX: usize = 253;
 
 /// An Event that is yet to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
         .map(|known| known.topology.to_string())
         .unwrap_or_default();
     let count = labels.changes.len();
+    // The annotation that says it may be anybody's text.
+    let from = one_line(from, HOST_MAX);
     draft(
         "Normal",
         "HostChanged",
@@ -69,7 +75,8 @@ fn reason(wanted: &Wanted) -> &'static str {
     }
 }
 
-fn draft(kind: &'static str, reason: &'static str, mut note: String) -> EventDraft {
+fn draft(kind: &'static str, reason: &'static str, note: String) -> EventDraft {
+    let mut note = one_line(&note, NOTE_MAX).into_owned();
     let mut end = NOTE_MAX.min(note.len());
     while !note.is_char_boundary(end) {
         end -= 1;

@@ -14,10 +14,14 @@ use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::window::{Epoch, Found, Outcome, Window};
 use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339};
 use crate::config::Settings;
+use crate::escape::one_line;
 use crate::facts::names::{HostName, VmName};
 use crate::facts::vmi::Vmi;
 use crate::findings::{Code, Finding};
 use crate::reason::Trigger;
+
+/// Characters of the name of a host; the annotation that holds it may be anybody's text.
+const HOST_MAX: usize = 253;
 
 /// Host names that are never quiet are complained about after so many times the quiet time.
 const NOISE_MAX: u32 = 10;
@@ -129,7 +133,7 @@ impl Memory {
             .node
             .known()
             .and_then(|node| node.annotations.get(ANNOTATION_HOST))
-            .cloned();
+            .map(|host| one_line(host, HOST_MAX).into_owned());
         let before = self.host.as_ref().map(|(host, _)| host.to_string());
         let first = before.is_none();
         if before.as_deref() != Some(host.as_str()) {

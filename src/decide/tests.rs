@@ -219,6 +219,24 @@ fn a_migration_is_one_patch_and_no_condition() {
 }
 
 #[test]
+fn an_annotation_of_anybody_reaches_no_event_and_no_annotation_as_it_is() {
+    let mut world = World::new();
+    world.settle();
+    world.memory = Memory::default();
+    let foreign = format!("hv\u{1b}[31m\u{202e}\u{9b}\u{200b}\n{}", "x".repeat(5000));
+    let node = world.node();
+    node.annotations.insert(ANNOTATION_HOST.to_owned(), foreign);
+    let plan = world.plan();
+    let patch = patches(&plan)[0];
+    let note = &patch.announce.as_ref().unwrap().note;
+    for text in [note, &patch.annotations[ANNOTATION_MIGRATION]] {
+        assert!(text.chars().all(crate::escape::is_plain), "{text}");
+        assert!(text.contains("hv\\") && text.len() < 1000, "{text}");
+    }
+    assert!(note.ends_with("labels changed"), "{note}");
+}
+
+#[test]
 fn a_move_while_the_agent_was_down_is_a_move() {
     let mut world = World::new();
     world.settle();

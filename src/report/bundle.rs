@@ -16,6 +16,7 @@ use serde_json::Value;
 use time::UtcDateTime;
 
 use crate::decide::rfc3339;
+use crate::escape::in_json;
 
 /// For the owner alone: what is removed is only what could be recognised.
 const MODE: u32 = 0o600;
@@ -44,7 +45,10 @@ impl Bundle {
         match document {
             Ok(mut value) => {
                 scrub::value(&mut value);
-                self.parts.push((name.to_owned(), format!("{value:#}\n")));
+                self.parts.push((
+                    name.to_owned(),
+                    in_json(&format!("{value:#}\n")).into_owned(),
+                ));
             }
             Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
         }

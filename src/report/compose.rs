@@ -16,12 +16,16 @@ use crate::decide::labels::{LeftReason, Owned};
 use crate::decide::placement::{Outcome, Placement};
 use crate::decide::window::Epoch;
 use crate::decide::{self, Migration};
+use crate::escape::one_line;
 use crate::facts::Seen;
 use crate::facts::permissions::{Permission, Place};
 use crate::facts::topology::LabelValue;
 use crate::facts::who::Who;
 use crate::few::Few;
 use crate::triggers::health::Signal;
+
+/// Characters of a name of this machine: more than the kernel or DNS allow.
+const NAME_MAX: usize = 253;
 
 /// What a status holds beyond one round.
 #[derive(Debug, Clone)]
@@ -116,7 +120,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .iter()
             .map(|judged| NameStatus {
                 kind: judged.kind.as_str().to_owned(),
-                name: judged.name.escape_debug().to_string(),
+                name: one_line(&judged.name, NAME_MAX).into_owned(),
                 verdict: judged.verdict.name(),
             })
             .collect(),

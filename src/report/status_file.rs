@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::trouble::Trouble;
 use crate::durable;
+use crate::escape::in_json;
 use crate::root::{ReadError, Root};
 
 /// Where the status is.
@@ -34,12 +35,13 @@ pub enum StatusError {
 
 /// Writes the status if it differs from the last one.
 pub fn publish<T: Serialize>(root: &Root, status: &T) -> Option<Trouble> {
-    let mut bytes = match serde_json::to_vec_pretty(status) {
+    let bytes = match serde_json::to_vec_pretty(status) {
         Ok(bytes) => bytes,
         Err(error) => return Some(Trouble::new(STATUS_FILE, &error)),
     };
-    bytes.push(b'\n');
-    durable::write_atomic(root, Path::new(STATUS_FILE), &bytes, STATUS_MODE)
+    let text = String::from_utf8_lossy(&bytes);
+    let text = format!("{}\n", in_json(&text));
+    durable::write_atomic(root, Path::new(STATUS_FILE), text.as_bytes(), STATUS_MODE)
         .err()
         .map(|error| Trouble::new(STATUS_FILE, &error))
 }

@@ -9,6 +9,7 @@
 //!
 //! The texts may be anybody's, and large: each step takes time in proportion to the text.
 
+mod forms;
 mod named;
 mod random;
 mod shapes;
@@ -42,7 +43,7 @@ const OWN_FIELDS: &str = "HNA_";
 pub fn text(text: &str) -> String {
     let text = named::without(&shapes::without_pem(text));
     let text = shapes::without_words(&shapes::without_users(&text));
-    random::without(&text)
+    random::without(&forms::without(&text))
 }
 
 /// A JSON document without its secrets; its shape stays.

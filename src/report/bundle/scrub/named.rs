@@ -4,8 +4,10 @@
 use super::REMOVED;
 
 /// Names of values that are secrets, without `-` and `_`, in lower case; also where they are a part of a longer name.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "password",
+    "passwort",
+    "kennwort",
     "passwd",
     "passphrase",
     "secret",
@@ -21,9 +23,11 @@ const NAMES: [&str; 13] = [
 ];
 
 /// Others that are too short to be a part of a name.
-const WORDS: [&str; 8] = [
+const WORDS: [&str; 10] = [
     "apikey",
     "auth",
+    "cred",
+    "creds",
     "environment",
     "pass",
     "passcode",
@@ -31,6 +35,9 @@ const WORDS: [&str; 8] = [
     "pw",
     "pwd",
 ];
+
+/// Options of curl and wget whose value is a user, and with a colon a password, too.
+const LOGINS: [&str; 4] = ["-u", "-U", "--user", "--proxy-user"];
 
 /// Settings of a unit whose whole line is a secret, whatever is quoted in it (systemd.exec(5)).
 const SETTINGS: [&str; 3] = ["environment", "setcredential", "setcredentialencrypted"];
@@ -57,7 +64,7 @@ pub(super) fn without(text: &str) -> String {
         let (before, after) = rest.split_at(at);
         kept.push_str(before);
         let (sign, after) = after.split_at(1);
-        let extent = extent(&kept, sign);
+        let extent = extent(&kept, sign, after);
         kept.push_str(sign);
         rest = after;
         if let Some(extent) = extent {
@@ -92,20 +99,35 @@ fn plain(name: &str) -> String {
 }
 
 /// What is to go behind the name that `before` ends with, and a sign.
-fn extent(before: &str, sign: &str) -> Option<Extent> {
+fn extent(before: &str, sign: &str, after: &str) -> Option<Extent> {
     // One look for any number of blanks.
     if before.ends_with(' ') && sign == " " {
         return None;
     }
     let name = last_name(before);
     let is_scheme = || ["bearer", "basic"].contains(&name.to_ascii_lowercase().as_str());
-    let is_option = || name.starts_with("--") && is_secret(name);
+    let is_option = || name.starts_with('-') && is_secret(name);
+    let is_login = || LOGINS.contains(&name) && begins_with_login(after);
     match sign {
-        " " if is_scheme() || is_option() => Some(Extent::Word),
+        " " if is_scheme() || is_option() || is_login() => Some(Extent::Word),
+        "=" if is_login() => Some(Extent::Word),
         "=" if SETTINGS.contains(&plain(name).as_str()) => Some(Extent::Setting),
         ":" | "=" if is_secret(name) => Some(Extent::Lines(column(before, name))),
         _ => None,
     }
+}
+
+/// Whether a text begins with `user:password`: one colon and something on both sides of it.
+fn begins_with_login(text: &str) -> bool {
+    let text = text.trim_start_matches([' ', '"', '\'']);
+    let end = text.find(is_end).unwrap_or(text.len());
+    let word = text.get(..end).unwrap_or_default();
+    word.split_once(':').is_some_and(|(user, password)| {
+        !user.is_empty()
+            && !password.is_empty()
+            && !password.contains(':')
+            && !password.starts_with('/')
+    })
 }
 
 impl Extent {

@@ -205,6 +205,91 @@ fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
 }
 
 #[test]
+fn a_secret_of_a_fixed_form_is_removed_without_any_name() {
+    for (context, expected) in [
+        (
+            "join with abcdef.0123456789abcdef now",
+            "join with [removed] now",
+        ),
+        ("(07401b.f395accd246ae52d).", "([removed])."),
+        ("root:$6$saltsalt$Qx.hash/hash:19000:0", "root:[removed]"),
+        ("a $y$j9T$abc/def.ghi$hash b", "a [removed] b"),
+        (
+            "htpasswd u:$2b$10$abcdefghijklmnopqrstuv.",
+            "htpasswd u:[removed]",
+        ),
+        (
+            "x $2y$05$abc, $5$abc; $apr1$abc",
+            "x [removed], [removed]; [removed]",
+        ),
+        (
+            "agent -token hunter2 -debug",
+            "agent -token [removed] -debug",
+        ),
+        (
+            "agent --token hunter2 --debug",
+            "agent --token [removed] --debug",
+        ),
+        (
+            "curl -u me:hunter2 https://x",
+            "curl -u [removed] https://x",
+        ),
+        (
+            "curl --user 'me:hunter two' https://x",
+            "curl --user '[removed]' https://x",
+        ),
+        (
+            "wget --proxy-user=me:hunter2 x",
+            "wget --proxy-user=[removed] x",
+        ),
+        (
+            "https://x/y?a=1&sig=hunter2&b=2",
+            "https://x/y?a=1&sig=[removed]&b=2",
+        ),
+        ("https://x/y?key=hunter2", "https://x/y?key=[removed]"),
+        (
+            "GET /y?X-Amz-Signature=hunter2 HTTP/1.1",
+            "GET /y?X-Amz-Signature=[removed] HTTP/1.1",
+        ),
+        ("push glpat-abcdefghijkl.", "push [removed]."),
+        (
+            "xoxb-abcdefgh-ijkl and xoxp-abcdefgh-ijkl",
+            "[removed] and [removed]",
+        ),
+        ("ghp_abcdefghijklmnop/x", "[removed]/x"),
+        ("cred: hunter2", "cred: [removed]"),
+        ("Passwort: hunter2", "Passwort: [removed]"),
+        ("db_passwort=hunter2", "db_passwort=[removed]"),
+        (
+            "it is aGVsbG9Xb3JsZFBhc3N3b3JkT2YsTWluZQ",
+            "it is [removed]",
+        ),
+        ("it is QWxhZGRpbkpvcGVuU2VzYW1lWW91c2U=", "it is [removed]"),
+    ] {
+        assert_eq!(text(context), expected);
+        assert_eq!(text(expected), expected, "a second pass");
+    }
+}
+
+#[test]
+fn words_like_those_of_a_fixed_form_stay() {
+    for kept in [
+        "worker.somecompanyname, docker.containerhosting, v1.2.3, abcdef.0123456789abcde",
+        "journalctl -u rke2-server.service and chown -u, systemctl --user status x",
+        "it costs $6 or $y, echo $1 $2, ${HOME}",
+        "https://x/y?limit=500&resourceVersion=0&watch=true",
+        "is it key=value? No: keys stay",
+        "rancher-token-in-use, credits: many, the cluster-token is old",
+        "the ghp_ prefix, xoxb- and glpat- alone",
+        "getElementsAndAttributes RestrictAddressFamilies InvolvedObjectReference",
+        "requiredDuringSchedulingIgnoredDuringExecution preferredDuringSchedulingIgnoredDuringExecution",
+        "-u system:node:worker-1 stays as a name",
+    ] {
+        assert_eq!(text(kept), kept);
+    }
+}
+
+#[test]
 fn what_people_need_stays() {
     for kept in [
         "VM default/gc8-pool1-q99l7-6ndw9 on host hv-a, region eu-1, zone rack-a",
@@ -290,6 +375,14 @@ fn a_large_text_takes_no_longer_than_its_length_asks() {
         "A",
         "\\/",
         "-----BEGIN ",
+        "$",
+        "?",
+        "&a=",
+        "?key=a&",
+        "glpat-",
+        "-u ",
+        "a.",
+        "abcdef.",
     ] {
         let _ = text(&piece.repeat(40_000 / piece.len()));
     }
