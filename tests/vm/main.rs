@@ -29,6 +29,7 @@ mod statistics;
 mod table;
 mod witness;
 
+use std::fs::File;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -88,6 +89,8 @@ pub struct Setup {
     /// Whether the agent is to be blind for moves.
     pub broken: bool,
     keep_going: bool,
+    /// A file that other tests lock, shared, while they run.
+    others: Option<PathBuf>,
     logs: PathBuf,
     figures: PathBuf,
 }
@@ -102,6 +105,7 @@ impl Setup {
             accelerator: set("VM_ACCELERATOR")?,
             later_package: path("VM_LATER_PACKAGE")?,
             broken: set("VM_BROKEN").is_some(),
+            others: path("QUIET_LOCK"),
             keep_going: set("VM_KEEP_GOING").is_some(),
             logs: path("VM_LOGS")?,
             figures: path("VM_FIGURES")?,
@@ -224,6 +228,8 @@ fn attempt(
     let Some(mut stage) = stage else {
         return (None, false);
     };
+    let alone = scenarios::TIMED.contains(&scenario.name);
+    let _locked = setup.others.as_ref().filter(|_| alone).map(alone_with);
     let outcome = caught(runtime, async {
         stage.begin().await;
         let played = (scenario.run)(&mut stage, figures);
@@ -232,6 +238,13 @@ fn attempt(
     });
     caught(runtime, stage.keep_journal(logs));
     (Some(stage), outcome.is_some())
+}
+
+/// Waits until no other test runs, and lets none begin as long as the file is open.
+fn alone_with(others: &PathBuf) -> File {
+    let file = File::open(others).unwrap();
+    file.lock().unwrap();
+    file
 }
 
 /// What a future gives, unless it panics, which prints why.

@@ -33,12 +33,17 @@ pub const OF_MOVES: &[&str] = &[
     "a_restored_machine_is_told_as_unconfirmed",
 ];
 
+/// Those whose times are measured: nothing else may run beside them.
+pub const TIMED: &[&str] = &[
+    "of_twenty_migrations_none_is_missed",
+    "a_move_is_told_within_fifty_milliseconds",
+];
+
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let lab = scenarios![Setting::Lab =>
         a_first_boot_leads_to_labels,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
-        of_twenty_migrations_none_is_missed,
         a_cancelled_migration_and_a_pause_write_nothing,
         a_move_while_harvester_is_away_is_followed_when_it_is_back,
         a_watch_that_is_half_open_after_the_move_is_replaced,
@@ -53,6 +58,7 @@ pub fn all() -> Vec<Scenario> {
         a_guest_agent_that_is_stopped_masked_or_removed_is_told,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
         a_boot_before_the_apis_is_outlived,
+        of_twenty_migrations_none_is_missed,
         a_move_is_told_within_fifty_milliseconds,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
