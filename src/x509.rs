@@ -277,13 +277,29 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_byte_is_never_a_panic() {
+    fn a_flipped_byte_is_never_a_panic_and_in_a_name_never_unseen() {
+        let name = b"guest-ca";
         let whole = Authority::new("guest-ca").der().to_vec();
+        let read = Certificate::parse(&whole).unwrap();
+        // The issuer and the subject.
+        let names: Vec<usize> = (0..whole.len())
+            .filter(|&start| whole[start..].starts_with(name))
+            .collect();
+        assert_eq!(names.len(), 2);
         for position in 0..whole.len() {
+            let in_name = names
+                .iter()
+                .any(|&start| (start..start + name.len()).contains(&position));
             for flip in [0x01, 0x20, 0x80, 0xFF] {
                 let mut bytes = whole.clone();
                 bytes[position] ^= flip;
-                let _ = Certificate::parse(&bytes);
+                let flipped = Certificate::parse(&bytes);
+                assert!(
+                    !in_name || flipped.as_ref() != Ok(&read),
+                    "{position}: {flip:#x}"
+                );
+                // The tag of the outer sequence and its length.
+                assert!(position >= 4 || flipped == Err(Malformed), "{position}");
             }
         }
     }

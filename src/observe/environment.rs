@@ -92,9 +92,20 @@ mod tests {
 
     #[test]
     fn open_quotes_and_lonely_backslashes_end() {
-        for text in ["\"", "'a", "\\", "a\\", "--", "-", "=", "\"\\"] {
-            variables(&format!("A={text}"));
-            flags(text);
+        for (text, value) in [
+            ("\"", ""),
+            ("'a", "a"),
+            ("\\", ""),
+            ("a\\", "a"),
+            ("=", "="),
+            ("\"\\", ""),
+        ] {
+            assert_eq!(variables(&format!("A={text}")), pairs(&[("A", value)]));
+            assert_eq!(flags(text), []);
+        }
+        for text in ["--", "-"] {
+            assert_eq!(variables(&format!("A={text}")), pairs(&[("A", text)]));
+            assert_eq!(flags(text), pairs(&[("", "")]));
         }
     }
 }

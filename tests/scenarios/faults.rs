@@ -2,7 +2,7 @@
 //! Faults of the two APIs, as only the lab can make them. For each: the finding that names it, labels that stay, an agent
 //! that lives, no storm of requests, and recovery without help.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harvester_lab::faults::ServerCertificate;
 use harvester_lab::faults::{Fault, Matcher};
@@ -20,6 +20,17 @@ fn reads() -> Matcher {
     Matcher::path(VMIS).user_agent(AGENT)
 }
 
+/// What a fault is a reason to ask once: which permissions there are, which versions, who this machine is.
+const ONCE: u32 = 20;
+
+/// Two looks a second with three questions each, and two watches that are asked for again.
+const EACH_SECOND: u32 = 8;
+
+/// The most requests in the time that has really passed: on a busy machine that is more than a test waits for.
+fn allowed(once: u32, each_second: u32, began: Instant) -> usize {
+    (f64::from(once) + f64::from(each_second) * began.elapsed().as_secs_f64()) as usize
+}
+
 /// Breaks Harvester's answers, asks for a look, and expects the finding; then mends and expects recovery.
 async fn harvester_answers(fault: Fault, finding: &str) {
     let world = World::lab(WorldOptions::default()).await;
@@ -28,11 +39,13 @@ async fn harvester_answers(fault: Fault, finding: &str) {
     let server = lab(&world.harvester_api);
     server.faults().inject(reads(), fault.clone());
     server.clear_requests();
+    let began = Instant::now();
     agent.signal(harvester_lab::process::Signal::SIGHUP);
     findings_become(&world, &[finding]).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let asked = server.requests_of(AGENT).len();
-    assert!(asked <= 30, "{fault:?}: {asked} requests in two seconds");
+    let (took, most) = (began.elapsed(), allowed(ONCE, EACH_SECOND, began));
+    assert!(asked <= most, "{fault:?}: {asked} requests in {took:?}");
     assert_eq!(
         world.node_label(ZONE).await.as_deref(),
         Some("rack-a"),
@@ -147,6 +160,7 @@ async fn a_refused_patch_is_named_and_not_hammered() {
         Matcher::any().verb("patch").user_agent(AGENT),
         Fault::forbidden(message),
     );
+    let began = Instant::now();
     let _agent = serve(&world).await;
     findings_become(&world, &["node-write-failed"]).await;
     let status = world.guest.status().unwrap();
@@ -159,7 +173,8 @@ async fn a_refused_patch_is_named_and_not_hammered() {
     );
     tokio::time::sleep(Duration::from_secs(3)).await;
     let patches = world.agent_writes().await.len();
-    assert!(patches <= 30, "{patches} patches in some four seconds");
+    let (took, most) = (began.elapsed(), allowed(10, 5, began));
+    assert!(patches <= most, "{patches} patches in {took:?}");
     server.faults().clear();
     label_becomes(&world, HOST, "hv-a").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
@@ -171,12 +186,14 @@ async fn watch_breaks(fault: Fault) {
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let server = lab(&world.harvester_api);
-    server.faults().inject(
+    let broken = server.faults().inject(
         Matcher::path(VMIS).user_agent(AGENT).verb("watch").once(),
         fault.clone(),
     );
     server.drop_watches();
     world.migrate("hv-b").await;
+    let what = format!("{fault:?} breaks a watch");
+    eventually(SOON, &what, || async { broken.hits() == 1 }).await;
     label_becomes(&world, ZONE, "rack-b").await;
     assert_eq!(
         world.node_label(HOST).await.as_deref(),
