@@ -228,8 +228,9 @@ async fn a_read_only_directory_is_a_finding_with_the_command_that_helps(on: On) 
         "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec \"$@\"",
         directory.display()
     );
-    let args = ["--mount", "sh", "-c", &script, "sh", BINARY, "run"];
-    let mut daemon = world.spawn_agent("unshare", &args);
+    let namespaces = ["--map-root-user", "--mount"];
+    let shell = ["sh", "-c", &script, "sh", BINARY, "run"];
+    let mut daemon = world.spawn_agent("unshare", &[&namespaces[..], &shell].concat());
     daemon.wait_ready(SOON).await;
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
