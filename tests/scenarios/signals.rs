@@ -396,6 +396,7 @@ async fn interfaces_that_come_and_go_wake_nobody() {
         before.voluntary_switches, after.voluntary_switches, before.cpu, after.cpu
     );
     let woken = after.voluntary_switches - before.voluntary_switches;
-    assert!(woken <= 10, "{woken} wake-ups");
+    // Its own timers wake it too, and the longer the slower this machine is.
+    assert!(woken <= 10 + took.as_secs(), "{woken} wake-ups in {took:?}");
     assert!(listens_to_links(&agent));
 }
