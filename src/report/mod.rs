@@ -154,11 +154,7 @@ impl Reporter {
         };
         let before = self.troubles.insert(of, trouble.what.clone());
         if before.as_ref() != Some(&trouble.what) {
-            self.say(
-                Priority::Warning,
-                None,
-                format!("{trouble}; going on without it"),
-            );
+            self.say(Priority::Warning, None, format!("report failed: {trouble}"));
         }
     }
 
@@ -323,7 +319,7 @@ impl Publish for Reporter {
         // the boot.
         if !self.ready {
             self.ready = true;
-            self.systemd.ready("looking for the VM and its host");
+            self.systemd.ready("starting: identifying VM and host");
         }
         if self.systemd.watchdog_interval().is_some() {
             self.systemd.watchdog();
@@ -339,7 +335,7 @@ impl Publish for Reporter {
             self.say(
                 Priority::Info,
                 Some(message_id::RELOADED),
-                "configuration read again".to_owned(),
+                "configuration reloaded".to_owned(),
             );
         }
         // The look that follows reports it, in the journal and in the status.
@@ -353,7 +349,7 @@ impl Publish for Reporter {
         self.say(
             Priority::Info,
             Some(message_id::STOPPED),
-            "told to stop; the labels stay as they are".to_owned(),
+            "stopping: labels of the Node are unchanged".to_owned(),
         );
     }
 }
