@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One record in the journal for each change of state.
+//! One entry in the journal for each change of state.
 //!
 //! A record goes straight to journald's socket, which takes it or says at once that it cannot. Then, and where records go to
 //! stderr, a thread does the waiting, behind a bounded queue that never makes the sender wait; what does not fit is counted, and
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-pub use record::{Priority, Record};
+pub use record::{MESSAGE_LIMIT, Priority, Record};
 
 use super::sink::Sink;
 use native::Connection;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of records in the journal: `MESSAGE_ID`, and what `journalctl -x` tells about it.
+//! The kinds of journal entries: `MESSAGE_ID`, and the text that `journalctl -x` adds.
 //!
-//! The catalog that is shipped is made from this file, so each text is there for a person who has just seen the record.
-//! `@FIELD@` stands for a field of the record (`systemd.journal-fields(7)`); only fields that every such record has.
+//! The message catalog is generated from this file. `@FIELD@` is replaced by a field of the entry
+//! (`systemd.journal-fields(7)`): use only fields that every such entry has.
 //!
 //! To add one: `systemd-id128 new`, and an entry below. An id never changes once released.
 
@@ -31,114 +31,117 @@ macro_rules! kinds {
 kinds! {
     /// The agent started.
     STARTED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a101",
-    "The Harvester node agent started",
-    "It now reads which Harvester VM this machine is and which host runs it. What it\n\
-     found a moment later:\n\
+    "Harvester node agent started",
+    "The agent now identifies the Harvester VM of this node and the host that runs it.\n\
+     To show the result:\n\
      \n    harvester-node-agent status\n";
 
-    /// The agent ends.
+    /// The agent stopped.
     STOPPED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a108",
-    "The Harvester node agent ended",
-    "Labels and annotations of the Node stay as they are. Until it runs again nobody\n\
-     corrects them after a live migration. To start it:\n\
+    "Harvester node agent stopped",
+    "Labels and annotations of the Node are unchanged. While the agent is stopped, they\n\
+     are not updated after a live migration. To start it:\n\
      \n    systemctl start harvester-node-agent\n";
 
-    /// It became known which VM this is.
+    /// The VM of this node became known.
     IDENTIFIED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a106",
-    "This machine is the Harvester VM @HNA_VM@",
-    "The evidence, and whether hostname and node name are the VM's name:\n\
+    "This node is the Harvester VM @HNA_VM@",
+    "To show the evidence, and whether hostname and node name match the VM:\n\
      \n    harvester-node-agent whoami\n";
 
     /// A finding appeared or changed.
     FINDING = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a102",
-    "The Harvester node agent found something wrong: @HNA_FINDING@",
+    "Harvester node agent found a problem: @HNA_FINDING@",
     "@MESSAGE@\n\
      \n\
-     What to do: @HNA_REMEDY@\n\
+     Impact: @HNA_IMPACT@\n\
      \n\
-     The long explanation:\n\
+     Fix: @HNA_FIX@\n\
+     \n\
+     For the full description and the commands:\n\
      \n    harvester-node-agent explain @HNA_FINDING@\n";
 
-    /// A finding went away.
+    /// A finding was resolved.
     RESOLVED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a103",
-    "No longer a problem: @HNA_FINDING@",
-    "What the Harvester node agent complained about earlier is gone. When it began:\n\
+    "Problem resolved: @HNA_FINDING@",
+    "The Harvester node agent no longer reports this problem. Its history:\n\
      \n    journalctl -u harvester-node-agent HNA_FINDING=@HNA_FINDING@\n";
 
-    /// The VM moved to another host.
+    /// The VM runs on another host.
     MIGRATED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a104",
-    "This VM moved from Harvester host @HNA_HOST_OLD@ to @HNA_HOST@",
-    "It was live-migrated, or it was stopped and started elsewhere. The labels of the\n\
-     Node follow, unless the configuration says otherwise (topology.on_change). Pods\n\
-     that run already are not moved by that.\n\
+    "VM migrated from Harvester host @HNA_PREVIOUS_HOST@ to @HNA_HOST@",
+    "The VM was live-migrated, or stopped and started on another host. The labels of the\n\
+     Node are updated unless topology.on_change in the configuration says otherwise.\n\
+     Running pods are not rescheduled.\n\
      \n    harvester-node-agent status\n";
 
     /// The labels of the Node were written.
     LABELLED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a105",
-    "The labels of this machine's Node were changed",
+    "Labels of this node were updated",
     "@MESSAGE@\n\
      \n\
-     The scheduler uses the new region and zone for pods that it places from now on.\n\
-     Where the values come from:\n\
+     The scheduler uses the new region and zone for pods that it schedules from now on.\n\
+     To show the source of the values:\n\
      \n    harvester-node-agent whoami\n";
 
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     RELOADED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a107",
-    "The Harvester node agent read its configuration again",
-    "What is in force now, and from which file each value comes:\n\
+    "Harvester node agent reloaded its configuration",
+    "To show the effective configuration, with the file that sets each value:\n\
      \n    harvester-node-agent config show\n";
 
-    /// The configuration at the start has faults.
+    /// The configuration at the start is invalid.
     CONFIGURATION_REFUSED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10f",
-    "The Harvester node agent cannot use its configuration",
-    "It does nothing until the faults are mended, and then begins by itself. The\n\
-     faults, with file and line:\n\
+    "Configuration of the Harvester node agent is invalid",
+    "The agent is idle until the configuration is fixed, and then starts automatically.\n\
+     To list the errors, with file and line:\n\
      \n    harvester-node-agent config check\n";
 
-    /// A sign of a move was seen.
+    /// A migration hint was received.
     SIGN = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a109",
-    "A sign of a live migration: @HNA_TRIGGER@",
-    "Something in this machine looked as it does after a live migration. For a minute\n\
-     the agent asks Harvester again and again where the VM runs. A record says how it\n\
-     ended: the VM moved, or it did not, or nobody answered.\n";
+    "Possible live migration: hint @HNA_TRIGGER@",
+    "An event in the guest indicates a live migration. For one minute, the agent polls\n\
+     Harvester for the current host. A later entry has the result: migrated, not migrated,\n\
+     or unknown because the Harvester API was unavailable.\n";
 
-    /// A sign of a move turned out to be none, or nobody could tell.
+    /// A migration hint was not confirmed.
     UNCONFIRMED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10a",
-    "A sign of a live migration was not confirmed",
+    "Migration hint was not confirmed",
     "@MESSAGE@\n\
      \n\
-     The labels of the Node stay. A restore from a saved state, or a restart of the\n\
-     program on the host that holds a port of this VM, gives the same sign. If no API\n\
-     answered, the findings tell why:\n\
-     \n    harvester-node-agent status\n";
+     The labels of the Node are unchanged. Other causes of the same hint: a VM that was\n\
+     restored from a saved state, the QEMU command announce-self, or a restart of the\n\
+     process on the host that holds a virtio-serial port of this VM. If the Harvester API\n\
+     was unavailable, see the cause:\n\
+     \n    harvester-node-agent doctor\n";
 
-    /// A host name of the machine changed.
+    /// A hostname changed.
     RENAMED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10b",
-    "A host name of this machine changed",
+    "Hostname of this node changed",
     "@MESSAGE@\n\
      \n\
-     CSI driver, cloud provider and Rancher expect the name of the Harvester VM. To see\n\
-     all names side by side:\n\
+     The Harvester CSI driver and cloud provider and Rancher expect the name of the VM. To\n\
+     show all names:\n\
      \n    harvester-node-agent whoami\n";
 
     /// The wall clock was set.
     CLOCK_SET = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10c",
-    "The wall clock was set",
-    "KubeVirt does that after a live migration, and so does whatever keeps the time of\n\
-     this machine. By itself it means nothing; the agent takes it as a reason to look.\n";
+    "Wall clock was set",
+    "KubeVirt sets the clock after a live migration, and so does an NTP client. It is not\n\
+     a problem in itself; the agent uses it as a trigger for a reconcile.\n";
 
-    /// The guest agent's unit was started.
+    /// The unit of the QEMU guest agent was started.
     UNIT_STARTED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a10d",
-    "systemd was asked to start QEMU's guest agent",
-    "The configuration asks for it (qemu_guest_agent.auto_start = true): the unit was installed,\n\
-     enabled or static, and had stood still. This is tried once in ten minutes at most.\n\
+    "QEMU guest agent was started",
+    "qemu_guest_agent.auto_start is true in the configuration, and the unit was installed,\n\
+     not disabled, and stopped. It is started at most once in ten minutes.\n\
      \n    systemctl status qemu-guest-agent\n";
 
-    /// Records that the journal did not take.
+    /// Entries that the journal did not accept.
     RECORDS_LOST = "e8d7a7fe0b8748ff93d3f26f38cc20de",
-    "Records of the Harvester node agent were lost",
-    "The journal did not take them in time. The agent went on without waiting for it.\n\
-     What it knows now:\n\
+    "Journal entries of the Harvester node agent were lost",
+    "The journal did not accept them in time. The agent did not wait for it. To show its\n\
+     current state:\n\
      \n    harvester-node-agent status\n";
 }
 

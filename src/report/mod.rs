@@ -160,11 +160,7 @@ impl Reporter {
         };
         let before = self.troubles.insert(of, trouble.what.clone());
         if before.as_ref() != Some(&trouble.what) {
-            self.say(
-                Priority::Warning,
-                None,
-                format!("{trouble}; going on without it"),
-            );
+            self.say(Priority::Warning, None, format!("report failed: {trouble}"));
         }
     }
 
@@ -332,7 +328,7 @@ impl Publish for Reporter {
         // the boot.
         if !self.ready {
             self.ready = true;
-            self.systemd.ready("looking for the VM and its host");
+            self.systemd.ready("starting: identifying VM and host");
         }
         if self.systemd.watchdog_interval().is_some() {
             self.systemd.watchdog();
@@ -348,7 +344,7 @@ impl Publish for Reporter {
             self.say(
                 Priority::Info,
                 Some(message_id::RELOADED),
-                "configuration read again".to_owned(),
+                "configuration reloaded".to_owned(),
             );
         }
         // The look that follows reports it, in the journal and in the status.
@@ -362,7 +358,7 @@ impl Publish for Reporter {
         self.say(
             Priority::Info,
             Some(message_id::STOPPED),
-            "told to stop; the labels stay as they are".to_owned(),
+            "stopping: labels of the Node are unchanged".to_owned(),
         );
     }
 }

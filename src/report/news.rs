@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is new since the last report: one journal record for each change of state, none for a state that stays.
+//! What is new since the last report: one journal entry for each change of state, none for a state that stays.
+//!
+//! A message is `what: where`; why it matters and what to do are in fields and in the message catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,10 +44,10 @@ pub struct Deeds<'a> {
 }
 
 impl Told {
-    /// The record of a sign of a move, with the VM and the host as they were told last.
+    /// Returns the entry of a migration hint, with the VM and the host as they were reported last.
     pub fn sign(&self, sign: Trigger) -> Record {
         let text = format!(
-            "sign of a live migration ({}): asking where this VM runs now",
+            "possible live migration ({}); querying current host",
             meaning(sign)
         );
         Record {
@@ -58,7 +60,7 @@ impl Told {
         }
     }
 
-    /// The records for what is new in `status`, in the order in which a person wants to read them.
+    /// Returns the entries for what is new in `status`, in the order of events.
     pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
@@ -84,7 +86,7 @@ impl Told {
         if vm.is_some() && vm != self.vm {
             let identity = &status.identity;
             let text = format!(
-                "this machine is VM {}, names: {}",
+                "VM identified: {}, {}",
                 vm.as_deref().unwrap_or_default(),
                 identity.verdict
             );
@@ -99,17 +101,17 @@ impl Told {
             records.push(record(Priority::Info, message_id::CLOCK_SET, text));
         }
         if let Some(Migration { from, to, .. }) = deeds.moved {
-            let text = format!("moved from Harvester host {from} to {to}");
+            let text = format!("migrated from Harvester host {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
-                host_old: Some(from.clone()),
+                previous_host: Some(from.clone()),
                 ..moved
             });
         }
         if !deeds.labelled.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
             let text = format!(
-                "Node {node} labelled in {} ms: {}",
+                "Node {node} labeled in {} ms: {}",
                 deeds.latency_ms,
                 deeds.labelled.join(" ")
             );
@@ -131,7 +133,7 @@ impl Told {
             let (priority, text) = match refused {
                 None => (
                     Priority::Notice,
-                    format!("asked systemd to start {unit}, as configured"),
+                    format!("unit started: {unit} (qemu_guest_agent.auto_start)"),
                 ),
                 Some(why) => (Priority::Warning, why.to_owned()),
             };
@@ -148,7 +150,8 @@ impl Told {
                 let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
                     finding: Some(finding.code.clone()),
-                    remedy: Some(finding.fix.join(" ")),
+                    impact: Some(finding.impact.clone()),
+                    fix: Some(finding.fix.join(" ")),
                     ..new
                 });
             }
@@ -189,7 +192,7 @@ impl Told {
         records
     }
 
-    /// Host names that changed since the last report; none at the first one.
+    /// Returns the hostnames that changed since the last report; none at the first one.
     fn renamed(&mut self, status: &Status) -> Vec<String> {
         let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName.as_str();
         let names: BTreeMap<String, String> = status
@@ -206,7 +209,7 @@ impl Told {
             let old = before.get(&name.kind)?;
             (*old != name.name).then(|| {
                 let (kind, new) = (&name.kind, &name.name);
-                format!("{kind} is now `{new}`, was `{old}`: {}", name.verdict)
+                format!("{kind} changed from `{old}` to `{new}`: {}", name.verdict)
             })
         };
         status.identity.names.iter().filter_map(text).collect()
@@ -221,7 +224,7 @@ impl Told {
         let before = self.clock.replace(clock.detail.clone())?;
         let (_, step) = clock.detail.split_once(" set by ")?;
         let (step, _) = step.split_once(',')?;
-        (before != clock.detail && clock.live).then(|| format!("the wall clock was set by {step}"))
+        (before != clock.detail && clock.live).then(|| format!("wall clock set by {step}"))
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.
@@ -233,16 +236,16 @@ impl Told {
     }
 }
 
-/// What a sign of a move is, for people.
+/// Describes a migration hint.
 fn meaning(sign: Trigger) -> &'static str {
     match sign {
-        Trigger::Link => "link: a virtual NIC announced itself anew",
-        Trigger::Port => "port: the host side of a virtio-serial port went away",
+        Trigger::Link => "link: virtio NIC sent GUEST_ANNOUNCE",
+        Trigger::Port => "port: host side of a virtio-serial port disconnected",
         other => other.as_str(),
     }
 }
 
-/// The end of a window that found no move. One that found a move is told by the move and the labels.
+/// Returns the entry for the end of a fast-poll window without a migration. A migration has an entry of its own.
 fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
     let (sign, reads) = (epoch.trigger.as_str(), epoch.reads);
     let seconds = epoch.took.as_secs();
@@ -251,21 +254,19 @@ fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
         Outcome::Unconfirmed => {
             let host = host.unwrap_or("an unknown host");
             let cause = match epoch.trigger {
-                Trigger::Port if epoch.from.is_some() => {
-                    "the program on the host that holds the port was restarted"
-                }
-                _ if epoch.from.is_none() => "where it ran before is not known",
-                _ => "the VM was restored from a saved state, or somebody had QEMU announce it",
+                _ if epoch.from.is_none() => "previous host unknown",
+                Trigger::Port => "port reopened by the host",
+                _ => "VM restored or announce-self",
             };
             let text = format!(
-                "no live migration after the sign {sign}: still on {host} after {seconds} s ({reads} reads); {cause}"
+                "no live migration: still on {host} {seconds}s after hint {sign} ({reads} reads); {cause}"
             );
             Some((Priority::Info, text))
         }
         Outcome::ApiUnavailable => {
             let text = format!(
-                "nobody told for {seconds} s where this VM runs after the sign {sign} of a live migration; the labels stay, \
-                 and it is asked again until it is known"
+                "current host unknown {seconds}s after migration hint {sign}: Harvester API unavailable; labels unchanged, \
+                 retrying"
             );
             Some((Priority::Warning, text))
         }

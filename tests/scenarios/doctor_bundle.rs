@@ -257,7 +257,7 @@ async fn no_secret_of_any_file_or_record_is_in_the_archive(on: On) {
     ];
     let records = messages.iter().map(|message| {
         let bytes = json!({"MESSAGE": message.as_bytes(), "HNA_FINDING": "hostname-differs"});
-        let text = json!({"MESSAGE": message, "HNA_REMEDY": message, "_CMDLINE": format!("{CANARY}cmdline"), "X": CANARY});
+        let text = json!({"MESSAGE": message, "HNA_FIX": message, "_CMDLINE": format!("{CANARY}cmdline"), "X": CANARY});
         format!("{text}\n{bytes}\n")
     });
     let records: String = records.collect();

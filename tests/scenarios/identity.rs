@@ -49,7 +49,7 @@ async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_recor
     condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     agent
         .wait_line(
-            |line| line.text.contains("no longer: hostname-differs"),
+            |line| line.text.contains("resolved: hostname-differs"),
             SOON,
         )
         .await;

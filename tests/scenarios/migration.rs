@@ -49,7 +49,8 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
             .unwrap();
         label_becomes(&world, ZONE, "rack-c").await;
         let told = |line: &harvester_lab::process::Line| {
-            line.text.contains("moved from Harvester host hv-a to hv-c")
+            line.text
+                .contains("migrated from Harvester host hv-a to hv-c")
         };
         agent.wait_line(told, SOON).await;
         tokio::time::sleep(Duration::from_millis(500)).await;

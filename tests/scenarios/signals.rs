@@ -82,8 +82,9 @@ async fn rename(agent: &Agent, name: &str) {
 
 /// Waits until the journal tells of the name; answers when it did.
 async fn told(agent: &mut Agent, name: &str) -> Instant {
-    let text = format!("hostname is now `{name}`");
-    let tells = |line: &Line| line.text.contains(&text);
+    let text = format!("` to `{name}`: ");
+    let tells =
+        |line: &Line| line.text.contains("hostname changed from `") && line.text.contains(&text);
     agent.wait_line(tells, SOON).await.at
 }
 
@@ -143,7 +144,7 @@ async fn events_of_names(world: &World) -> usize {
     let events = world.events().await;
     let reasons = events.iter().filter_map(|event| event["reason"].as_str());
     reasons
-        .filter(|reason| reason.starts_with(IDENTITY))
+        .filter(|reason| reason.starts_with("Identity"))
         .count()
 }
 

@@ -63,11 +63,12 @@ fn full_record() -> Record {
         finding: Some("moved".into()),
         vm: Some("default/worker-1".into()),
         host: Some("hv-b".into()),
-        host_old: Some("hv-a".into()),
+        previous_host: Some("hv-a".into()),
         zone: Some("zone-b".into()),
         trigger: Some("link".into()),
         latency_ms: Some(42),
-        remedy: Some("nothing to do".into()),
+        impact: Some("none".into()),
+        fix: Some("nothing to do".into()),
     }
 }
 
@@ -97,11 +98,12 @@ fn a_record_arrives_with_exactly_its_fields() {
             ("HNA_FINDING", "moved"),
             ("HNA_VM", "default/worker-1"),
             ("HNA_HOST", "hv-b"),
-            ("HNA_HOST_OLD", "hv-a"),
+            ("HNA_PREVIOUS_HOST", "hv-a"),
             ("HNA_ZONE", "zone-b"),
             ("HNA_TRIGGER", "link"),
             ("HNA_LATENCY_MS", "42"),
-            ("HNA_REMEDY", "nothing to do"),
+            ("HNA_IMPACT", "none"),
+            ("HNA_FIX", "nothing to do"),
         ])
     );
 
@@ -122,6 +124,26 @@ fn a_record_arrives_with_exactly_its_fields() {
         );
     }
     assert!(journal.close(Duration::from_secs(5)));
+}
+
+#[test]
+fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
+    let text = format!("several VMs match this node: {}", "default/vm ".repeat(20));
+    let record = Record::new(Priority::Error, text.clone());
+    let native = String::from_utf8(record.to_native()).unwrap();
+    let field = |name: &str| native.lines().find_map(|line| line.strip_prefix(name));
+    let message = field("MESSAGE=").unwrap();
+    assert_eq!(message.chars().count(), MESSAGE_LIMIT);
+    assert!(message.ends_with('…'), "{message}");
+    assert_eq!(field("HNA_DETAIL="), Some(text.as_str()));
+    let lines = record.to_text(StderrStyle::Plain);
+    assert_eq!(lines, format!("error: {message}\n    detail: {text}\n"));
+    let short = Record::new(Priority::Error, "x".repeat(MESSAGE_LIMIT));
+    assert!(
+        !String::from_utf8(short.to_native())
+            .unwrap()
+            .contains("HNA_DETAIL")
+    );
 }
 
 #[test]
@@ -260,7 +282,7 @@ fn records_do_not_overtake_those_that_wait() {
 }
 
 #[test]
-fn text_for_people_is_one_line_and_an_indented_remedy() {
+fn text_is_one_line_and_an_indented_fix() {
     let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
     assert_eq!(full_record().to_text(StderrStyle::Plain), plain);
     assert_eq!(full_record().to_text(StderrStyle::Coloured), plain);
@@ -287,7 +309,7 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
         Role::Parent(output) => {
             let errors = String::from_utf8(output.stderr).unwrap();
             assert!(output.status.success(), "{errors}");
-            let warning = "<4>warning: failed to reach the journal";
+            let warning = "<4>warning: failed to connect to the journal";
             let record = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
             assert!(
                 errors.contains(warning) && errors.contains(record),

@@ -134,7 +134,7 @@ impl Output {
 
     /// systemd passes stderr on to the journal when there is one again.
     fn without_a_journal(error: &io::Error) -> Self {
-        let text = format!("failed to reach the journal, writing to stderr instead: {error}");
+        let text = format!("failed to connect to the journal, writing to stderr instead: {error}");
         write_to_stderr(StderrStyle::Prefixed, &Record::new(Priority::Warning, text));
         Self::Stderr(StderrStyle::Prefixed)
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::facts::names::HostName;
+use crate::report::journal::MESSAGE_LIMIT;
+use crate::report::sink::StderrStyle;
 use crate::report::status::{
     AgentStatus, CredentialStatus, CredentialsStatus, FindingStatus, IdentityStatus, LabelsStatus,
     NameStatus, PlacementStatus, VmStatus,
@@ -87,7 +90,9 @@ fn a_state_that_stays_is_told_once() {
     assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
     assert_eq!(first[1].priority, Priority::Warning);
     assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
-    assert_eq!(first[1].remedy.as_deref(), Some("remedy"));
+    assert_eq!(first[1].fix.as_deref(), Some("remedy"));
+    assert_eq!(first[1].message, "title: x");
+    assert_eq!(first[1].impact.as_deref(), Some("consequence"));
     assert!(told.news(&found, Deeds::default()).is_empty());
 }
 
@@ -131,7 +136,7 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
     );
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
     assert_eq!(
-        (news[0].host_old.as_deref(), news[0].host.as_deref()),
+        (news[0].previous_host.as_deref(), news[0].host.as_deref()),
         (Some("hv-a"), Some("hv-b"))
     );
     assert_eq!(news[1].latency_ms, Some(12));
@@ -166,7 +171,7 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
     assert_eq!(ids(&news), [message_id::RENAMED]);
     assert_eq!(
         news[0].message,
-        "hostname is now `localhost`, was `vm-1`: mismatch"
+        "hostname changed from `vm-1` to `localhost`: mismatch"
     );
     assert!(told.news(&wrong, Deeds::default()).is_empty());
 }
@@ -188,7 +193,7 @@ fn a_clock_that_was_set_is_told_once_by_how_much() {
     let [record] = records.as_slice() else {
         panic!("{records:?}")
     };
-    assert_eq!(record.message, "the wall clock was set by -0.150 s");
+    assert_eq!(record.message, "wall clock set by -0.150 s");
     assert!(told.news(&set, Deeds::default()).is_empty());
 }
 
@@ -206,7 +211,7 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     told.news(&there, Deeds::default());
     let sign = told.sign(Trigger::Link);
     assert_eq!(sign.message_id, Some(message_id::SIGN));
-    assert!(sign.message.contains("announced itself"));
+    assert!(sign.message.contains("GUEST_ANNOUNCE"));
     assert_eq!(sign.host.as_deref(), Some("hv-a"));
     let mut ended = |epoch: &Epoch| {
         let deeds = Deeds {
@@ -223,7 +228,7 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     assert!(
         news[0]
             .message
-            .contains("still on hv-a after 60 s (11 reads)")
+            .contains("still on hv-a 60s after hint link (11 reads)")
     );
     assert_eq!(news[0].trigger.as_deref(), Some("link"));
     let news = ended(&end(Trigger::Port, Outcome::ApiUnavailable));
@@ -260,5 +265,100 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     assert_eq!(
         (ids(&back), back[0].finding.as_deref()),
         (vec![message_id::RESOLVED], Some("harvester-unreachable"))
+    );
+}
+
+/// The longest names that Kubernetes and Linux accept, and a remark as long as an error of a library may be.
+#[test]
+fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
+    let (host, name) = ("h".repeat(253), "n".repeat(64));
+    let long = "an error of a library with\nall its causes: ".repeat(40);
+    let mut told = Told::default();
+    let mut first = status(&host, &[]);
+    first.identity.names = vec![NameStatus {
+        kind: "static hostname".to_owned(),
+        name: name.clone(),
+        verdict: "match-modulo-case-or-domain".to_owned(),
+    }];
+    first.signals = vec![crate::report::status::SignalStatus {
+        name: "clock".to_owned(),
+        live: true,
+        detail: "timerfd".to_owned(),
+    }];
+    let mut records = told.news(&first, Deeds::default());
+    for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {
+        records.push(told.sign(hint));
+    }
+    let labelled: Vec<String> = ["region", "zone", "host"]
+        .map(|key| format!("failure-domain.beta.kubernetes.io/{key}={}", "v".repeat(63)))
+        .to_vec();
+    let from = "o".repeat(253);
+    let moved = Migration {
+        from: from.clone(),
+        to: host.clone(),
+        at: String::new(),
+    };
+    let ends = [Outcome::Unconfirmed, Outcome::ApiUnavailable].map(|outcome| Epoch {
+        trigger: Trigger::Port,
+        outcome,
+        from: HostName::parse(&from).ok(),
+        took: std::time::Duration::from_secs(86_400),
+        reads: usize::MAX,
+    });
+    let mut next = status(&host, &[("harvester-unreachable", "error", long.as_str())]);
+    next.identity.vm = Some(VmStatus {
+        name: host.clone(),
+        namespace: Some("n".repeat(63)),
+        uid: None,
+        instance_uid: None,
+    });
+    next.identity.names = first.identity.names.clone();
+    next.identity.names[0].name = "m".repeat(64);
+    next.labels.node = Some(host.clone());
+    next.signals = first.signals.clone();
+    next.signals[0].detail =
+        "timerfd; the clock was last set by -99999999.150 s, step 2".to_owned();
+    for epoch in &ends {
+        for refused in [None, Some(long.as_str())] {
+            let deeds = Deeds {
+                labelled: &labelled,
+                latency_ms: u64::MAX,
+                moved: Some(&moved),
+                epoch: Some(epoch),
+                started: Some(("qemu-guest-agent.service", refused)),
+            };
+            records.extend(told.clone().news(&next, deeds));
+        }
+    }
+    told.news(&next, Deeds::default());
+    records.extend(told.news(&first, Deeds::default()));
+
+    let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
+    let elsewhere = [
+        message_id::STARTED,
+        message_id::STOPPED,
+        message_id::RELOADED,
+        message_id::CONFIGURATION_REFUSED,
+        message_id::RECORDS_LOST,
+    ];
+    for kind in message_id::ALL {
+        let is_here = kinds.contains(kind.id) || elsewhere.contains(&kind.id);
+        assert!(is_here, "no message for {}", kind.subject);
+    }
+    let mut longest = 0;
+    for record in records {
+        let native = String::from_utf8(record.to_native()).unwrap();
+        let message = native.lines().next().unwrap();
+        let message = message.strip_prefix("MESSAGE=").unwrap();
+        longest = longest.max(message.chars().count());
+        assert!(message.chars().count() <= MESSAGE_LIMIT, "{message}");
+        assert!(!message.ends_with('.'), "{message}");
+        let text = record.to_text(StderrStyle::Plain);
+        let line = text.lines().next().unwrap();
+        assert!(line.contains(message), "{line}");
+    }
+    assert_eq!(
+        longest, MESSAGE_LIMIT,
+        "nothing was long enough to be shortened"
     );
 }

@@ -23,7 +23,7 @@ pub async fn downward_metrics_alone_lead_to_labels(stage: &mut Stage, _: &mut Fi
         stage.begin().await;
         stage.migrate(to, Telling::default()).await;
         stage.labelled(to).await;
-        for record in stage.recorded("labelled in").await {
+        for record in stage.recorded("labeled in").await {
             println!("{}", record.message());
         }
     }

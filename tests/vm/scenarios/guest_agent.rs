@@ -55,7 +55,7 @@ pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_told(
     }
     witness.leave().await;
     stage.inside.sync().await;
-    let records = stage.recorded("no longer: guest-agent-not-installed").await;
+    let records = stage.recorded("resolved: guest-agent-not-installed").await;
     for record in &records {
         println!("{}", record.message());
     }

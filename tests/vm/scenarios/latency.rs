@@ -144,7 +144,7 @@ async fn follow(stage: &mut Stage, turn: usize) -> Followed {
     let before = label_patches(stage).await;
     let migration = stage.migrate(to, Telling::default()).await;
     stage.labelled(to).await;
-    let records = stage.recorded("labelled in").await;
+    let records = stage.recorded("labeled in").await;
     let written = label_patch_times(stage).await;
     assert_eq!(written.len() - before, 1, "move {turn}");
     let is_sign = |record: &&Record| record.message().starts_with(SIGN);

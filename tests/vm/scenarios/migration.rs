@@ -13,7 +13,7 @@ use crate::stage::{Migration, Stage, Telling, wall_clock};
 use crate::{HOST, REGION, ZONE};
 
 /// How the first record of a move begins.
-pub(super) const SIGN: &str = "sign of a live migration (link";
+pub(super) const SIGN: &str = "possible live migration (link";
 
 pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
     stage: &mut Stage,
@@ -32,7 +32,7 @@ pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
         };
         let moved = stage.migrate(to, telling).await;
         stage.labelled(to).await;
-        let records = stage.recorded("labelled in").await;
+        let records = stage.recorded("labeled in").await;
         print_journal(stage, &moved).await;
         let told = |text: &str| {
             let text = text.to_owned();
@@ -95,9 +95,7 @@ pub async fn a_restored_machine_is_told_as_unconfirmed(stage: &mut Stage, _: &mu
     let saved_for = stage.machine.save_and_restore().await;
     println!("nobody ran for {} ms", saved_for.as_millis());
     stage.reattach().await;
-    let records = stage
-        .recorded("no live migration after the sign link")
-        .await;
+    let records = stage.recorded("after hint link (").await;
     for record in &records {
         println!("{}", record.message());
     }
@@ -134,7 +132,7 @@ pub async fn a_move_while_harvester_is_away_is_followed_when_it_is_back(
     harvester.annotate(&vm).await.unwrap();
     harvester.clean_up_migration(&begun).await.unwrap();
     stage.labelled("hv-c").await;
-    stage.recorded("no longer: harvester-unreachable").await;
+    stage.recorded("resolved: harvester-unreachable").await;
     stage.migrate("hv-a", Telling::default()).await;
     stage.labelled("hv-a").await;
 }

@@ -18,7 +18,7 @@ pub async fn a_wrong_hostname_is_told_and_so_is_the_right_one(stage: &mut Stage,
         stage.begin().await;
         let wrong = format!("wrong-{turn}");
         stage.inside.sh(&format!("{command} {wrong}")).await;
-        stage.recorded(&format!("hostname is now `{wrong}`")).await;
+        stage.recorded(&format!("` to `{wrong}`: ")).await;
         stage.condition_becomes(IDENTITY, "False", "Mismatch").await;
         let status = stage.inside.status().await;
         let codes = codes_of(&status);
@@ -28,11 +28,11 @@ pub async fn a_wrong_hostname_is_told_and_so_is_the_right_one(stage: &mut Stage,
         );
 
         stage.inside.sh(&format!("{command} {right}")).await;
-        stage.recorded(&format!("hostname is now `{right}`")).await;
+        stage.recorded(&format!("` to `{right}`: ")).await;
         stage
             .condition_becomes(IDENTITY, "True", "NamesMatch")
             .await;
-        let records = stage.recorded("no longer: hostname-differs").await;
+        let records = stage.recorded("resolved: hostname-differs").await;
         for record in &records {
             println!("{way}: {}", record.message());
         }

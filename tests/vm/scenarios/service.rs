@@ -61,7 +61,7 @@ pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mu
         "[ $(systemctl show --value --property=NRestarts {UNIT}) -gt {before} ] && systemctl is-active {UNIT}"
     );
     stage.inside.until(&script).await;
-    stage.recorded("this machine is VM").await;
+    stage.recorded("VM identified: ").await;
     stage
         .inside
         .status_becomes("the labels are right", |status| {
@@ -294,7 +294,7 @@ pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
         "[ $(systemctl show --value --property=MainPID {UNIT}) != {before} ] && systemctl is-active {UNIT}"
     );
     stage.inside.until(&script).await;
-    stage.recorded("this machine is VM").await;
+    stage.recorded("VM identified: ").await;
     stage.says_that_it_is_synced().await;
     let unwritten = || async { stage.world.node_resource_version().await == version };
     always(Duration::from_secs(3), "the Node is not written", unwritten).await;
