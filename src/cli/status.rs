@@ -3,43 +3,47 @@
 
 use super::{Answer, Exit, Output, Strictness};
 use crate::lock;
+use crate::report::relative::relative;
 use crate::report::status::Status;
 use crate::report::status_file;
-use crate::report::text::{self, Style};
+use crate::report::text::{self, Show};
 use crate::root::Root;
 
 /// The status, and whether an agent keeps it up to date.
-pub fn run(root: &Root, output: Output, style: Style, strictness: Strictness) -> Answer {
+pub fn run(root: &Root, output: Output, show: Show, strictness: Strictness) -> Answer {
     let running = lock::is_held(root);
     let value = match status_file::read(root) {
         Ok(value) => value,
         Err(error) => {
-            let hint = match running {
-                Some(holder) => format!("{holder} runs and has not looked yet"),
-                None => "no agent runs here: systemctl status harvester-node-agent".to_owned(),
+            let error = crate::escape::chain(&error);
+            let text = match running {
+                Some(holder) => {
+                    format!("no status yet: the agent ({holder}) is starting; {error}\n")
+                }
+                None => format!(
+                    "agent is not running (no status file); start it: systemctl start harvester-node-agent; {error}\n"
+                ),
             };
-            return Answer::complaint(
-                format!("{}; {hint}\n", crate::escape::chain(&error)),
-                Exit::TryAgain,
-            );
+            return Answer::complaint(text, Exit::TryAgain);
         }
     };
     let status = match Status::from_json(&value) {
         Ok(status) => status,
         Err(error) => {
-            let text = format!("the status file is of another version: {error}\n");
+            let text = format!("the status file has an unsupported version: {error}\n");
             return Answer::complaint(text, Exit::Failed);
         }
     };
     let shown = match output {
         Output::Json => format!("{value:#}\n"),
-        Output::Text | Output::Short => text::status(&status, style),
+        Output::Short => format!("{}\n", text::line(&status)),
+        Output::Text => text::status(&status, show),
     };
     let mut answer = Answer::new(shown, exit(&status));
     if running.is_none() {
         answer.complaint = format!(
-            "no agent runs here now; this is what it found at {}: systemctl status harvester-node-agent\n",
-            status.updated_at
+            "warning: agent is not running; showing last status from {} (see: systemctl status harvester-node-agent)\n",
+            relative(show.now, &status.last_update_time)
         );
         answer.exit = Exit::TryAgain;
     }

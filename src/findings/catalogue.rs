@@ -327,7 +327,7 @@ catalogue! {
         impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
-            "Harvester token: create a kubeconfig with a service account token, which does not expire.",
+            "For Harvester, create a kubeconfig with a service account token (no expiry).",
         ];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
         impact: "Migrations are not followed, and labels stay unchanged. The CSI driver and the cloud provider use the same token: no volume is attached.",

@@ -222,11 +222,11 @@ async fn is_named(scene: &causes::Scene, code: Code, says: &str, beside: &[Code]
     let said = doctor(&scene.world, &[]).await;
     let all = || format!("{:#}", said.document);
     let is_it = |finding: &&Value| {
-        finding["code"] == code.as_str() && finding["seen"].as_str().unwrap().contains(says)
+        finding["code"] == code.as_str() && finding["observed"].as_str().unwrap().contains(says)
     };
     let finding = said.findings().find(is_it).cloned().unwrap_or_default();
     assert!(finding.is_object(), "no {code} with `{says}` in {}", all());
-    assert_ne!(finding["remedy"], "", "{}", all());
+    assert_ne!(finding["fix"], serde_json::json!([]), "{}", all());
     assert_ne!(finding["commands"], serde_json::json!([]), "{}", all());
 
     let found = said

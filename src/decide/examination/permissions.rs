@@ -57,7 +57,7 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
         "the API says that the credential may not {} {}.{}: {}",
         useful.verb, useful.resource, useful.group, useful.without
     );
-    Some(Finding::new(code, seen).with_remedy(vmi_rbac(case.who)))
+    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.who)))
 }
 
 #[cfg(test)]
