@@ -162,7 +162,7 @@ fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<L
 /// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has
 /// failed for systemd, whatever its exit code (`service_sigchld_event` in `src/core/service.c`).
 fn stand_aside(process: &Process) {
-    process.notifier().ready("not a KubeVirt machine");
+    process.notifier().ready("not a KubeVirt virtual machine");
 }
 
 /// The VM of an earlier run, where its state is that of this machine.

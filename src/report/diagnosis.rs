@@ -6,6 +6,7 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod ticket;
 
 use time::UtcDateTime;
 
@@ -18,7 +19,8 @@ use crate::facts::who::Api;
 use crate::findings::{Code, Finding, Group, Name, Place, Severity};
 
 pub use document::document;
-pub use text::{short, text};
+pub use text::text;
+pub use ticket::short;
 
 /// The longest text shown of one thing, in characters.
 const SHOWN_MAX: usize = 1000;

@@ -45,7 +45,7 @@ impl Told {
     /// The record of a sign of a move, with the VM and the host as they were told last.
     pub fn sign(&self, sign: Trigger) -> Record {
         let text = format!(
-            "sign of a live migration ({}): asking where this VM runs now",
+            "possible live migration ({}); querying current host",
             meaning(sign)
         );
         Record {
@@ -236,7 +236,7 @@ impl Told {
 /// What a sign of a move is, for people.
 fn meaning(sign: Trigger) -> &'static str {
     match sign {
-        Trigger::Link => "link: a virtual NIC announced itself anew",
+        Trigger::Link => "link: virtio NIC sent an announcement",
         Trigger::Port => "port: the host side of a virtio-serial port went away",
         other => other.as_str(),
     }

@@ -235,7 +235,7 @@ impl Demo {
     async fn noticed_by_the_guest(&mut self) -> Step {
         let began = Instant::now();
         self.port.hang_up();
-        let sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+        let sign = |line: &Line| line.text.contains("possible live migration (port:");
         let sign = self.agent.wait_line(sign, PATIENCE).await;
         let noticed = sign.at.saturating_duration_since(began);
         self.expect(HOST, "hv-c")

@@ -234,12 +234,12 @@ async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_th
     client.stream().come_back();
     client.sync().await;
     let lines = agent.transcript();
-    assert!(!lines.contains("sign of a live migration"), "{lines}");
+    assert!(!lines.contains("possible live migration"), "{lines}");
 
     // Whoever is there and says nothing, until the host side is replaced, is.
     client.stream().hang_up();
     client.stream().come_back();
-    let is_sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+    let is_sign = |line: &Line| line.text.contains("possible live migration (port:");
     let replaced = async {
         while !agent.lines().iter().any(is_sign) {
             tokio::time::sleep(Duration::from_millis(200)).await;

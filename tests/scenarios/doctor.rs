@@ -361,14 +361,17 @@ async fn an_ordinary_user_is_told_what_only_root_may_see() {
     let hidden = said.gaps("forbidden");
     for what in [
         "the Harvester kubeconfig",
-        "the kubelet's kubeconfig",
-        "the distribution's configuration",
+        "the kubelet kubeconfig",
+        "the RKE2/K3s configuration",
     ] {
         assert!(hidden.contains(&what), "{:#}", said.document);
     }
     // There is no system bus here either.
-    let clock = "whether the clock is kept in step";
-    assert_eq!(said.gaps("missing"), [clock, "the guest agent's unit"]);
+    let clock = "clock synchronization (NTP)";
+    assert_eq!(
+        said.gaps("missing"),
+        [clock, "the unit of qemu-guest-agent"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -170,7 +170,7 @@ async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: 
         &output.stdout,
         &[
             "the zones of the other hosts",
-            "the credential may not list nodes",
+            "the credential cannot list nodes",
         ],
     );
 }

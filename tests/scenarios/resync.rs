@@ -26,7 +26,7 @@ async fn quiet_world(configuration: &str) -> (World, VirtioPort, Agent) {
 /// Replaces the host side of the port until the agent takes it for a sign; answers when it did. The agent may be about to
 /// open the port that came back.
 async fn sign(port: &mut VirtioPort, agent: &mut Agent) -> Instant {
-    let is_sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+    let is_sign = |line: &Line| line.text.contains("possible live migration (port:");
     let deadline = Instant::now() + SOON;
     loop {
         port.hang_up();

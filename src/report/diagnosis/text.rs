@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The diagnosis as text: the verdict, the problems by severity, the checks; and a few lines for a ticket.
+//! The diagnosis as text: the verdict, the problems by severity, the checks.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,19 +9,13 @@ use crate::decide::diagnosis::{Outcome, Rights};
 use crate::escape::one_line;
 use crate::facts::WhyKind;
 use crate::facts::examination::{Gap, Need};
-use crate::findings::{Code, Expiry, Finding, Group, Place, Severity};
+use crate::findings::{Code, Expiry, Finding, Place, Severity};
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
 use crate::report::text::many;
 
-/// Lines of a ticket.
-const SHORT_LINES: usize = 15;
-
-/// Lines of findings in it: with head and end they leave one for skipped checks.
-const SHORT_FINDINGS: usize = 10;
-
 /// What is shown of one finding in a ticket, in characters.
-const SHORT_SEEN: usize = 160;
+pub(super) const SHORT_SEEN: usize = 160;
 
 /// Columns in front of the texts of a problem.
 const INDENT: usize = 12;
@@ -30,10 +24,10 @@ const INDENT: usize = 12;
 const TITLES: usize = 20;
 
 /// All findings of one code.
-struct Problem<'a> {
+pub(super) struct Problem<'a> {
     code: Code,
     severity: Severity,
-    findings: Vec<&'a Finding>,
+    pub(super) findings: Vec<&'a Finding>,
 }
 
 /// Returns the verdict, the problems, and what was checked. `is_verbose`: with everything that was checked and skipped.
@@ -65,7 +59,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights)
 }
 
 /// The problems, worst first, in the order of the groups.
-fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
+pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
     let mut problems: Vec<Problem<'a>> = Vec::new();
     for finding in view.diagnosis.findings() {
         match problems.iter_mut().find(|one| one.code == finding.code) {
@@ -303,7 +297,7 @@ fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
     text.push('\n');
 }
 
-fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
+pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
     let gaps = view.diagnosis.gaps();
     gaps.filter(|gap| gap.need == need).collect()
 }
@@ -358,7 +352,7 @@ fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: 
 }
 
 /// How many errors, warnings and notices there are.
-fn counts(view: &View<'_>) -> String {
+pub(super) fn counts(view: &View<'_>) -> String {
     let counts = [
         (Severity::Error, "error"),
         (Severity::Warning, "warning"),
@@ -396,57 +390,4 @@ fn closing(view: &View<'_>, is_verbose: bool) -> String {
     parts.retain(|part| !part.is_empty());
     let counts = parts.join(", ");
     format!("{counts}. Details: harvester-node-agent explain CODE")
-}
-
-/// Returns a few lines for a ticket: the verdict with name, version and time, where the VM runs, and the problems.
-pub fn short(view: &View<'_>) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let counts = counts(view);
-    let verdict = match (counts.as_str(), view.outcome) {
-        ("", Outcome::Unreachable) => "incomplete",
-        ("", _) => "healthy",
-        (counts, _) => counts,
-    };
-    let name = view.node_name();
-    let mut text = format!(
-        "{}: {verdict} (harvester-node-agent {version}, {})\n",
-        one_line(&name, SHORT_SEEN),
-        view.at
-    );
-    if view.status.is_some() {
-        let summaries = [
-            view.place().unwrap_or_else(|| "VM unknown".to_owned()),
-            view.summary(Group::Versions),
-        ];
-        for summary in summaries {
-            let _ = writeln!(text, "{}", one_line(&summary, SHORT_SEEN));
-        }
-    }
-    let problems = problems(view);
-    let findings: Vec<&Finding> = problems
-        .iter()
-        .flat_map(|problem| problem.findings.iter().copied())
-        .collect();
-    for finding in findings.iter().take(SHORT_FINDINGS) {
-        let entry = finding.code.entry();
-        let seen = one_line(&finding.seen, SHORT_SEEN);
-        let _ = writeln!(text, "{} {}: {seen}", entry.severity.as_str(), entry.name);
-    }
-    let more = findings.len().saturating_sub(SHORT_FINDINGS);
-    if more > 0 {
-        let _ = writeln!(text, "and {more} more: harvester-node-agent doctor");
-    }
-    let missed = skipped(view, Need::Usual).into_iter();
-    let missed: Vec<Gap> = missed
-        .filter(|gap| view.cause(gap).is_none())
-        .cloned()
-        .collect();
-    let room = SHORT_LINES.saturating_sub(text.lines().count());
-    for (what, gap) in by_reason(&missed).into_iter().take(room) {
-        let what: BTreeSet<&str> = what.into_iter().collect();
-        let what: Vec<&str> = what.into_iter().collect();
-        let line = format!("skipped: {}: {}", what.join(", "), gap.why.text);
-        let _ = writeln!(text, "{}", one_line(&line, SHORT_SEEN));
-    }
-    text
 }

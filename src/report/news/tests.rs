@@ -204,7 +204,7 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     told.news(&there, Deeds::default());
     let sign = told.sign(Trigger::Link);
     assert_eq!(sign.message_id, Some(message_id::SIGN));
-    assert!(sign.message.contains("announced itself"));
+    assert!(sign.message.contains("sent an announcement"));
     assert_eq!(sign.host.as_deref(), Some("hv-a"));
     let mut ended = |epoch: &Epoch| {
         let deeds = Deeds {

@@ -13,7 +13,7 @@ use crate::stage::{Migration, Stage, Telling, wall_clock};
 use crate::{HOST, REGION, ZONE};
 
 /// How the first record of a move begins.
-pub(super) const SIGN: &str = "sign of a live migration (link";
+pub(super) const SIGN: &str = "possible live migration (link";
 
 pub async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(
     stage: &mut Stage,
