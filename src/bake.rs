@@ -19,7 +19,7 @@ pub struct Entry {
     /// One line: what it is.
     pub title: &'static str,
     /// Why it matters.
-    pub consequence: &'static str,
+    pub impact: &'static str,
     /// Where it lies, for faults that are a thing in the tree: paths with at most one `*` in each component. A file counts
     /// unless it is empty (of [`Code::CloudInitDisabled`] also then), a directory unless it has no entry.
     pub places: &'static [&'static str],
@@ -43,7 +43,7 @@ impl fmt::Display for Code {
 }
 
 macro_rules! catalogue {
-    ($($code:ident, $name:literal, $title:literal, why: $consequence:literal, places: [$($place:literal),* $(,)?];)*) => {
+    ($($code:ident, $name:literal, $title:literal, impact: $impact:literal, places: [$($place:literal),* $(,)?];)*) => {
         /// The codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
@@ -65,7 +65,7 @@ macro_rules! catalogue {
                             code: Code::$code,
                             name: $name,
                             title: $title,
-                            consequence: $consequence,
+                            impact: $impact,
                             places: &[$($place),*],
                         };
                         &ENTRY
@@ -79,135 +79,135 @@ macro_rules! catalogue {
 catalogue! {
     // What each machine needs.
     AgentMissing, "agent-missing", "harvester-node-agent is not installed",
-        why: "no machine made from this image has the agent",
+        impact: "VMs created from this image have no agent.",
         places: [];
     AgentMasked, "agent-masked", "the unit of harvester-node-agent is masked",
-        why: "systemd refuses to start it, also where somebody enables it later",
+        impact: "systemd does not start it, even if it is enabled later.",
         places: [];
-    AgentNotEnabled, "agent-not-enabled", "nothing starts harvester-node-agent at boot",
-        why: "the agent is in the image and does not run",
+    AgentNotEnabled, "agent-not-enabled", "harvester-node-agent does not start at boot",
+        impact: "The agent is installed, but does not run.",
         places: [];
-    ConfigurationFaults, "configuration-faults", "our own configuration has faults",
-        why: "on every machine made from this image the service stays up, does nothing, and waits until the configuration is mended",
+    ConfigurationFaults, "config-invalid", "the agent's configuration is invalid",
+        impact: "On every VM created from this image the service is idle until the configuration is fixed.",
         places: [];
-    GuestAgentMissing, "guest-agent-missing", "QEMU's guest agent is not installed",
-        why: "Harvester shows no addresses and no hostname of the VM, and Rancher's node driver waits for an address in vain",
+    GuestAgentMissing, "guest-agent-missing", "qemu-guest-agent is not installed",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
-    GuestAgentMasked, "guest-agent-masked", "the unit of QEMU's guest agent is masked",
-        why: "Harvester shows no addresses and no hostname of the VM, and Rancher's node driver waits for an address in vain",
+    GuestAgentMasked, "guest-agent-masked", "the unit of qemu-guest-agent is masked",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
-    GuestAgentNotEnabled, "guest-agent-not-enabled", "nothing starts QEMU's guest agent at boot",
-        why: "Harvester shows no addresses and no hostname of the VM, and Rancher's node driver waits for an address in vain",
+    GuestAgentNotEnabled, "guest-agent-not-enabled", "qemu-guest-agent does not start at boot",
+        impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
 
     // What makes a machine this one.
-    MachineId, "machine-id", "the image has a machine-id",
-        why: "all machines made from it have the same one: DHCP gives them one address, and their journals cannot be told apart",
+    MachineId, "machine-id", "the image contains a machine-id",
+        impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.",
         places: [];
-    Hostname, "hostname", "the image has a hostname",
-        why: "a machine whose platform gives it no name registers under this one, and the second one takes the Node of the first",
+    Hostname, "hostname", "the image contains a hostname",
+        impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.",
         places: [];
-    SshHostKey, "ssh-host-key", "the image has SSH host keys",
-        why: "whoever has the image can pose as every machine made from it",
+    SshHostKey, "ssh-host-key", "the image contains SSH host keys",
+        impact: "Anyone with the image can impersonate every VM created from it.",
         places: ["/etc/ssh/ssh_host_*"];
-    RandomSeed, "random-seed", "the image has a random seed",
-        why: "all machines made from it begin with the same seed, and whoever has the image knows it",
+    RandomSeed, "random-seed", "the image contains a random seed",
+        impact: "All VMs created from it start with the same seed, which anyone with the image knows.",
         places: ["/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed"];
-    CredentialSecret, "credential-secret", "the image has systemd's key for encrypted credentials",
-        why: "whoever has the image can decrypt the credentials of every machine made from it",
+    CredentialSecret, "credential-secret", "the image contains systemd's key for encrypted credentials",
+        impact: "Anyone with the image can decrypt the credentials of every VM created from it.",
         places: ["/var/lib/systemd/credential.secret"];
-    NetworkIdentity, "network-identity", "the image has the network identity of the build machine",
-        why: "a DHCP lease or DUID makes machines ask for the same address; configuration for one MAC address fits no other machine",
+    NetworkIdentity, "network-identity", "the image contains the network identity of the build VM",
+        impact: "A DHCP lease or DUID makes VMs request the same address; configuration for one MAC address matches no other VM.",
         places: [
             "/var/lib/dhcp/*.leases", "/var/lib/dhcp/*.lease", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/var/lib/wicked/*.xml",
             "/var/lib/NetworkManager/*.lease", "/var/lib/NetworkManager/secret_key",
             "/etc/NetworkManager/system-connections/cloud-init-*", "/etc/netplan/50-cloud-init.yaml",
             "/etc/network/interfaces.d/50-cloud-init*", "/etc/udev/rules.d/70-persistent-net.rules",
         ];
-    CloudInitInstance, "cloud-init-instance", "cloud-init remembers the build machine",
-        why: "its user data may hold credentials, and what is done once for an instance may be left out on the next one",
+    CloudInitInstance, "cloud-init-instance", "the image contains cloud-init state of the build VM",
+        impact: "Its user data may contain credentials, and per-instance steps may be skipped on the next VM.",
         places: [
             "/var/lib/cloud/instance", "/var/lib/cloud/instances", "/var/lib/cloud/data", "/var/lib/cloud/sem",
             "/run/cloud-init",
         ];
-    CloudInitSeed, "cloud-init-seed", "cloud-init finds its data in the image itself",
-        why: "every machine made from it takes instance-id, hostname and user data from there, and not from Harvester",
+    CloudInitSeed, "cloud-init-seed", "the image contains a cloud-init seed",
+        impact: "Every VM created from it uses instance-id, hostname and user data from there instead of Harvester.",
         places: ["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"];
-    CloudInitDisabled, "cloud-init-disabled", "cloud-init is switched off",
-        why: "a machine made from it gets neither hostname nor user data from Harvester, and so never joins a cluster",
+    CloudInitDisabled, "cloud-init-disabled", "cloud-init is disabled",
+        impact: "A VM created from it gets neither hostname nor user data from Harvester, and never joins a cluster.",
         places: ["/etc/cloud/cloud-init.disabled"];
-    AgentState, "agent-state", "our own state of the build machine",
-        why: "it names another VM; a machine made from this image begins by throwing it away",
+    AgentState, "agent-state", "the image contains agent state of the build VM",
+        impact: "It belongs to another VM and is discarded at the first start.",
         places: [
             "/var/lib/harvester-node-agent", "/run/harvester-node-agent",
             "/var/lib/prometheus/node-exporter/harvester_node_agent.prom",
         ];
-    ConfigurationOfOneVm, "configuration-of-one-vm", "our own configuration names one VM or one Node",
-        why: "every machine made from this image takes itself for that one",
+    ConfigurationOfOneVm, "configuration-of-one-vm", "the agent's configuration is for one VM or one Node",
+        impact: "Every VM created from this image identifies as that one.",
         places: [];
-    RegistrationDropIn, "registration-drop-in", "labels of the build machine for its registration",
-        why: "every machine made from this image registers with the zone and the host of the build machine",
+    RegistrationDropIn, "registration-drop-in", "the image contains registration labels of the build VM",
+        impact: "Every VM created from this image registers with zone and host of the build VM.",
         places: [
             "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
             "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
             "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf",
         ];
-    NodeNameBaked, "node-name-baked", "the configuration of RKE2, K3s or the kubelet names the Node",
-        why: "every machine made from this image registers under this name, and takes the Node of the one before",
+    NodeNameBaked, "node-name-baked", "the configuration of RKE2, K3s or the kubelet sets a node name",
+        impact: "Every VM created from this image registers under this name, and takes over the Node of the previous one.",
         places: [];
-    TopologyLabelBaked, "topology-label-baked", "the configuration of RKE2, K3s or the kubelet says where the machine is",
-        why: "every machine made from this image registers with this place, wherever it runs",
+    TopologyLabelBaked, "topology-label-baked", "the configuration of RKE2, K3s or the kubelet sets topology labels",
+        impact: "Every VM created from this image registers with these labels, wherever it runs.",
         places: [];
-    Logs, "logs", "the image has logs of the build machine",
-        why: "they tell of another machine, and cloud-init's may hold what was in its user data",
+    Logs, "logs", "the image contains logs of the build VM",
+        impact: "They belong to another VM, and cloud-init logs may contain its user data.",
         places: [
             "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/journal/*", "/var/log/pods",
             "/var/log/containers", "/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure",
         ];
 
     // What opens a door.
-    HarvesterCredential, "harvester-credential", "the image has a credential of Harvester",
-        why: "whoever has the image can act on the VMs of its namespace; its token has no end",
+    HarvesterCredential, "harvester-credential", "the image contains a Harvester credential",
+        impact: "Anyone with the image can act on the VMs of its namespace; the token does not expire.",
         places: [];
-    KubeletCredential, "kubelet-credential", "the image has a kubelet's credential or certificates",
-        why: "a machine made from it joins as another Node or not at all, and whoever has the image can act as that Node",
+    KubeletCredential, "kubelet-credential", "the image contains a kubelet credential or certificates",
+        impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.",
         places: ["/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"];
-    ClusterKeys, "cluster-keys", "the image has keys, tokens, data or static pods of a cluster's server",
-        why: "whoever has the image can make himself administrator of that cluster; a new server finds an old cluster",
+    ClusterKeys, "cluster-keys", "the image contains keys, tokens, data or static pods of a cluster server",
+        impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.",
         places: [
             "/etc/kubernetes/pki", "/etc/kubernetes/ssl", "/var/lib/etcd/member",
             "/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/manifests/kube-apiserver.yaml",
             "/etc/kubernetes/manifests/kube-controller-manager.yaml", "/etc/kubernetes/manifests/kube-scheduler.yaml",
         ];
-    AdminKubeconfig, "admin-kubeconfig", "the image has the kubeconfig of an administrator or a controller",
-        why: "whoever has the image has that cluster",
+    AdminKubeconfig, "admin-kubeconfig", "the image contains the kubeconfig of an administrator or a controller",
+        impact: "Anyone with the image controls that cluster.",
         places: [
             "/etc/rancher/rke2/rke2.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf",
             "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf",
             "/etc/kubernetes/scheduler.conf", "/root/.kube/config", "/home/*/.kube/config",
         ];
-    ClusterToken, "cluster-token", "the configuration of RKE2 or K3s holds a secret",
-        why: "whoever has the image can use it: join machines to that cluster, read its data or its images; give it to each machine by its user data",
+    ClusterToken, "cluster-token", "the configuration of RKE2 or K3s contains a secret",
+        impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
         places: [];
-    SshPrivateKey, "ssh-private-key", "the image has a user's private SSH key",
-        why: "whoever has the image can log in wherever that key opens",
+    SshPrivateKey, "ssh-private-key", "the image contains a private SSH key",
+        impact: "Anyone with the image can log in wherever that key is authorized.",
         places: ["/root/.ssh/id_*", "/home/*/.ssh/id_*"];
-    SshAuthorizedKeys, "ssh-authorized-keys", "SSH keys open the machines",
-        why: "whoever has such a key can log in to every machine made from this image; give keys by user data",
+    SshAuthorizedKeys, "ssh-authorized-keys", "the image contains authorized SSH keys",
+        impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.",
         places: ["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"];
-    NodePassword, "node-password", "the image has the node password of RKE2 or K3s",
-        why: "all machines made from it share it: the server refuses a Node whose password differs, and trusts one whose password is known",
+    NodePassword, "node-password", "the image contains the node password of RKE2 or K3s",
+        impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.",
         places: ["/etc/rancher/node/password"];
-    SystemAgentConnection, "system-agent-connection", "the image has the connection of rancher-system-agent",
-        why: "a machine made from it takes orders for another one from Rancher, with that one's credential",
+    SystemAgentConnection, "system-agent-connection", "the image contains the connection of rancher-system-agent",
+        impact: "A VM created from it receives the plans of another one from Rancher, with its credential.",
         places: [
             "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",
             "/var/lib/rancher/agent/work", "/etc/rancher/agent/rancher2_connection_info.json",
         ];
 
     // What is not known.
-    Unreadable, "unreadable", "a place could not be looked at",
-        why: "nothing is known of it, and so the image is not known to be clean",
+    Unreadable, "unreadable", "a path could not be checked",
+        impact: "The image is not known to be clean.",
         places: [];
 }
 
@@ -227,7 +227,7 @@ mod tests {
                 name.bytes()
                     .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
             };
-            assert!(is_kebab(entry.name) && !entry.consequence.is_empty());
+            assert!(is_kebab(entry.name) && !entry.impact.is_empty());
         }
     }
 

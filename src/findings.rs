@@ -62,6 +62,22 @@ pub struct Finding {
     /// What it is about here, where that is not the catalogue's group.
     #[serde(skip)]
     about: Option<Group>,
+    /// What expires, where that is what it is about.
+    #[serde(skip)]
+    pub expiry: Option<Expiry>,
+}
+
+/// A token or certificate that expires: a row of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expiry {
+    /// When, as a Unix timestamp.
+    pub at: i64,
+    /// What, such as ``CA `rke2-server-ca@1` ``.
+    pub what: String,
+    /// The file or server that has it.
+    pub origin: String,
+    /// How it is renewed, in a few words.
+    pub renew: &'static str,
 }
 
 impl Finding {
@@ -73,6 +89,7 @@ impl Finding {
             steps: Vec::new(),
             commands: Vec::new(),
             about: None,
+            expiry: None,
         }
     }
 
@@ -100,6 +117,12 @@ impl Finding {
             about: Some(group),
             ..self
         }
+    }
+
+    /// Adds what expires.
+    pub fn with_expiry(self, expiry: Expiry) -> Self {
+        let expiry = Some(expiry);
+        Self { expiry, ..self }
     }
 
     /// What it is about.

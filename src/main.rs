@@ -5,38 +5,62 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::agent::Mode;
 use harvester_node_agent::cli::run::{Process, Task, run};
 use harvester_node_agent::cli::{self, Answer, Arguments, Command, Strictness};
 use harvester_node_agent::logging;
-use harvester_node_agent::report::diagnosis::Dress;
+use harvester_node_agent::report::layout::TermStyle;
 use harvester_node_agent::report::sink::StderrStyle;
 use harvester_node_agent::root::Root;
 
 fn main() -> ExitCode {
     logging::install_panic_hook(StderrStyle::Plain);
-    let arguments = Arguments::parse();
+    let width = width();
+    let matches = Arguments::command().term_width(width).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // Of every command: each may read a credential. Where it is refused, nothing is lost but that.
     let _ = logging::deny_core_dumps();
-    let answer = dispatch(arguments).printed(&mut std::io::stdout());
+    let answer = dispatch(arguments, width).printed(&mut std::io::stdout());
     let _ = std::io::stderr().write_all(answer.complaint.as_bytes());
     ExitCode::from(answer.exit as u8)
+}
+
+/// Returns the width of the output.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is read in this file alone"
+)]
+fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok();
+    let terminal = terminal_size::terminal_size_of(std::io::stdout());
+    cli::width(
+        columns.as_deref(),
+        terminal.map(|(terminal_size::Width(width), _)| width),
+    )
+}
+
+/// Returns what `--strict` asks for, of the commands that have it.
+fn strictness(command: &Command) -> Strictness {
+    match command {
+        Command::Once { strict, .. } | Command::Status(strict) | Command::Whoami(strict) => {
+            (*strict).into()
+        }
+        Command::Doctor(options) => options.strict.into(),
+        _ => Strictness::Lenient,
+    }
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the environment"
 )]
-fn dispatch(arguments: Arguments) -> Answer {
+fn dispatch(arguments: Arguments, width: usize) -> Answer {
     let no_color = std::env::var("NO_COLOR").ok();
     let is_terminal = std::io::stdout().is_terminal();
-    let [term, columns] = ["TERM", "COLUMNS"].map(|name| std::env::var(name).ok());
-    let style = cli::style(is_terminal, no_color.as_deref(), term.as_deref());
-    let columns = cli::columns(is_terminal, columns.as_deref());
+    let term = std::env::var("TERM").ok();
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
     let locale = locale.each_ref().map(Option::as_deref);
-    let symbols = cli::symbols(is_terminal, locale);
     let root = Root::new(arguments.root);
     // A path from the working directory is the caller's; inside the root there is no such directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
@@ -45,17 +69,13 @@ fn dispatch(arguments: Arguments) -> Answer {
         root,
         config,
         output: arguments.output,
-        style,
-        dress: Dress {
-            style,
-            symbols,
-            columns,
+        term: TermStyle {
+            color: cli::color(is_terminal, no_color.as_deref(), term.as_deref()),
+            charset: cli::charset(is_terminal, locale),
+            width,
         },
-        strictness: if arguments.strict {
-            Strictness::Strict
-        } else {
-            Strictness::Lenient
-        },
+        is_verbose: arguments.verbose,
+        strictness: strictness(&arguments.command),
         journal_stream: std::env::var("JOURNAL_STREAM").ok(),
         no_color,
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
@@ -65,7 +85,7 @@ fn dispatch(arguments: Arguments) -> Answer {
     };
     match arguments.command {
         Command::Run => run(&process, Task::Serve),
-        Command::Once { dry_run } => run(
+        Command::Once { dry_run, .. } => run(
             &process,
             Task::Once(if dry_run { Mode::DryRun } else { Mode::Write }),
         ),
@@ -75,16 +95,14 @@ fn dispatch(arguments: Arguments) -> Answer {
         } => cli::gate::make_directories(&process),
         Command::Gate { timeout, .. } => cli::gate::run(&process, timeout),
         Command::Doctor(options) => cli::doctor::run(&process, &options),
-        Command::Whoami => run(&process, Task::Whoami),
-        Command::Status => cli::status::run(
+        Command::Whoami(_) => run(&process, Task::Whoami),
+        Command::Status(_) => cli::status::run(
             &process.root,
             process.output,
-            process.style,
+            process.show(time::UtcDateTime::now()),
             process.strictness,
         ),
-        Command::Explain(options) => {
-            cli::explain::run(&options, process.output, process.dress.term())
-        }
+        Command::Explain(options) => cli::explain::run(&options, process.output, process.term),
         Command::Config { action } => cli::config::run(
             &process.root,
             process.config.as_deref(),

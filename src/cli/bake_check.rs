@@ -50,13 +50,13 @@ fn document(image: &str, faults: &[Fault]) -> serde_json::Value {
             json!({
                 "code": entry.name,
                 "title": entry.title,
-                "seen": one_line(&fault.seen, SEEN_MAX),
-                "consequence": entry.consequence,
-                "remedy": one_line(&fault.remedy, REMEDY_MAX),
+                "observed": one_line(&fault.seen, SEEN_MAX),
+                "impact": entry.impact,
+                "fix": one_line(&fault.remedy, REMEDY_MAX),
             })
         })
         .collect();
-    json!({"image": image, "isClean": faults.is_empty(), "faults": faults})
+    json!({"image": image, "isClean": faults.is_empty(), "problems": faults})
 }
 
 fn text(image: &str, faults: &[Fault]) -> String {
@@ -68,18 +68,18 @@ fn text(image: &str, faults: &[Fault]) -> String {
         let entry = fault.code.entry();
         let _ = writeln!(
             text,
-            "{}: {}\n  seen  {}\n  why   {}\n  fix   {}\n",
-            entry.name,
+            "{} [{}]\n  Observed  {}\n  Impact    {}\n  Fix       {}\n",
             entry.title,
+            entry.name,
             one_line(&fault.seen, SEEN_MAX),
-            entry.consequence,
+            entry.impact,
             one_line(&fault.remedy, REMEDY_MAX),
         );
     }
     let count = match faults.len() {
-        1 => "1 fault".to_owned(),
-        count => format!("{count} faults"),
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
     };
-    let _ = writeln!(text, "{image}: {count}; do not ship this image");
+    let _ = writeln!(text, "{image}: {count}. Do not release this image.");
     text
 }

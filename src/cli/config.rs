@@ -17,8 +17,9 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
         (ConfigAction::Show, Output::Text | Output::Short) => show::text(&loaded.values),
         (ConfigAction::Show, Output::Json) => format!("{:#}\n", show::json(&loaded.values)),
         (ConfigAction::Check, _) => match loaded.files.len() {
-            0 => "no configuration file; the defaults are in force\n".to_owned(),
-            count => format!("{count} configuration files, no fault\n"),
+            0 => "configuration OK (no files, defaults only)\n".to_owned(),
+            1 => "configuration OK (1 file)\n".to_owned(),
+            count => format!("configuration OK ({count} files)\n"),
         },
     };
     let warnings = loaded

@@ -12,25 +12,31 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
 use super::run::Process;
-use super::{Answer, Exit, Output, Strictness};
+use super::{Answer, Exit, Output, Strict, Strictness};
 use crate::decide::diagnosis::Outcome;
-use crate::report::diagnosis::text::Symbols;
-use crate::report::diagnosis::{self, Dress, View};
-use crate::report::text::Style;
+use crate::report::diagnosis::{self, View};
+use crate::report::layout::TermStyle;
 
 use bundle::Written;
 use look::Look;
 
-/// What stands below the options in the help.
+/// What follows the options in the help.
 pub const EXAMPLES: &str = "\
-  sudo harvester-node-agent doctor                  everything, with what to type
-  sudo harvester-node-agent doctor --short          a few lines for a ticket, without secrets
-  sudo harvester-node-agent doctor --wait 5m        until nothing is wrong, 5 minutes at most
-  sudo harvester-node-agent doctor --quiet || ...   the exit code alone
-  sudo harvester-node-agent doctor --bundle /root/doctor.tar   an archive for whoever helps you
+Examples:
+  Diagnose problems and print fixes:
+    sudo harvester-node-agent doctor
+  Print a few lines for a ticket, without secrets:
+    sudo harvester-node-agent doctor -o short
+  Wait up to 5 minutes until there is no problem:
+    sudo harvester-node-agent doctor --wait 5m
+  Use the exit status only:
+    sudo harvester-node-agent doctor --quiet || ...
+  Write an archive for support:
+    sudo harvester-node-agent doctor --bundle /root/doctor.tar
 
-Exit codes: 0 nothing is wrong, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt machine; 75 an API \
-gave no answer, a credential may not be read, or something hung, and nothing else is wrong; 78 the configuration has faults.";
+Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; \
+75 an API is unreachable, a credential is not readable, or a check timed out, and there is no error; 78 invalid \
+configuration.";
 
 /// Waits between two looks of `--wait`; the last one for all that follow.
 const PAUSES: [Duration; 3] = [
@@ -39,29 +45,25 @@ const PAUSES: [Duration; 3] = [
     Duration::from_secs(5),
 ];
 
-/// For a file.
-const PLAIN: Dress = Dress {
-    style: Style::Plain,
-    symbols: Symbols::Ascii,
-    columns: None,
-};
-
 /// What `doctor` takes.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// A few lines for a ticket: version, VM, host, and one line for each finding; -o json is always whole
-    #[arg(long)]
-    pub short: bool,
-    /// Print nothing, the exit code tells; with --short, print only when something is wrong
+    /// Print nothing; with -o short, print only if there is a problem
     #[arg(long)]
     pub quiet: bool,
-    /// Look again until nothing is wrong, for this time at most, such as 90s or 5m
+    /// Repeat until there is no problem, for at most this time, such as 90s or 5m
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration)]
     pub wait: Option<Duration>,
-    /// Write a new archive for support too: this diagnosis, configuration, status, journal and versions, without what looks like
-    /// a secret. FILE is a path of yours, also with --root; - prints the archive, and the diagnosis on standard error
+    /// Also write an archive for support
+    ///
+    /// Contains this diagnosis, configuration, status, journal and versions, without anything that resembles a secret. FILE
+    /// must not exist and is not relative to --root; - writes the archive to standard output and the diagnosis to standard
+    /// error.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
+    /// `--strict`.
+    #[command(flatten)]
+    pub strict: Strict,
 }
 
 /// Looks, and says what is wrong.
@@ -69,7 +71,7 @@ pub fn run(process: &Process, options: &Options) -> Answer {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let text = format!("the kernel gives no event loop: {error}\n");
+            let text = format!("failed to create event loop: {error}\n");
             return Answer::complaint(text, Exit::TryAgain);
         }
     };
@@ -100,8 +102,8 @@ async fn look_until(process: &Process, patience: Option<Duration>) -> Look {
 fn exit(outcome: Outcome, strictness: Strictness) -> Exit {
     match outcome {
         Outcome::Warnings if strictness == Strictness::Strict => Exit::Warnings,
-        Outcome::Well | Outcome::Warnings => Exit::Ok,
-        Outcome::Unanswered => Exit::TryAgain,
+        Outcome::Ok | Outcome::Warnings => Exit::Ok,
+        Outcome::Unreachable => Exit::TryAgain,
         Outcome::Errors => Exit::Failed,
         Outcome::NotKubevirt => Exit::NotKubevirt,
         Outcome::Configuration => Exit::Configuration,
@@ -113,6 +115,7 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
         diagnosis: &look.diagnosis,
         outcome: look.outcome,
         at: &look.at,
+        now: look.time,
         service: &look.service,
         status: look.status.as_ref(),
         examination: look.examination.as_ref(),
@@ -123,7 +126,7 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     if let Some(file) = &options.bundle {
         let printed = bundle::Printed {
             document: diagnosis::document(&view, exit as u8),
-            text: diagnosis::text(&view, PLAIN, look::rights()),
+            text: diagnosis::text(&view, TermStyle::PLAIN, true, look::rights()),
             at: look.time,
         };
         match bundle::write_within(process, file, printed) {
@@ -136,14 +139,13 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
             }
         }
     }
-    let is_silent = options.quiet && (exit == Exit::Ok || !options.short);
+    let is_short = process.output == Output::Short;
+    let is_silent = options.quiet && (exit == Exit::Ok || !is_short);
     let mut text = match process.output {
         _ if is_silent => String::new(),
         Output::Json => format!("{:#}\n", diagnosis::document(&view, exit as u8)),
-        Output::Text | Output::Short if options.short || process.output == Output::Short => {
-            diagnosis::short(&view)
-        }
-        Output::Text | Output::Short => diagnosis::text(&view, process.dress, look::rights()),
+        Output::Short => diagnosis::short(&view),
+        Output::Text => diagnosis::text(&view, process.term, process.is_verbose, look::rights()),
     };
     if let Some(archive) = archive {
         // Standard output is the archive's.

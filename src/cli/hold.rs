@@ -20,7 +20,8 @@ use crate::triggers::files;
 /// Read again this often where inotify does not work.
 const POLL: Duration = Duration::from_secs(60);
 
-const STATUS: &str = "configuration has faults, nothing is done until it is mended: harvester-node-agent config check";
+const STATUS: &str =
+    "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
 
 /// Waits for a configuration that can be used. `None` when the service is told to end first.
 pub(super) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<Loaded> {

@@ -19,13 +19,12 @@ pub mod whoami;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::escape::in_json;
 use crate::findings::Severity;
-use crate::report::diagnosis::text::Symbols;
+use crate::report::layout::Charset;
 use crate::report::status::Status;
-use crate::report::text::Style;
 
 /// What the process says with its exit code. Frozen: units and scripts depend on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,50 +45,72 @@ pub enum Exit {
     Configuration = 78,
 }
 
-/// Tells a Harvester VM that is a Kubernetes node who it is and where it runs, and keeps its topology labels right.
+/// Identify the Harvester VM of a Kubernetes node and keep its topology labels in sync
 #[derive(Debug, Parser)]
 #[command(name = "harvester-node-agent", version, about, long_about = LONG_ABOUT, propagate_version = true)]
 pub struct Arguments {
-    /// Prefix of every path that is read or written; the shipped binary can be tried on a directory tree
-    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
-    pub root: PathBuf,
-    /// Read this configuration file and no other
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Configuration file to use instead of the default files
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
     pub config: Option<PathBuf>,
-    /// Output for people or for programs
+    /// Output format
     #[arg(
         short,
         long,
         global = true,
         value_name = "FORMAT",
-        default_value = "text"
+        default_value = "text",
+        help_heading = GLOBAL
     )]
     pub output: Output,
-    /// End with 3 when all that is found are warnings
-    #[arg(long, global = true)]
-    pub strict: bool,
+    /// Directory to use as the file system root
+    #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
+    pub root: PathBuf,
+    /// Show all details
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    pub verbose: bool,
     /// What to do
     #[command(subcommand)]
     pub command: Command,
 }
 
-const LONG_ABOUT: &str = "\
-Runs inside a Harvester (KubeVirt) virtual machine that is a Kubernetes node. Reports whether the machine's names are its \
-VM's name, puts region, zone and name of the physical host on its own Node with the kubelet's credential, and does so again \
-after each live migration.
+/// The heading over the options of all commands.
+const GLOBAL: &str = "Global options";
 
-Exit codes: 0 ok; 1 a check failed; 2 usage; 3 warnings with --strict; 4 not a KubeVirt machine; 75 try again later; \
-78 bad configuration.";
+const LONG_ABOUT: &str = "\
+Runs inside a Harvester (KubeVirt) virtual machine that is a Kubernetes node. Checks that the names of the node match its \
+VM, sets region, zone and host labels on its own Node with the kubelet credential, and updates them after each live \
+migration.
+
+Exit status: 0 ok; 1 a check failed; 2 usage error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 try \
+again later; 78 invalid configuration.";
 
 /// How output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable
     Text,
-    /// For programs.
+    /// Machine-readable
     Json,
-    /// A few lines, for a ticket.
+    /// A few lines, such as for a ticket
     Short,
+}
+
+/// Whether warnings change the exit status.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Strict {
+    /// Exit with status 3 if there are only warnings
+    #[arg(long)]
+    pub strict: bool,
+}
+
+impl From<Strict> for Strictness {
+    fn from(option: Strict) -> Self {
+        if option.strict {
+            Self::Strict
+        } else {
+            Self::Lenient
+        }
+    }
 }
 
 /// The commands.
@@ -97,44 +118,49 @@ pub enum Output {
 pub enum Command {
     /// Run as a service
     Run,
-    /// Look, write what is to be written, and end
+    /// Reconcile the Node once and exit
     Once {
-        /// Say what would be written, and write nothing
+        /// Print what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// `--strict`.
+        #[command(flatten)]
+        strict: Strict,
     },
-    /// What the running agent last found out
-    Status,
-    /// Hold the kubelet's first start until its name is the VM's; ends with 0 whatever it finds
+    /// Show the runtime status of the agent
+    Status(Strict),
+    /// Wait for the VM name before the kubelet starts
+    ///
+    /// Delays the first kubelet start until the node name matches the VM; always exits with status 0.
     Gate {
-        /// Let it start after this time at the latest, such as 90s or 2m
+        /// Maximum time to wait, such as 90s or 2m
         #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
         timeout: std::time::Duration,
         /// Only create the directories of the label files, for the distributions that are installed here
         #[arg(long, conflicts_with = "timeout")]
         make_directories: bool,
     },
-    /// Which VM this machine is and which host runs it, with the evidence; writes nothing
-    Whoami,
-    /// Every reason why identity or topology is wrong, with the command that fixes it; writes nothing
+    /// Show which VM and host this node is
+    Whoami(Strict),
+    /// Diagnose problems and print fixes
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::Options),
-    /// The long text of a finding
+    /// Explain a finding
     Explain(explain::Options),
-    /// The configuration in force
+    /// Show or validate the configuration
     Config {
         /// What to do with it
         #[command(subcommand)]
         action: ConfigAction,
     },
-    /// The roles on Harvester that the agent needs, as YAML for kubectl apply
+    /// Generate RBAC manifests for Harvester
     #[command(after_help = rbac::EXAMPLES)]
     Rbac(rbac::Options),
-    /// Fail the build of an image that holds what belongs to one machine, or lacks what each needs
+    /// Check an OS image before release
     BakeCheck,
-    /// Completions for a shell, to be sourced by it
+    /// Generate shell completions
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }
@@ -142,14 +168,20 @@ pub enum Command {
 /// What to do with the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigAction {
-    /// Print every value and where it comes from
+    /// Print every value and its origin
     Show,
-    /// Say what is wrong with it
+    /// Validate the configuration
     Check,
 }
 
+/// The width where none is known.
+const WIDTH: usize = 80;
+
 /// Longer lines are hard to read, however wide the terminal.
-const READABLE: usize = 100;
+const WIDTH_MAX: usize = 120;
+
+/// Narrower tables are no tables.
+const WIDTH_MIN: usize = 40;
 
 /// What was printed, and how the process ends.
 #[derive(Debug)]
@@ -222,32 +254,29 @@ impl Answer {
     }
 }
 
-/// Colour only on a terminal that knows it, and never where `NO_COLOR` says so (<https://no-color.org>).
-pub fn style(is_terminal: bool, no_color: Option<&str>, term: Option<&str>) -> Style {
+/// Reports whether text is colored: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
+pub fn color(is_terminal: bool, no_color: Option<&str>, term: Option<&str>) -> bool {
     let refused = no_color.is_some_and(|value| !value.is_empty()) || term == Some("dumb");
-    if is_terminal && !refused {
-        Style::Colour
-    } else {
-        Style::Plain
-    }
+    is_terminal && !refused
 }
 
-/// Where lines end on a terminal: as `COLUMNS` says, or as far as people like to read.
-pub fn columns(is_terminal: bool, columns: Option<&str>) -> Option<usize> {
-    let said = columns.and_then(|columns| columns.parse().ok());
-    is_terminal.then(|| said.unwrap_or(READABLE).clamp(40, READABLE))
+/// Returns where lines are wrapped: `COLUMNS`, or the width of the terminal.
+pub fn width(columns: Option<&str>, terminal: Option<u16>) -> usize {
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    let width = columns.or(terminal.map(usize::from)).unwrap_or(WIDTH);
+    width.clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// Signs outside ASCII only on a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
+/// Returns symbols outside ASCII only for a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
 /// not empty names it (locale(7)).
-pub fn symbols(is_terminal: bool, locale: [Option<&str>; 3]) -> Symbols {
+pub fn charset(is_terminal: bool, locale: [Option<&str>; 3]) -> Charset {
     let mut names = locale.into_iter().flatten();
     let name = names.find(|name| !name.is_empty()).unwrap_or_default();
     let name = name.to_ascii_lowercase();
     if is_terminal && (name.contains("utf-8") || name.contains("utf8")) {
-        Symbols::Unicode
+        Charset::Unicode
     } else {
-        Symbols::Ascii
+        Charset::Ascii
     }
 }
 
@@ -278,39 +307,71 @@ mod tests {
     }
 
     #[test]
-    fn colour_needs_a_terminal_and_no_objection() {
-        assert_eq!(style(true, None, Some("xterm")), Style::Colour);
-        assert_eq!(style(true, Some(""), None), Style::Colour);
-        assert_eq!(style(true, Some("1"), None), Style::Plain);
-        assert_eq!(style(true, None, Some("dumb")), Style::Plain);
-        assert_eq!(style(false, None, None), Style::Plain);
+    fn color_needs_a_terminal_and_no_objection() {
+        assert!(color(true, None, Some("xterm")));
+        assert!(color(true, Some(""), None));
+        assert!(!color(true, Some("1"), None));
+        assert!(!color(true, None, Some("dumb")));
+        assert!(!color(false, None, None));
     }
 
     #[test]
-    fn lines_end_on_a_terminal_only() {
-        for (is_terminal, said, end) in [
-            (false, Some("80"), None),
-            (true, Some("80"), Some(80)),
-            (true, Some("7"), Some(40)),
-            (true, Some("1000"), Some(100)),
-            (true, Some("many"), Some(100)),
-            (true, None, Some(100)),
+    fn lines_are_as_wide_as_the_terminal_within_reason() {
+        for (columns, terminal, expected) in [
+            (None, None, 80),
+            (None, Some(100), 100),
+            (Some("90"), Some(100), 90),
+            (Some("many"), Some(100), 100),
+            (None, Some(7), 40),
+            (Some("1000"), None, 120),
         ] {
-            assert_eq!(columns(is_terminal, said), end, "{said:?}");
+            assert_eq!(
+                width(columns, terminal),
+                expected,
+                "{columns:?} {terminal:?}"
+            );
         }
     }
 
     #[test]
     fn symbols_need_a_terminal_and_a_locale_that_has_them() {
         let utf8 = Some("C.UTF-8");
-        assert_eq!(symbols(true, [None, None, utf8]), Symbols::Unicode);
+        assert_eq!(charset(true, [None, None, utf8]), Charset::Unicode);
         assert_eq!(
-            symbols(true, [Some(""), Some("de_DE.utf8"), None]),
-            Symbols::Unicode
+            charset(true, [Some(""), Some("de_DE.utf8"), None]),
+            Charset::Unicode
         );
-        assert_eq!(symbols(true, [Some("C"), utf8, utf8]), Symbols::Ascii);
-        assert_eq!(symbols(true, [None, None, None]), Symbols::Ascii);
-        assert_eq!(symbols(false, [utf8, utf8, utf8]), Symbols::Ascii);
+        assert_eq!(charset(true, [Some("C"), utf8, utf8]), Charset::Ascii);
+        assert_eq!(charset(true, [None, None, None]), Charset::Ascii);
+        assert_eq!(charset(false, [utf8, utf8, utf8]), Charset::Ascii);
+    }
+
+    #[test]
+    fn help_fits_the_terminal_and_each_command_says_in_a_few_words_what_it_does() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        for command in command.get_subcommands_mut() {
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(about.len() <= 60 && !about.ends_with('.'), "{about}");
+            let help = command.render_long_help().to_string();
+            let is_wide = |line: &&str| line.chars().count() > 80;
+            let wide: Vec<&str> = help.lines().filter(is_wide).collect();
+            assert_eq!(wide, Vec::<&str>::new());
+        }
+    }
+
+    #[test]
+    fn strict_is_an_option_only_where_it_does_something() {
+        let command = Arguments::command();
+        let strict = command.get_subcommands().filter(|command| {
+            let mut arguments = command.get_arguments();
+            arguments.any(|argument| argument.get_id() == "strict")
+        });
+        let strict: Vec<&str> = strict.map(clap::Command::get_name).collect();
+        assert_eq!(strict, ["once", "status", "whoami", "doctor"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `once`: look, write what is to be written, say what changed.
+//! `once`: reconciles the Node once and prints what changed.
 
 use std::fmt::Write;
 
@@ -12,26 +12,24 @@ use crate::decide::registration::Edit;
 use crate::decide::sync::Sync;
 use crate::findings::{Finding, Severity};
 use crate::report::status::Status;
-use crate::report::text::{self, Style};
+use crate::report::text;
 
-/// What `rounds` did, and how it stands after the last of them.
-pub fn answer(
-    rounds: &[Round],
-    status: &Status,
-    mode: Mode,
-    output: Output,
-    style: Style,
-) -> Answer {
+/// Returns what `rounds` changed, like kubectl; problems go to standard error.
+pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> Answer {
+    let node = match &status.labels.node {
+        Some(node) => format!("node/{node}"),
+        None => "node".to_owned(),
+    };
     let mut lines = Vec::new();
     let mut complaint = String::new();
     for round in rounds {
         if let Some(unit) = &round.plan.start {
             match (mode, &round.started) {
                 (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
-                    lines.push(format!("start {unit}"));
+                    lines.push(format!("unit {unit} started"));
                 }
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "{}", refusal.text);
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
@@ -40,20 +38,23 @@ pub fn answer(
             let path = change.kind.path().display();
             match (mode, round.kept.get(index)) {
                 (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.push(match change.edit {
-                    Edit::Write(_) | Edit::Remove => format!("file {path}"),
-                    Edit::Reload => format!("systemctl daemon-reload, for {path}"),
+                    Edit::Write(_) => format!("file {path} written"),
+                    Edit::Remove => format!("file {path} removed"),
+                    Edit::Reload => format!("systemd reloaded for {path}"),
                 }),
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "not written: {}", refusal.text);
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
         }
         for (index, action) in round.plan.actions.iter().enumerate() {
             match (mode, round.outcomes.get(index)) {
-                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.extend(changes(action)),
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
+                    lines.extend(changes(&node, action));
+                }
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "not written: {}", refusal.text);
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
@@ -73,22 +74,23 @@ pub fn answer(
             format!("{value:#}\n")
         }
         Output::Text | Output::Short => {
-            let verb = if mode == Mode::DryRun {
-                "would change"
+            let note = if mode == Mode::DryRun {
+                " (dry run)"
             } else {
-                "changed"
+                ""
             };
-            let mut text = text::whoami(status, style);
-            text.push('\n');
             if lines.is_empty() {
-                text.push_str("nothing to change\n");
+                lines.push(format!("{node} unchanged"));
             }
-            for line in &lines {
-                let _ = writeln!(text, "{verb}: {line}");
-            }
-            text
+            lines.iter().fold(String::new(), |mut text, line| {
+                let _ = writeln!(text, "{line}{note}");
+                text
+            })
         }
     };
+    if output != Output::Json {
+        complaint.push_str(&text::problem_lines(&status.findings, Severity::Warning));
+    }
     Answer {
         text,
         complaint,
@@ -96,18 +98,18 @@ pub fn answer(
     }
 }
 
-/// A write as lines: `label key=value`, `annotation …`, `condition …`, `event …`.
-fn changes(action: &Action) -> Vec<String> {
+/// Returns a write as lines: `node/NAME labeled: KEY=VALUE`.
+fn changes(node: &str, action: &Action) -> Vec<String> {
     match action {
         Action::PatchNode(patch) => {
             let labels = patch.labels.iter().map(|(key, value)| match value {
-                Some(value) => format!("label {key}={value}"),
-                None => format!("label {key}-"),
+                Some(value) => format!("{node} labeled: {key}={value}"),
+                None => format!("{node} unlabeled: {key}"),
             });
             let annotations = patch
                 .annotations
                 .iter()
-                .map(|(key, value)| format!("annotation {key}={value}"));
+                .map(|(key, value)| format!("{node} annotated: {key}={value}"));
             labels.chain(annotations).collect()
         }
         Action::PatchConditions(patch) => patch
@@ -115,7 +117,7 @@ fn changes(action: &Action) -> Vec<String> {
             .iter()
             .map(|(wanted, _)| {
                 format!(
-                    "condition {}={} ({})",
+                    "{node} condition set: {}={} ({})",
                     wanted.kind, wanted.status, wanted.reason
                 )
             })

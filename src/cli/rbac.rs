@@ -13,44 +13,65 @@ use crate::decide::access::{Wanted, roles};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
 use crate::few::Few;
+use crate::findings::{Name, PRINT_KUBECONFIG};
 use crate::observe::{credentials, distribution};
-use crate::report::manifest;
+use crate::report::manifest::{self, Extras};
 use crate::root::Root;
 
-/// What stands below the options in the help.
+/// What follows the options in the help.
 pub const EXAMPLES: &str = "\
-Once for each guest cluster, whose machines share one service account:
-  harvester-node-agent rbac > rbac.yaml     on one of its machines
-  kubectl apply -f rbac.yaml                where kubectl is an administrator of Harvester
-  kubectl delete -f rbac.yaml               takes it back
+Examples:
+  Print the roles for the service account in use:
+    harvester-node-agent rbac > rbac.yaml
+  Apply them with kubectl as an administrator of Harvester:
+    kubectl apply -f rbac.yaml
+  Revoke them:
+    kubectl delete -f rbac.yaml
+  Create a service account with a token that does not expire, also for the
+  cloud provider and the CSI driver:
+    harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
+      --create-account --addons > rbac.yaml
+    kubectl apply -f rbac.yaml
+  Then get the kubectl command that prints a kubeconfig with that token:
+    harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
+      --kubeconfig-command
 
-Only what the configuration of this machine calls for is allowed: a source that [topology] sources leaves out gets no rule, \
-and watch = false no watch.";
+Once for each guest cluster: its nodes share one service account. Only what the configuration of this node needs is \
+allowed: a source that [topology] sources omits gets no rule, and `watch = false` gets no watch.";
 
-/// What `rbac` takes. The configuration in force counts too: a source that it does not name, or a watch that it does not
-/// keep, is not allowed.
+/// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not
+/// allowed.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Options {
-    /// Who gets the roles: a service account of Harvester; without it, that of this machine's Harvester credential
+    /// Service account on Harvester that gets the roles [default: that of the Harvester kubeconfig]
     #[arg(long, value_name = "NAMESPACE:NAME", value_parser = ServiceAccount::parse, conflicts_with = "credential")]
     pub subject: Option<ServiceAccount>,
-    /// The Harvester kubeconfig that tells the service account and the namespace; without it, the one that the agent uses
+    /// Harvester kubeconfig to take service account and namespace from [default: the one that the agent uses]
     #[arg(long, value_name = "FILE")]
     pub credential: Option<PathBuf>,
-    /// The namespace of the VMs; without it, that of the credential, then `[harvester] namespace` of the configuration, then
-    /// the one in --subject
+    /// Namespace of the VMs [default: that of the kubeconfig, of the configuration, or of --subject]
     #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
     pub namespace: Option<Namespace>,
-    /// Allow this VM only, by its name; give it once for each VM of the guest cluster. Then no VM can be searched: each
-    /// machine must go by its VM's name, or have `harvester.vm` in its configuration
+    /// Allow only this VM; repeat for each VM of the guest cluster
+    ///
+    /// A VM can then not be searched: each node must have the name of its VM, or `harvester.vm` in its configuration.
     #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
     pub vm: Vec<VmName>,
-    /// Leave out the rule about the hosts, the only one for the whole cluster
+    /// Omit the rule for hosts, the only cluster-wide one
     #[arg(long)]
     pub no_hosts: bool,
-    /// Leave out the rule about pods, which only hosts with Kubernetes 1.35 or later give a use
+    /// Omit the rule for pods (only used if the hosts run Kubernetes 1.35 or later)
     #[arg(long)]
     pub no_pods: bool,
+    /// Also create the service account and a Secret with its token
+    #[arg(long, requires = "subject")]
+    pub create_account: bool,
+    /// Also bind the roles of the Harvester cloud provider and CSI driver, which use the same kubeconfig
+    #[arg(long)]
+    pub addons: bool,
+    /// Print the kubectl command that prints a kubeconfig with the token of --create-account, and no manifest
+    #[arg(long, requires = "subject")]
+    pub kubeconfig_command: bool,
 }
 
 /// The manifest, or why the service account is not known and how to name it.
@@ -69,6 +90,10 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
             Err(complaint) => return Answer::complaint(format!("{complaint}\n"), Exit::Failed),
         },
     };
+    if options.kubeconfig_command {
+        let command = print_kubeconfig(&account);
+        return Answer::new(format!("{command}\n"), Exit::Ok);
+    }
     let namespace = options
         .namespace
         .or(credentials_namespace)
@@ -93,11 +118,26 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         configmap: settings.topology.configmap,
     };
     let roles = roles(&wanted);
+    let extras = Extras {
+        account: options.create_account,
+        addons: options.addons.then(|| wanted.namespace.clone()),
+    };
     let text = match output {
-        Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles),
-        Output::Json => format!("{:#}\n", manifest::json(&wanted.account, &roles)),
+        Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles, &extras),
+        Output::Json => format!("{:#}\n", manifest::json(&wanted.account, &roles, &extras)),
     };
     Answer::new(text, Exit::Ok)
+}
+
+/// Returns the command that prints a kubeconfig for an account, to be run by an administrator of Harvester. The address of the
+/// API is left to the reader: the agent cannot know it without a credential.
+fn print_kubeconfig(account: &ServiceAccount) -> String {
+    PRINT_KUBECONFIG
+        .replace(Name::Namespace.placeholder(), account.namespace.as_str())
+        .replace(
+            "harvester-node-agent-token",
+            &format!("{}-token", account.name),
+        )
 }
 
 /// The service account of the credential that the agent would use, and the namespace in which it would look for its VM.
@@ -107,9 +147,9 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
     connections.refresh(root, settings, &distributions);
     let link = connections.harvester.link().map_err(|why| {
         format!(
-            "{}\nname the service account that the agent is to use (kubectl get serviceaccounts -A, on Harvester): \
+            "{}\nset the service account (kubectl get serviceaccounts -A, on Harvester): \
              harvester-node-agent rbac --subject NAMESPACE:NAME\n\
-             or the kubeconfig that has its token: harvester-node-agent rbac --credential FILE",
+             or the kubeconfig with its token: harvester-node-agent rbac --credential FILE",
             why.text
         )
     })?;
@@ -124,13 +164,13 @@ fn account(link: &Link) -> Result<ServiceAccount, String> {
         Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {
             (Some(account), _) => return Ok(account),
             (None, Some(subject)) => format!("a token of `{}`", subject.escape_debug()),
-            (None, None) => "a token that does not say whose it is".to_owned(),
+            (None, None) => "a token without a subject".to_owned(),
         },
-        Some(TokenKind::Rancher { name }) => format!(
-            "the Rancher token `{name}`: it acts as a person, Rancher decides what that person may do, and it may end"
-        ),
-        Some(TokenKind::Opaque) => "a token that does not say whose it is".to_owned(),
-        None => "no token, but the certificate or the name of a person".to_owned(),
+        Some(TokenKind::Rancher { name }) => {
+            format!("the Rancher token `{name}`, which belongs to a user and may expire")
+        }
+        Some(TokenKind::Opaque) => "a token without a subject".to_owned(),
+        None => "no token, but a client certificate or a user name".to_owned(),
     };
     Err(who)
 }
@@ -138,10 +178,10 @@ fn account(link: &Link) -> Result<ServiceAccount, String> {
 fn no_account(link: &Link, who: &str, namespace: &Namespace) -> String {
     let file = link.credential.kubeconfig.display();
     format!(
-        "`{file}` has {who}; the roles are for a service account\n\
-         make one on Harvester: kubectl -n {namespace} create serviceaccount harvester-node-agent\n\
-         print its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent\n\
-         and put a kubeconfig with its token in the place of that file (README, \"A credential of its own\")"
+        "`{file}` has {who}; roles are bound to a service account\n\
+         print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
+         then a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
+         --kubeconfig-command"
     )
 }
 
@@ -226,6 +266,22 @@ mod tests {
     }
 
     #[test]
+    fn the_command_for_a_kubeconfig_is_one_line_for_the_named_account() {
+        let (_dir, root) = tree();
+        let options = Options {
+            subject: ServiceAccount::parse("vms:gc8").ok(),
+            kubeconfig_command: true,
+            ..Options::default()
+        };
+        let text = print(&root, options).text;
+        assert!(
+            text.starts_with("kubectl -n vms get secret gc8-token -o go-template="),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
     fn the_example_is_what_the_command_prints() {
         let (_dir, root) = tree();
         let subject = ServiceAccount::parse("default:harvester-node-agent").ok();
@@ -258,7 +314,7 @@ mod tests {
                 ),
                 "a token of",
             ),
-            ("{token: CANARY}".to_owned(), "does not say whose"),
+            ("{token: CANARY}".to_owned(), "a token without a subject"),
         ] {
             let (_dir, root) = tree_with(&user);
             let answer = print(&root, Options::default());

@@ -28,13 +28,13 @@ use crate::observe::machine::read_machine;
 use crate::reason::Trigger;
 use crate::report::Reporter;
 use crate::report::compose::Context;
-use crate::report::diagnosis::Dress;
 use crate::report::journal::{Journal, Priority};
+use crate::report::layout::TermStyle;
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
 use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
-use crate::report::text::Style;
+use crate::report::text::Show;
 use crate::root::Root;
 use crate::state::{self, MachineId, Saver, State};
 use crate::triggers::health::Health;
@@ -50,10 +50,10 @@ pub struct Process {
     pub config: Option<PathBuf>,
     /// Text or JSON.
     pub output: Output,
-    /// Whether text may be coloured.
-    pub style: Style,
-    /// How a table may be drawn on standard output.
-    pub dress: Dress,
+    /// What standard output can show.
+    pub term: TermStyle,
+    /// `--verbose`.
+    pub is_verbose: bool,
     /// `--strict`.
     pub strictness: Strictness,
     /// `JOURNAL_STREAM`.
@@ -71,6 +71,15 @@ pub struct Process {
 }
 
 impl Process {
+    /// Returns how a status is shown at `now`.
+    pub fn show(&self, now: UtcDateTime) -> Show {
+        Show {
+            style: self.term,
+            verbose: self.is_verbose,
+            now,
+        }
+    }
+
     pub(super) fn notifier(&self) -> Notifier {
         let environment = NotifyEnvironment {
             notify_socket: self.notify_socket.as_deref(),
@@ -121,7 +130,7 @@ pub fn run(process: &Process, task: Task) -> Answer {
         Ok(runtime) => runtime,
         Err(error) => {
             return Answer::complaint(
-                format!("the kernel gives no event loop: {error}\n"),
+                format!("failed to create event loop: {error}\n"),
                 Exit::TryAgain,
             );
         }
@@ -156,7 +165,7 @@ fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<L
 /// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has
 /// failed for systemd, whatever its exit code (`service_sigchld_event` in `src/core/service.c`).
 fn stand_aside(process: &Process) {
-    process.notifier().ready("not a KubeVirt machine");
+    process.notifier().ready("not a KubeVirt virtual machine");
 }
 
 /// The VM of an earlier run, where its state is that of this machine.
@@ -171,7 +180,7 @@ pub(super) fn earlier(state: &State) -> Option<VmName> {
 fn locked(error: &lock::LockError) -> Answer {
     let hint = match error {
         lock::LockError::Held { .. } => {
-            "; that agent runs already: ask it with `harvester-node-agent status`, let it look again with \
+            "; the agent is already running: see `harvester-node-agent status`, or reconcile with \
              `systemctl reload harvester-node-agent`"
         }
         lock::LockError::Unusable(_) => "",
@@ -268,7 +277,7 @@ async fn serve(
         (Ok(wait), Ok(terminate), Ok(interrupt)) => (wait, terminate, interrupt),
         (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
             return Answer::complaint(
-                format!("the kernel gives no signals: {error}\n"),
+                format!("failed to register a signal handler: {error}\n"),
                 Exit::TryAgain,
             );
         }
@@ -334,10 +343,13 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
             .collect();
     }
     let answer = match task {
-        Task::Whoami => whoami::answer(last, &status, process.output, process.style),
-        Task::Once(_) | Task::Serve => {
-            once::answer(&rounds, &status, mode, process.output, process.style)
-        }
+        Task::Whoami => whoami::answer(
+            last,
+            &status,
+            process.output,
+            process.show(clock.now().wall),
+        ),
+        Task::Once(_) | Task::Serve => once::answer(&rounds, &status, mode, process.output),
     };
     process.strictness.apply(answer, &status)
 }
@@ -358,7 +370,7 @@ fn process_status(clock: &SystemClock) -> AgentStatus {
     AgentStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
-        started_at: rfc3339(clock.now().wall),
+        start_time: rfc3339(clock.now().wall),
         start_ticks: own.as_ref().map(|own| own.start_ticks),
         boot_id: own.map(|own| own.boot_id),
     }

@@ -3,53 +3,54 @@
 
 use super::{Answer, Exit, Output, Strictness};
 use crate::lock::{self, Instance, Presence};
+use crate::report::relative::relative;
 use crate::report::status::{AgentStatus, Status};
 use crate::report::status_file;
-use crate::report::text::{self, Style};
+use crate::report::text::{self, Show};
 use crate::root::Root;
 
 /// The status, and whether an agent keeps it up to date.
-pub fn run(root: &Root, output: Output, style: Style, strictness: Strictness) -> Answer {
+pub fn run(root: &Root, output: Output, show: Show, strictness: Strictness) -> Answer {
     let value = match status_file::read(root) {
         Ok(value) => value,
         Err(error) => {
-            let hint = match presence(root, None) {
-                Presence::Running(holder) => format!("{holder} runs and has not looked yet"),
-                Presence::Absent => {
-                    "no agent runs here: systemctl status harvester-node-agent".to_owned()
+            let error = crate::escape::chain(&error);
+            let text = match presence(root, None) {
+                Presence::Running(holder) => {
+                    format!("no status yet: the agent ({holder}) is starting; {error}\n")
                 }
-                Presence::Unknown => {
-                    "whether an agent runs here, only root can see: systemctl status harvester-node-agent"
-                        .to_owned()
-                }
+                Presence::Absent => format!(
+                    "agent is not running (no status file); start it: systemctl start harvester-node-agent; {error}\n"
+                ),
+                Presence::Unknown => format!(
+                    "no status file, and only root can see whether the agent runs: systemctl status harvester-node-agent; {error}\n"
+                ),
             };
-            return Answer::complaint(
-                format!("{}; {hint}\n", crate::escape::chain(&error)),
-                Exit::TryAgain,
-            );
+            return Answer::complaint(text, Exit::TryAgain);
         }
     };
     let status = match Status::from_json(&value) {
         Ok(status) => status,
         Err(error) => {
-            let text = format!("the status file is of another version: {error}\n");
+            let text = format!("the status file has an unsupported version: {error}\n");
             return Answer::complaint(text, Exit::Failed);
         }
     };
     let shown = match output {
         Output::Json => format!("{value:#}\n"),
-        Output::Text | Output::Short => text::status(&status, style),
+        Output::Short => format!("{}\n", text::line(&status)),
+        Output::Text => text::status(&status, show),
     };
     let mut answer = Answer::new(shown, exit(&status));
     let doubt = match presence(root, Some(&status.agent)) {
         Presence::Running(_) => None,
-        Presence::Absent => Some("no agent runs here now"),
-        Presence::Unknown => Some("whether an agent runs here now, only root can see"),
+        Presence::Absent => Some("agent is not running"),
+        Presence::Unknown => Some("only root can see whether the agent is running"),
     };
     if let Some(doubt) = doubt {
         answer.complaint = format!(
-            "{doubt}; this is what it found at {}: systemctl status harvester-node-agent\n",
-            status.updated_at
+            "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
+            relative(show.now, &status.last_update_time)
         );
         answer.exit = Exit::TryAgain;
     }

@@ -4,14 +4,15 @@
 use super::{Answer, Exit, Output};
 use crate::agent::Round;
 use crate::report::status::Status;
-use crate::report::text::{self, Style};
+use crate::report::text::{self, Show};
 
 /// The answer of one look that writes nothing: 0 when VM and host are known and the names match, 75 when an API did not
 /// answer, 1 otherwise.
-pub fn answer(round: &Round, status: &Status, output: Output, style: Style) -> Answer {
+pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {
         Output::Json => format!("{:#}\n", status.to_json()),
-        Output::Text | Output::Short => text::whoami(status, style),
+        Output::Short => format!("{}\n", text::line(status)),
+        Output::Text => text::whoami(status, show),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
     let exit = match () {

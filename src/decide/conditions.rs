@@ -174,6 +174,7 @@ pub fn topology(sync: &Sync) -> Option<Wanted> {
             "Unknown",
             "no source provides region and zone of the host; labels are unchanged".to_owned(),
         ),
+        Sync::NoNode { .. } => ("Unknown", "the Node cannot be read".to_owned()),
         Sync::NoVm { text, .. } => ("Unknown", text.clone()),
     };
     Some(Wanted {
@@ -228,6 +229,12 @@ mod tests {
             ),
             (Sync::WriteFailed(String::new()), Code::NodeWriteFailed),
             (Sync::NoSource, Code::NoTopologySource),
+            (
+                Sync::NoNode {
+                    reason: "NodeMissing",
+                },
+                Code::NodeMissing,
+            ),
             (no_vm("IdentityAmbiguous"), Code::IdentityAmbiguous),
             (no_vm("VMNotFound"), Code::VmNotFound),
             (no_vm("HarvesterUnreachable"), Code::HarvesterUnreachable),

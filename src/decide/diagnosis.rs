@@ -28,14 +28,14 @@ pub struct Section {
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
     /// What was found and is only a consequence of what another finding says.
-    pub silenced: Vec<Silenced>,
+    pub suppressed: Vec<Suppressed>,
     /// What could not be looked at.
     pub gaps: Vec<Gap>,
 }
 
 /// A finding that another one explains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Silenced {
+pub struct Suppressed {
     /// What was found.
     pub finding: Finding,
     /// What explains it.
@@ -46,11 +46,11 @@ pub struct Silenced {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing is wrong; notices may be there.
-    Well,
+    Ok,
     /// Warnings, and nothing worse.
     Warnings,
     /// An API gave no answer, or a credential may not be read, and nothing that was seen is an error.
-    Unanswered,
+    Unreachable,
     /// An error.
     Errors,
     /// This machine is not a KubeVirt virtual machine: nothing else was looked at.
@@ -80,8 +80,10 @@ impl Service {
         let seen = match (&self.holder, &self.updated_at) {
             _ if self.is_unknown => return None,
             (Some(_), _) => return None,
-            (None, Some(at)) => format!("no process runs it; its last status is of {at}"),
-            (None, None) => "no process runs it, and it left no status since the boot".to_owned(),
+            (None, Some(at)) => format!("no process holds its lock; last status from {at}"),
+            (None, None) => {
+                "no process holds its lock, and there is no status since boot".to_owned()
+            }
         };
         Some(Finding::new(Code::AgentNotRunning, seen))
     }
@@ -109,12 +111,12 @@ impl Diagnosis {
     /// From the findings of a round and of an examination: what another one explains is left out, whichever of the two
     /// found it, and what both found is said once.
     pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
-        let (mut told, mut silenced) = (Vec::new(), Vec::new());
+        let (mut told, mut suppressed) = (Vec::new(), Vec::new());
         for finding in findings {
             let cause = findings.iter().find(|cause| cause.explains(finding));
             let finding = finding.clone();
             match cause.map(|cause| cause.code) {
-                Some(by) => push_new(&mut silenced, Silenced { finding, by }),
+                Some(by) => push_new(&mut suppressed, Suppressed { finding, by }),
                 None => push_new(&mut told, finding),
             }
         }
@@ -124,7 +126,9 @@ impl Diagnosis {
         let sections = Group::ALL.iter().map(|group| Section {
             group: *group,
             findings: of(&told, |finding| finding.group() == *group),
-            silenced: of(&silenced, |silenced| silenced.finding.group() == *group),
+            suppressed: of(&suppressed, |suppressed| {
+                suppressed.finding.group() == *group
+            }),
             gaps: of(gaps, |gap| gap.group == *group),
         });
         Self {
@@ -157,9 +161,9 @@ impl Diagnosis {
             () if has(Code::NotKubevirt) => Outcome::NotKubevirt,
             () if has(Code::ConfigInvalid) => Outcome::Configuration,
             () if self.count(Severity::Error) > 0 => Outcome::Errors,
-            () if unanswered => Outcome::Unanswered,
+            () if unanswered => Outcome::Unreachable,
             () if self.count(Severity::Warning) > 0 => Outcome::Warnings,
-            () => Outcome::Well,
+            () => Outcome::Ok,
         }
     }
 }
@@ -168,9 +172,9 @@ impl Outcome {
     /// Its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Well => "well",
+            Self::Ok => "ok",
             Self::Warnings => "warnings",
-            Self::Unanswered => "unanswered",
+            Self::Unreachable => "unreachable",
             Self::Errors => "errors",
             Self::NotKubevirt => "not-kubevirt",
             Self::Configuration => "configuration",

@@ -239,7 +239,7 @@ fn choose(
             None => not_found(
                 who,
                 &weighed,
-                format!("the configured VM `{name}` is not there or is not this machine"),
+                format!("the configured VM `{name}` does not exist or does not match this node"),
             ),
         };
     }
@@ -267,11 +267,11 @@ fn choose(
         [] => {
             let seen = match coverage {
                 Coverage::Namespace => format!(
-                    "none of the {} VMs of the namespace is this machine",
+                    "none of the {} VMs in the namespace matches this node",
                     vmis.len()
                 ),
                 Coverage::Named => {
-                    "no VM of our names is this machine, and the credential may not list others"
+                    "no VM with a name of this node matches, and the credential cannot list others"
                         .to_owned()
                 }
                 Coverage::Listed => {

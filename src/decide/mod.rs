@@ -242,6 +242,7 @@ pub fn plan(
     let inputs = sync::Inputs {
         identity,
         placement,
+        node: &seen.who.node,
         labels: &labels,
         settling: settling.is_some(),
         stand_down: stand_down.as_ref(),

@@ -165,7 +165,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                 Source::HostsTable => stated.as_ref().ok_or_else(|| {
                     (
                         Outcome::Nothing,
-                        format!("our configuration has no [hosts.{host}]"),
+                        format!("the configuration has no [hosts.{host}]"),
                     )
                 }),
                 Source::VmiAnnotations => vmi
@@ -289,7 +289,7 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
         Some(annotated) => Err((Outcome::Stale, format!("written for host {annotated}, the VM runs on {host}"))),
         None if vmi.annotated_by_harvester => Err((Outcome::Nothing, "Harvester has not written them yet".to_owned())),
         None if tells_topology(&vmi.annotations) => {
-            Err((Outcome::Stale, "without `kubernetes.io/hostname` it cannot be told for which host they are".to_owned()))
+            Err((Outcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
         }
         None => Err((
             Outcome::Nothing,

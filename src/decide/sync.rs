@@ -5,8 +5,9 @@ use super::identity::{Identity, OwnVm};
 use super::labels::{LabelPlan, LeftReason};
 use super::placement::{Outcome, Placement};
 use super::rival::StandDown;
-use crate::facts::WhyKind;
+use crate::facts::node::Node;
 use crate::facts::placement::Source;
+use crate::facts::{Seen, WhyKind};
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,12 @@ pub enum Sync {
     },
     /// The API refused our change.
     WriteFailed(String),
-    /// No source tells them.
+    /// There is no Node to label, or it cannot be read.
+    NoNode {
+        /// CamelCase.
+        reason: &'static str,
+    },
+    /// No source provides them.
     NoSource,
     /// It is not known which VM this is, or where it runs.
     NoVm {
@@ -82,7 +88,7 @@ impl Sync {
             Self::Conflict { .. } => "LabelConflict",
             Self::WriteFailed(_) => "NodeWriteFailed",
             Self::NoSource => "NoTopologySource",
-            Self::NoVm { reason, .. } => reason,
+            Self::NoVm { reason, .. } | Self::NoNode { reason } => reason,
         }
     }
 
@@ -108,6 +114,8 @@ pub struct Inputs<'a> {
     pub identity: &'a Identity,
     /// Where we are.
     pub placement: Option<&'a Placement>,
+    /// The Node.
+    pub node: &'a Seen<Node>,
     /// What is to be changed.
     pub labels: &'a LabelPlan,
     /// Whether we wait for Harvester's annotations.
@@ -166,7 +174,15 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
             Sync::Partial
         }
         Some(known) if known.topology.is_empty() => Sync::HostWithoutTopology,
-        Some(_) => Sync::Synced,
+        Some(_) => match inputs.node {
+            Seen::Known(_) => Sync::Synced,
+            Seen::Absent => Sync::NoNode {
+                reason: "NodeMissing",
+            },
+            Seen::Failed(_) => Sync::NoNode {
+                reason: "NodeNotRead",
+            },
+        },
     }
 }
 

@@ -93,7 +93,7 @@ impl Verdict {
             | Self::RancherTruncated
             | Self::NodeIdSuffix
             | Self::ConfiguredOverride => {
-                "Harvester's cloud provider looks for a VM of the Node's name and does not follow migrations of this \
+                "The Harvester cloud provider looks up a VM by the Node name and does not follow migrations of this \
                  one; the CSI driver before 0.1.6 cannot attach volumes"
             }
             Self::Unknown => "it is not known whether volumes and topology reach the right VM",

@@ -63,7 +63,7 @@ impl Examination {
 }
 
 fn unknown(permission: &Permission) -> Option<Gap> {
-    let what = "what the Harvester credential may do";
+    let what = "permissions of the Harvester credential";
     Gap::of(Group::HarvesterApi, what, &permission.allowed)
 }
 

@@ -327,10 +327,10 @@ catalogue! {
         impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
-            "Harvester token: create a kubeconfig with a service account token, which does not expire.",
+            "For Harvester, create a kubeconfig with a service account token (no expiry).",
         ];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
-        impact: "Migrations are not followed, and labels stay unchanged. The CSI driver and the cloud provider use the same token: no volume is attached.",
+        impact: "Migrations are not followed, and labels stay unchanged. The CSI driver and the cloud provider use the same token, so no volume is attached.",
         fix: [
             "Check the clock of this node first.",
             USE_SERVICE_ACCOUNT,

@@ -45,7 +45,7 @@ pub struct Context {
 impl Status {
     /// The status after a round.
     pub fn new(report: &Report<'_>, context: &Context) -> Self {
-        let updated_at = decide::rfc3339(report.now.wall);
+        let last_update_time = decide::rfc3339(report.now.wall);
         let findings = report
             .plan
             .findings
@@ -56,17 +56,17 @@ impl Status {
                     code: entry.name.to_owned(),
                     severity: entry.severity.as_str().to_owned(),
                     title: entry.title.to_owned(),
-                    seen: finding.seen.clone(),
+                    observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
                     fix: finding.fix().into_iter().map(str::to_owned).collect(),
-                    since: context.since.get(entry.name).unwrap_or(&updated_at).clone(),
+                    first_observed_time: context.since.get(entry.name).cloned(),
                 }
             })
             .collect();
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "Status".to_owned(),
-            updated_at,
+            last_update_time,
             trigger: report.trigger.as_str().to_owned(),
             agent: context.agent.clone(),
             identity: identity(report.identity),
@@ -141,7 +141,7 @@ fn placement(placement: &Placement) -> PlacementStatus {
     let topology = known.map(|known| &known.topology);
     PlacementStatus {
         host: placement.host.to_string(),
-        host_told_by: placement.told_by.to_owned(),
+        host_source: placement.told_by.to_owned(),
         region: topology
             .and_then(|topology| topology.region.as_ref())
             .map(ToString::to_string),
@@ -204,7 +204,7 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
         } else {
             owned.0
         },
-        left: left.collect(),
+        skipped_labels: left.collect(),
     }
 }
 
@@ -224,14 +224,14 @@ fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
 fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationStatus> {
     let remembered = report.plan.memory.last_migration.as_ref()?;
     let same = |Migration { from, to, at }: &Migration, status: &MigrationStatus| {
-        *from == status.from && *to == status.to && *at == status.at
+        *from == status.from && *to == status.to && *at == status.time
     };
     match &context.last_migration {
         Some(written) if same(remembered, written) => Some(written.clone()),
         _ => Some(MigrationStatus {
             from: remembered.from.clone(),
             to: remembered.to.clone(),
-            at: remembered.at.clone(),
+            time: remembered.at.clone(),
             latency_ms: None,
             trigger: None,
         }),
@@ -305,8 +305,8 @@ impl ResyncStatus {
         Self {
             trigger: epoch.trigger.as_str().to_owned(),
             outcome: epoch.outcome.as_str().to_owned(),
-            at,
-            took_ms: u64::try_from(epoch.took.as_millis()).unwrap_or(u64::MAX),
+            time: at,
+            took_ms: Some(u64::try_from(epoch.took.as_millis()).unwrap_or(u64::MAX)),
             reads: epoch.reads,
         }
     }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` found, for people ([`text()`]), for tickets ([`short()`]) and for programs ([`document()`]).
+//! The result of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
 
 pub mod document;
 pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod ticket;
 
+use time::UtcDateTime;
+
+use super::layout::Mark;
 use super::status::Status;
 use crate::decide::diagnosis::{Diagnosis, Outcome, Section, Service};
 use crate::facts::WhyKind;
@@ -15,7 +19,8 @@ use crate::facts::who::Api;
 use crate::findings::{Code, Finding, Group, Name, Place, Severity};
 
 pub use document::document;
-pub use text::{Dress, short, text};
+pub use text::text;
+pub use ticket::short;
 
 /// The longest text shown of one thing, in characters.
 const SHOWN_MAX: usize = 1000;
@@ -29,6 +34,8 @@ pub struct View<'a> {
     pub outcome: Outcome,
     /// When, RFC 3339.
     pub at: &'a str,
+    /// The same, to which other times are relative.
+    pub now: UtcDateTime,
     /// The running agent.
     pub service: &'a Service,
     /// What the round found out, where there was one.
@@ -40,10 +47,10 @@ pub struct View<'a> {
 /// How one group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// All of it was looked at, and nothing is wrong.
-    Well,
-    /// Nothing is known to be wrong, and not all of it could be looked at, or what was found has its cause elsewhere.
-    Unseen,
+    /// All of it was checked, and nothing is wrong.
+    Ok,
+    /// Nothing is known to be wrong, and not all of it was checked, or what was found has its cause elsewhere.
+    Skipped,
     /// The worst of its findings.
     Found(Severity),
 }
@@ -52,9 +59,20 @@ impl State {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Well => "well",
-            Self::Unseen => "unseen",
+            Self::Ok => "ok",
+            Self::Skipped => "skipped",
             Self::Found(severity) => severity.as_str(),
+        }
+    }
+}
+
+impl State {
+    /// Returns how a symbol shows it.
+    pub fn mark(self) -> Mark {
+        match self {
+            Self::Ok => Mark::Ok,
+            Self::Skipped => Mark::Skipped,
+            Self::Found(severity) => Mark::Found(severity),
         }
     }
 }
@@ -65,11 +83,11 @@ impl View<'_> {
         let findings = section.findings.iter();
         let is_looked_at = self.status.is_some() || section.group == Group::Machine;
         let is_missed = |gap: &Gap| gap.need == Need::Usual;
-        let is_whole = section.silenced.is_empty() && !section.gaps.iter().any(is_missed);
+        let is_whole = section.suppressed.is_empty() && !section.gaps.iter().any(is_missed);
         match findings.map(|finding| finding.code.entry().severity).max() {
             Some(severity) => State::Found(severity),
-            None if is_looked_at && is_whole => State::Well,
-            None => State::Unseen,
+            None if is_looked_at && is_whole => State::Ok,
+            None => State::Skipped,
         }
     }
 

@@ -102,7 +102,7 @@ pub fn paragraph(text: &mut String, lead: &str, indent: usize, value: &str, widt
     let mut taken = indent;
     let mut is_first = true;
     for word in value.split(' ') {
-        let length = word.chars().count();
+        let length = visible(word);
         if is_first {
         } else if taken + 1 + length > width {
             text.push('\n');
@@ -117,6 +117,17 @@ pub fn paragraph(text: &mut String, lead: &str, indent: usize, value: &str, widt
         taken += length;
     }
     text.push('\n');
+}
+
+/// Returns the columns that a text takes, without those of colors.
+pub fn visible(text: &str) -> usize {
+    let mut is_escape = false;
+    let is_shown = |character: &char| {
+        let is_hidden = is_escape || *character == '\u{1b}';
+        is_escape = is_hidden && *character != 'm';
+        !is_hidden
+    };
+    text.chars().filter(is_shown).count()
 }
 
 /// Appends steps: one as it is, several with numbers.

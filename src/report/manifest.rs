@@ -9,7 +9,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::decide::access::{self, Role, Rule};
-use crate::facts::names::ServiceAccount;
+use crate::facts::names::{Namespace, ServiceAccount};
 use crate::facts::permissions::INSTANCES;
 
 /// The label by which all objects of the agent are found.
@@ -17,23 +17,44 @@ const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
 
 const API: &str = "rbac.authorization.k8s.io";
 
-/// One document for each object, with comments.
-pub fn yaml(account: &ServiceAccount, roles: &[Role]) -> String {
+/// Roles that Harvester itself has for its cloud provider and its CSI driver (`generate_addon_csi.sh`).
+const CLOUD_PROVIDER: &str = "harvesterhci.io:cloudprovider";
+const CSI_DRIVER: &str = "harvesterhci.io:csi-driver";
+
+/// What is printed beyond the roles of the agent.
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// Whether the service account and a Secret with its token are created.
+    pub account: bool,
+    /// The namespace of the VMs, where the account also gets the roles of the cloud provider and the CSI driver.
+    pub addons: Option<Namespace>,
+}
+
+/// Returns one document for each object, with comments.
+pub fn yaml(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> String {
     let mut text = format!(
-        "# What harvester-node-agent asks of Harvester as the service account {account}, and nothing else.\n\
-         # On Harvester, as an administrator: kubectl apply -f FILE grants it, kubectl delete -f FILE takes it back.\n\
-         # All objects of this kind, also those for other service accounts:\n\
+        "# Permissions that harvester-node-agent needs on Harvester as service account {account}, and nothing else.\n\
+         # Apply on Harvester as an administrator: kubectl apply -f FILE. Revoke: kubectl delete -f FILE.\n\
+         # List all objects of this kind, including those for other service accounts:\n\
          #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
-         # The ConfigMap of the source configmap needs no rule in harvester-public: everybody may read that namespace.\n",
+         # The ConfigMap of the source configmap needs no rule in harvester-public: all users can read that namespace.\n",
         LABEL.0, LABEL.1
     );
+    if extras.account {
+        text.push_str(
+            "# Then print a kubeconfig: harvester-node-agent rbac --subject NAMESPACE:NAME --kubeconfig-command has the command.\n",
+        );
+    }
+    for (comment, object) in extra_objects(account, extras) {
+        let _ = writeln!(text, "---\n# {comment}\n{object:#}");
+    }
     for role in roles {
         let kinds = Kinds::of(role);
         let _ = match &role.namespace {
-            Some(namespace) => writeln!(text, "---\n# In the namespace {namespace} only."),
+            Some(namespace) => writeln!(text, "---\n# In namespace {namespace} only."),
             None => writeln!(
                 text,
-                "---\n# For the whole cluster, because hosts are in no namespace. It can be left out (rbac --no-hosts)."
+                "---\n# For the whole cluster, because hosts are in no namespace. Optional (rbac --no-hosts)."
             ),
         };
         head(&mut text, kinds.role, account, role);
@@ -56,8 +77,61 @@ pub fn yaml(account: &ServiceAccount, roles: &[Role]) -> String {
     text
 }
 
-/// The same objects as one `List`.
-pub fn json(account: &ServiceAccount, roles: &[Role]) -> Value {
+/// Returns the objects beyond the roles of the agent, each with a comment.
+fn extra_objects(account: &ServiceAccount, extras: &Extras) -> Vec<(&'static str, Value)> {
+    let (namespace, name) = (account.namespace.as_str(), account.name.as_str());
+    let labels = json!({LABEL.0: LABEL.1});
+    let mut objects = Vec::new();
+    if extras.account {
+        objects.push((
+            "The service account.",
+            json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            }),
+        ));
+        objects.push((
+            "Its token, which does not expire. Harvester fills the data in.",
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+                "metadata": {
+                    "name": format!("{name}-token"), "namespace": namespace, "labels": labels,
+                    "annotations": {"kubernetes.io/service-account.name": name},
+                },
+            }),
+        ));
+    }
+    let Some(vms) = &extras.addons else {
+        return objects;
+    };
+    let binding = |kind: &str, role: &str, mut metadata: Value| {
+        if let Some(fields) = metadata.as_object_mut() {
+            let short = role.rsplit(':').next().unwrap_or(role);
+            let name = format!("{}:{short}", access::name(account));
+            fields.insert("name".to_owned(), json!(name));
+        }
+        json!({
+            "apiVersion": format!("{API}/v1"), "kind": kind, "metadata": metadata,
+            "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": name}],
+        })
+    };
+    let within = json!({"namespace": vms.as_str(), "labels": labels});
+    objects.push((
+        "The role of the Harvester cloud provider, which uses the same kubeconfig.",
+        binding("RoleBinding", CLOUD_PROVIDER, within),
+    ));
+    objects.push((
+        "The role of the Harvester CSI driver, which uses the same kubeconfig.",
+        binding("ClusterRoleBinding", CSI_DRIVER, json!({"labels": labels})),
+    ));
+    objects
+}
+
+/// Returns the same objects as one `List`.
+pub fn json(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> Value {
+    let extra = extra_objects(account, extras).into_iter();
+    let extra = extra.map(|(_, object)| object);
     let items: Vec<Value> = roles
         .iter()
         .flat_map(|role| {
@@ -80,6 +154,7 @@ pub fn json(account: &ServiceAccount, roles: &[Role]) -> Value {
             ]
         })
         .collect();
+    let items: Vec<Value> = extra.chain(items).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
@@ -175,7 +250,7 @@ mod tests {
     use super::*;
     use crate::config::{ConfigMapName, Mode};
     use crate::decide::access::{Wanted, roles};
-    use crate::facts::names::{Namespace, VmName};
+    use crate::facts::names::VmName;
     use crate::facts::placement::Source;
 
     fn wanted(account: &str, namespace: &str) -> Wanted {
@@ -202,9 +277,17 @@ mod tests {
         odd.configmap = ConfigMapName::parse("no/off").unwrap();
         for wanted in [wanted("default:gc8", "default"), odd] {
             let roles = roles(&wanted);
-            let list = json(&wanted.account, &roles);
-            let text = yaml(&wanted.account, &roles);
-            assert_eq!(json!(documents(&text)), list["items"], "{text}");
+            let all = Extras {
+                account: true,
+                addons: Some(wanted.namespace.clone()),
+            };
+            for (extras, more) in [(Extras::default(), 0), (all, 4)] {
+                let list = json(&wanted.account, &roles, &extras);
+                let text = yaml(&wanted.account, &roles, &extras);
+                assert_eq!(json!(documents(&text)), list["items"], "{text}");
+                let count = list["items"].as_array().unwrap().len();
+                assert_eq!(count, 2 * roles.len() + more);
+            }
         }
     }
 
@@ -220,7 +303,7 @@ mod tests {
     fn every_object_has_the_label_and_every_rule_says_why() {
         let wanted = wanted("default:gc8", "default");
         let roles = roles(&wanted);
-        let text = yaml(&wanted.account, &roles);
+        let text = yaml(&wanted.account, &roles, &Extras::default());
         let objects = documents(&text);
         assert_eq!(objects.len(), 4);
         for object in &objects {

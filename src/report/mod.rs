@@ -95,7 +95,7 @@ impl Reporter {
             .map(|(migration, (latency, trigger))| MigrationStatus {
                 from: migration.from.clone(),
                 to: migration.to.clone(),
-                at: migration.at.clone(),
+                time: migration.at.clone(),
                 latency_ms: Some(*latency),
                 trigger: Some(trigger.clone()),
             });
@@ -176,7 +176,7 @@ impl Reporter {
             .context
             .last_migration
             .as_ref()
-            .map(|last| last.at.as_str());
+            .map(|last| last.time.as_str());
         if let Some(migration) = report
             .migrated
             .filter(|migration| told != Some(migration.at.as_str()))
@@ -188,7 +188,7 @@ impl Reporter {
             self.context.last_migration = Some(MigrationStatus {
                 from: migration.from.clone(),
                 to: migration.to.clone(),
-                at: migration.at.clone(),
+                time: migration.at.clone(),
                 latency_ms: Some(latency),
                 trigger: Some(trigger),
             });

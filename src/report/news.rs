@@ -140,13 +140,13 @@ impl Told {
             records.push(record(priority, message_id::UNIT_STARTED, text));
         }
         for finding in &status.findings {
-            if self.is_news(&finding.code, &finding.seen) {
+            if self.is_news(&finding.code, &finding.observed) {
                 let priority = match finding.severity.as_str() {
                     word if word == Severity::Error.as_str() => Priority::Error,
                     word if word == Severity::Warning.as_str() => Priority::Warning,
                     _ => Priority::Notice,
                 };
-                let text = format!("{}: {}", finding.title, finding.seen);
+                let text = format!("{}: {}", finding.title, finding.observed);
                 let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
                     finding: Some(finding.code.clone()),
@@ -161,7 +161,7 @@ impl Told {
             present
                 .entry(finding.code.clone())
                 .or_default()
-                .insert(finding.seen.clone());
+                .insert(finding.observed.clone());
         }
         // What cannot be looked at just now is neither there nor gone.
         let unread = status.placement.is_none();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::escape::one_line;
 
 /// `apiVersion` of the status.
-pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1";
+pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1beta1";
 
 /// The status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Status {
     /// `Status`.
     pub kind: String,
     /// When this was found out, RFC 3339.
-    pub updated_at: String,
+    pub last_update_time: String,
     /// Why the agent looked.
     pub trigger: String,
     /// The process.
@@ -85,7 +85,7 @@ pub struct AgentStatus {
     /// Process id.
     pub pid: u32,
     /// When it started, RFC 3339.
-    pub started_at: String,
+    pub start_time: String,
     /// When the kernel started it, in clock ticks since the boot: with `pid` and `boot_id` it names this process and no later
     /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,9 +165,9 @@ pub struct EvidenceStatus {
 pub struct PlacementStatus {
     /// The Harvester host.
     pub host: String,
-    /// Who says so.
+    /// The source of the host.
     #[serde(default)]
-    pub host_told_by: String,
+    pub host_source: String,
     /// Its region.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -204,8 +204,8 @@ pub struct LabelsStatus {
     pub state: String,
     /// Labels that we own, with the values that we wrote.
     pub owned: BTreeMap<String, String>,
-    /// Labels that differ and were left alone.
-    pub left: Vec<LeftStatus>,
+    /// Labels that differ and were not changed.
+    pub skipped_labels: Vec<LeftStatus>,
 }
 
 /// What a kubelet that starts is told.
@@ -244,10 +244,15 @@ pub struct MigrationStatus {
     pub from: String,
     /// The host after.
     pub to: String,
-    /// When the agent saw it, RFC 3339.
-    pub at: String,
+    /// When the agent observed it, RFC 3339.
+    pub time: String,
     /// Milliseconds from the trigger to the written labels; missing until they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "durationSeconds",
+        with = "seconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub latency_ms: Option<u64>,
     /// The trigger after which the labels were written.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -263,9 +268,10 @@ pub struct ResyncStatus {
     /// `confirmed`, `unconfirmed` or `api-unavailable`.
     pub outcome: String,
     /// When it ended, RFC 3339.
-    pub at: String,
+    pub time: String,
     /// Milliseconds from the first sign to the end; of a confirmed one, to the written labels.
-    pub took_ms: u64,
+    #[serde(rename = "durationSeconds", with = "seconds")]
+    pub took_ms: Option<u64>,
     /// Reads that it cost.
     pub reads: usize,
 }
@@ -355,14 +361,32 @@ pub struct FindingStatus {
     pub severity: String,
     /// What it is.
     pub title: String,
-    /// What was seen.
-    pub seen: String,
+    /// What was observed, on which object.
+    pub observed: String,
     /// What happens because of it.
     pub impact: String,
     /// What fixes it, in steps.
     pub fix: Vec<String>,
-    /// Since when, RFC 3339.
-    pub since: String,
+    /// Since when, RFC 3339; missing in the output of a single run, which cannot know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_observed_time: Option<String>,
+}
+
+/// Milliseconds as seconds.
+mod seconds {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(milliseconds) => to.serialize_f64(*milliseconds as f64 / 1000.0),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let seconds = Option::<f64>::deserialize(from)?;
+        Ok(seconds.map(|seconds| (seconds * 1000.0).round() as u64))
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
     let agent = AgentStatus {
         version: String::new(),
         pid: 1,
-        started_at: String::new(),
+        start_time: String::new(),
         start_ticks: None,
         boot_id: None,
     };

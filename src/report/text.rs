@@ -1,109 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status for people: `status`, `whoami`, the result of `once`, and the line that `systemctl status` shows.
+//! The status as text: `status`, `whoami`, and the line that `systemctl status` shows.
 
 use std::fmt::Write;
 
-use super::status::{CredentialStatus, FindingStatus, GuestAgentStatus, SignalStatus, Status};
+use time::UtcDateTime;
+
+use super::layout::{Mark, TermStyle, paragraph};
+use super::relative::{expiry, relative};
+use super::status::{CredentialStatus, FindingStatus, IdentityStatus, SignalStatus, Status};
 use crate::decide::verdict::Verdict;
 use crate::escape::one_line;
+use crate::findings::Severity;
 
 /// The longest text shown in one row, in characters.
 const SHOWN_MAX: usize = 1000;
 
-/// Whether words may be coloured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// Never an escape sequence.
-    Plain,
-    /// Severities in colour, for a terminal.
-    Colour,
+/// Columns of the names of rows.
+const NAMES: usize = 13;
+
+/// How a status is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Show {
+    /// What the terminal can show.
+    pub style: TermStyle,
+    /// Whether all details are shown.
+    pub verbose: bool,
+    /// The time that other times are relative to.
+    pub now: UtcDateTime,
 }
 
-/// Everything, as `status` prints it.
-pub fn status(status: &Status, style: Style) -> String {
-    let mut text = who_and_where(status);
-    let node = status.labels.node.as_deref().unwrap_or("unknown");
-    row(
-        &mut text,
-        "labels",
-        &format!("{} on Node {node}", status.labels.state),
-    );
-    for (key, value) in &status.labels.owned {
-        row(&mut text, "", &format!("{key}={value}"));
+/// Returns the runtime status, as `status` prints it.
+pub fn status(status: &Status, show: Show) -> String {
+    let mut rows = Rows::new(show);
+    let node = status.labels.node.as_deref().unwrap_or("this node");
+    let mark = worst(status).map_or(Mark::Ok, Mark::Found);
+    let host = match &status.placement {
+        Some(placement) => format!(
+            " on {} ({}/{})",
+            placement.host,
+            placement.region.as_deref().unwrap_or("-"),
+            placement.zone.as_deref().unwrap_or("-")
+        ),
+        None => ", host unknown".to_owned(),
+    };
+    rows.headline(mark, &format!("{node}: {}{host}", status.labels.state));
+    rows.row("VM", &vm(&status.identity));
+    let labels: Vec<String> = status
+        .labels
+        .owned
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if !labels.is_empty() {
+        rows.row("Labels", &labels.join(" "));
     }
-    if let Some(migration) = &status.last_migration {
-        let latency = match (migration.latency_ms, &migration.trigger) {
-            (Some(latency), Some(trigger)) => {
-                format!(", labels {latency} ms after trigger {trigger}")
-            }
+    if let Some(last) = &status.last_migration {
+        let latency = match (last.latency_ms, &last.trigger) {
+            (Some(latency), Some(trigger)) => format!(
+                ", labels updated after {} (trigger {trigger})",
+                seconds(latency)
+            ),
             _ => String::new(),
         };
-        row(
-            &mut text,
-            "migrated",
-            &format!(
-                "{} -> {} at {}{latency}",
-                migration.from, migration.to, migration.at
-            ),
-        );
+        let (from, to) = (&last.from, &last.to);
+        let (arrow, ago) = (show.style.arrow(), relative(show.now, &last.time));
+        rows.row("Migration", &format!("{from} {arrow} {to} {ago}{latency}"));
     }
-    if let Some(resync) = &status.last_resync {
-        row(
-            &mut text,
-            "resync",
-            &format!(
-                "{} at {}: sign {}, {} ms, {} reads",
-                resync.outcome, resync.at, resync.trigger, resync.took_ms, resync.reads
-            ),
+    if let Some(last) = &status.last_resync {
+        let ago = relative(show.now, &last.time);
+        let took = last.took_ms.map(seconds).unwrap_or_default();
+        let text = format!(
+            "{} {ago} (trigger {}, {took}, {} reads)",
+            last.outcome, last.trigger, last.reads
         );
+        rows.row("Last hint", &text);
     }
-    guest_agent(&mut text, &status.guest_agent);
-    signals(&mut text, &status.signals);
-    row(
-        &mut text,
-        "checked",
-        &format!("{} (trigger {})", status.updated_at, status.trigger),
+    let agent = &status.agent;
+    let text = format!(
+        "{}, pid {}, started {}, last change {} (trigger {})",
+        agent.version,
+        agent.pid,
+        relative(show.now, &agent.start_time),
+        relative(show.now, &status.last_update_time),
+        status.trigger
     );
-    text + &findings(&status.findings, style)
+    rows.row("Agent", &text);
+    rows.row("qemu-ga", &guest_agent(status));
+    if show.verbose {
+        signals(&mut rows, &status.signals);
+    }
+    rows.row("Problems", &problems(&status.findings));
+    if show.verbose {
+        findings(&mut rows, &status.findings);
+    }
+    rows.text
 }
 
-/// Who and where, with all the evidence, as `whoami` prints it.
-pub fn whoami(status: &Status, style: Style) -> String {
-    let mut text = who_and_where(status);
-    for item in &status.identity.evidence {
-        let word = if item.agrees { "agrees" } else { "differs" };
-        row(
-            &mut text,
-            "evidence",
-            &format!("{} {word}: {}", item.kind, item.detail),
-        );
+/// Returns VM and host with their sources, as `whoami` prints them; verbose with all the evidence.
+pub fn whoami(status: &Status, show: Show) -> String {
+    let mut rows = Rows::new(show);
+    rows.row("VM", &vm(&status.identity));
+    match &status.placement {
+        Some(placement) => {
+            let source = &placement.host_source;
+            rows.row("Host", &format!("{}   (source: {source})", placement.host));
+            let topology = format!(
+                "region {}, zone {}   (source: {})",
+                placement.region.as_deref().unwrap_or("unknown"),
+                placement.zone.as_deref().unwrap_or("unknown"),
+                placement.source.as_deref().unwrap_or("none")
+            );
+            rows.row("Topology", &topology);
+        }
+        None => rows.row("Host", "unknown"),
     }
-    for source in status
-        .placement
-        .iter()
-        .flat_map(|placement| &placement.sources)
-    {
-        row(
-            &mut text,
-            "source",
-            &format!("{} {}: {}", source.source, source.outcome, source.detail),
-        );
+    names(&mut rows, &status.identity);
+    let credentials = [
+        ("Harvester", &status.credentials.harvester),
+        ("kubelet", &status.credentials.kubelet),
+    ];
+    let short = credentials.map(|(name, credential)| kubeconfig(name, credential, show.now));
+    rows.marks("Kubeconfigs", &short);
+    if !status.permissions.is_empty() {
+        rows.marks("Permissions", &permissions(status));
     }
-    credential(&mut text, "harvester", &status.credentials.harvester);
-    for permission in &status.permissions {
-        row(
-            &mut text,
-            "may",
-            &format!(
+    rows.row("Problems", &problems(&status.findings));
+    if show.verbose {
+        details(&mut rows, status);
+        for (name, credential) in credentials {
+            rows.row("Kubeconfig", &format!("{name}: {}", whole(credential)));
+        }
+        for permission in &status.permissions {
+            let text = format!(
                 "{}: {} ({})",
                 permission.request, permission.allowed, permission.purpose
-            ),
-        );
+            );
+            rows.row("Permission", &text);
+        }
+        rows.row("qemu-ga", &guest_agent(status));
+        signals(&mut rows, &status.signals);
+        findings(&mut rows, &status.findings);
     }
-    credential(&mut text, "kubelet", &status.credentials.kubelet);
-    guest_agent(&mut text, &status.guest_agent);
-    signals(&mut text, &status.signals);
-    text + &findings(&status.findings, style)
+    rows.text
 }
 
 /// One line for `STATUS=`.
@@ -130,7 +168,7 @@ pub fn line(status: &Status) -> String {
         .last_migration
         .as_ref()
         .map_or_else(String::new, |migration| {
-            format!(" migrated={}", migration.at)
+            format!(" migrated={}", migration.time)
         });
     let finding = worst.map_or_else(String::new, |finding| {
         format!(" {}={}", finding.severity, finding.code)
@@ -143,92 +181,138 @@ pub fn line(status: &Status) -> String {
     )
 }
 
-fn who_and_where(status: &Status) -> String {
+/// Returns each finding of at least this severity as one line.
+pub fn problem_lines(findings: &[FindingStatus], least: Severity) -> String {
     let mut text = String::new();
-    let identity = &status.identity;
-    let proof: Vec<&str> = identity
-        .evidence
-        .iter()
-        .filter(|item| item.agrees)
-        .map(|item| item.kind.as_str())
-        .collect();
-    let vm = match &identity.vm {
-        Some(vm) => {
-            let namespace = vm
-                .namespace
-                .as_deref()
-                .map(|namespace| format!("{namespace}/"))
-                .unwrap_or_default();
-            format!("{namespace}{} (proof: {})", vm.name, proof.join(", "))
-        }
-        None => "unknown".to_owned(),
-    };
-    row(&mut text, "vm", &vm);
-    if let Some(reason) = &identity.reason {
-        row(&mut text, "", reason);
-    }
-    for name in &identity.names {
-        row(
-            &mut text,
-            &name.kind,
-            &format!("{} ({})", name.name, name.verdict),
+    let is_severe =
+        |finding: &&FindingStatus| severity(finding).is_some_and(|severity| severity >= least);
+    for finding in findings.iter().filter(is_severe) {
+        let _ = writeln!(
+            text,
+            "{}: {}: {} [{}]",
+            finding.severity,
+            finding.title,
+            one_line(&finding.observed, SHOWN_MAX),
+            finding.code
         );
     }
-    if identity.names.iter().any(|name| !is_match(&name.verdict)) {
-        row(&mut text, "consequence", &identity.consequence);
-    }
-    match &status.placement {
-        Some(placement) => {
-            row(&mut text, "host", &placement.host);
-            row(&mut text, "named by", &placement.host_told_by);
-            row(
-                &mut text,
-                "region",
-                placement.region.as_deref().unwrap_or("unknown"),
-            );
-            row(
-                &mut text,
-                "zone",
-                placement.zone.as_deref().unwrap_or("unknown"),
-            );
-            row(
-                &mut text,
-                "told by",
-                placement.source.as_deref().unwrap_or("no source"),
-            );
-        }
-        None => row(&mut text, "host", "unknown"),
-    }
     text
+}
+
+/// Returns how many errors and warnings there are, and the command that explains them.
+fn problems(findings: &[FindingStatus]) -> String {
+    let counts = [
+        (Severity::Error, "error"),
+        (Severity::Warning, "warning"),
+        (Severity::Notice, "notice"),
+    ];
+    let counts = counts.map(|(severity, word)| {
+        let same = findings
+            .iter()
+            .filter(|finding| finding.severity == severity.as_str());
+        (same.count(), word)
+    });
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
+    if counts.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("{}: run `harvester-node-agent doctor`", counts.join(", "))
+    }
+}
+
+/// Returns `1 error` or `2 errors`.
+pub fn many(count: usize, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {one}s"),
+    }
+}
+
+fn worst(status: &Status) -> Option<Severity> {
+    status.findings.iter().filter_map(severity).max()
+}
+
+fn severity(finding: &FindingStatus) -> Option<Severity> {
+    let all = [Severity::Notice, Severity::Warning, Severity::Error];
+    all.into_iter()
+        .find(|severity| finding.severity == severity.as_str())
+}
+
+fn vm(identity: &IdentityStatus) -> String {
+    let reason = identity.reason.as_deref();
+    let Some(vm) = &identity.vm else {
+        return format!("unknown: {}", reason.unwrap_or("no VM matches"));
+    };
+    let namespace = vm
+        .namespace
+        .as_deref()
+        .map(|namespace| format!("{namespace}/"))
+        .unwrap_or_default();
+    let evidence = identity.evidence.iter().filter(|item| item.agrees);
+    let evidence: Vec<&str> = evidence.map(|item| item.kind.as_str()).collect();
+    let note = match reason {
+        Some(reason) => format!("; {reason}"),
+        None => String::new(),
+    };
+    format!(
+        "{namespace}{}   (matched by {}{note})",
+        vm.name,
+        evidence.join(", ")
+    )
 }
 
 fn is_match(verdict: &str) -> bool {
     Verdict::parse(verdict).is_some_and(Verdict::is_match)
 }
 
-fn guest_agent(text: &mut String, agent: &GuestAgentStatus) {
-    let unit = match (&agent.unit, &agent.state, &agent.problem) {
-        (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
-        (_, _, Some(problem)) => format!(" ({problem})"),
-        _ => String::new(),
-    };
-    row(text, "guest agent", &format!("{}{unit}", agent.health));
-}
-
-/// What wakes the agent here, and what does not and why.
-fn signals(text: &mut String, signals: &[SignalStatus]) {
-    for signal in signals {
-        let state = if signal.live { "live" } else { "not live" };
-        row(
-            text,
-            "signal",
-            &format!("{}: {state}, {}", signal.name, signal.detail),
-        );
+fn names(rows: &mut Rows, identity: &IdentityStatus) {
+    let unknown = Verdict::Unknown.name();
+    let is_wrong = |verdict: &str| !is_match(verdict) && verdict != unknown;
+    let names = identity.names.iter().map(|name| {
+        let kind = &name.kind;
+        match () {
+            () if is_match(&name.verdict) => (Mark::Ok, kind.clone()),
+            () if is_wrong(&name.verdict) => {
+                let text = format!("{kind} {} ({})", name.name, name.verdict);
+                (Mark::Found(Severity::Warning), text)
+            }
+            () => (Mark::Skipped, format!("{kind} {}", name.name)),
+        }
+    });
+    let names: Vec<(Mark, String)> = names.collect();
+    rows.marks("Names", &names);
+    if identity.names.iter().any(|name| is_wrong(&name.verdict)) {
+        rows.row("Impact", &identity.consequence);
     }
 }
 
-fn credential(text: &mut String, name: &str, credential: &CredentialStatus) {
-    let line = match (&credential.kubeconfig, &credential.problem) {
+/// Returns a credential in a few words, and how it stands.
+fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
+    let bad = Mark::Found(Severity::Error);
+    if credential.kubeconfig.is_none() {
+        return (bad, format!("{name}, not usable"));
+    }
+    let text = lifetime(credential, now);
+    let mark = if text.starts_with("expired") {
+        bad
+    } else {
+        Mark::Ok
+    };
+    (mark, format!("{name}, {text}"))
+}
+
+/// Returns when a credential expires, as far as it shows.
+pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
+    match (&credential.expires, &credential.user) {
+        (Some(time), _) => expiry(now, time),
+        (None, Some(_)) => "does not expire".to_owned(),
+        (None, None) => "expiration unknown".to_owned(),
+    }
+}
+
+fn whole(credential: &CredentialStatus) -> String {
+    match (&credential.kubeconfig, &credential.problem) {
         (Some(kubeconfig), _) => {
             let part = |what: &str, value: &Option<String>| {
                 value.as_ref().map(|value| format!(", {what} {value}"))
@@ -237,7 +321,7 @@ fn credential(text: &mut String, name: &str, credential: &CredentialStatus) {
                 part("server", &credential.server),
                 part("user", &credential.user),
                 part("namespace", &credential.namespace),
-                part("ends", &credential.expires),
+                part("expires", &credential.expires),
             ];
             format!(
                 "{kubeconfig}{}",
@@ -246,37 +330,113 @@ fn credential(text: &mut String, name: &str, credential: &CredentialStatus) {
         }
         (None, Some(problem)) => problem.clone(),
         (None, None) => "none".to_owned(),
-    };
-    row(text, name, &line);
+    }
 }
 
-/// The findings, each with what was seen, why it matters and what to type.
-pub fn findings(findings: &[FindingStatus], style: Style) -> String {
-    let mut text = String::new();
-    for finding in findings {
-        let severity = match (style, finding.severity.as_str()) {
-            (Style::Colour, "error") => "\u{1b}[1;31merror\u{1b}[0m".to_owned(),
-            (Style::Colour, "warning") => "\u{1b}[33mwarning\u{1b}[0m".to_owned(),
-            (_, severity) => severity.to_owned(),
-        };
-        let _ = writeln!(
-            text,
-            "\n{severity}: {} [{}] since {}",
-            finding.title, finding.code, finding.since
+fn permissions(status: &Status) -> Vec<(Mark, String)> {
+    let all = &status.permissions;
+    let count = |answer: &str| all.iter().filter(|one| one.allowed == answer).count();
+    let (allowed, denied) = (count("yes"), count("no"));
+    let unknown = all.len().saturating_sub(allowed + denied);
+    let parts = [
+        (allowed, Mark::Ok, "allowed"),
+        (denied, Mark::Skipped, "denied (-v to list)"),
+        (unknown, Mark::Skipped, "unknown (-v to list)"),
+    ];
+    let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
+    parts
+        .map(|(count, mark, word)| (mark, format!("{count} {word}")))
+        .collect()
+}
+
+fn details(rows: &mut Rows, status: &Status) {
+    for item in &status.identity.evidence {
+        let word = if item.agrees { "agrees" } else { "differs" };
+        rows.row(
+            "Evidence",
+            &format!("{} {word}: {}", item.kind, item.detail),
         );
-        for (name, value) in [
-            ("seen", &finding.seen),
-            ("impact", &finding.impact),
-            ("fix", &finding.fix.join(" ")),
-        ] {
-            let _ = writeln!(text, "  {name:5}{}", one_line(value, SHOWN_MAX));
+    }
+    let sources = status.placement.iter();
+    for source in sources.flat_map(|placement| &placement.sources) {
+        let text = format!("{} {}: {}", source.source, source.outcome, source.detail);
+        rows.row("Source", &text);
+    }
+}
+
+fn guest_agent(status: &Status) -> String {
+    let agent = &status.guest_agent;
+    let unit = match (&agent.unit, &agent.state, &agent.problem) {
+        (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
+        (_, _, Some(problem)) => format!(" ({problem})"),
+        _ => String::new(),
+    };
+    format!("{}{unit}", agent.health)
+}
+
+/// The event sources, and why one is inactive.
+fn signals(rows: &mut Rows, signals: &[SignalStatus]) {
+    for signal in signals {
+        let state = if signal.live { "active" } else { "inactive" };
+        let text = format!("{} {state}: {}", signal.name, signal.detail);
+        rows.row("Event source", &text);
+    }
+}
+
+fn findings(rows: &mut Rows, findings: &[FindingStatus]) {
+    for finding in findings {
+        let text = format!(
+            "{}: {}: {} [{}]",
+            finding.severity, finding.title, finding.observed, finding.code
+        );
+        rows.row("Problem", &text);
+    }
+}
+
+fn seconds(milliseconds: u64) -> String {
+    format!("{:.1}s", milliseconds as f64 / 1000.0)
+}
+
+/// Rows of a name and a value, wrapped at the width of the terminal.
+struct Rows {
+    show: Show,
+    text: String,
+}
+
+impl Rows {
+    fn new(show: Show) -> Self {
+        Self {
+            show,
+            text: String::new(),
         }
     }
-    text
-}
 
-/// One row. What it shows may be foreign: it stays on its line and has no power over the terminal.
-fn row(text: &mut String, name: &str, value: &str) {
-    let name = name.replace('-', " ");
-    let _ = writeln!(text, "{name:<17}{}", one_line(value, SHOWN_MAX));
+    fn headline(&mut self, mark: Mark, value: &str) {
+        let style = self.show.style;
+        let value = one_line(value, SHOWN_MAX);
+        let lead = format!("{} ", style.symbol(mark));
+        let indent = style.symbol_width() + 1;
+        paragraph(&mut self.text, &lead, indent, &value, style.width);
+    }
+
+    /// Appends one row. What it shows may come from outside and is escaped.
+    fn row(&mut self, name: &str, value: &str) {
+        self.push(name, &one_line(value, SHOWN_MAX));
+    }
+
+    /// Appends one row of parts, each behind the symbol of its state.
+    fn marks(&mut self, name: &str, parts: &[(Mark, String)]) {
+        let style = self.show.style;
+        let parts = parts.iter().map(|(mark, text)| {
+            let text = one_line(text, SHOWN_MAX);
+            format!("{} {text}", style.symbol(*mark))
+        });
+        let parts: Vec<String> = parts.collect();
+        self.push(name, &parts.join("   "));
+    }
+
+    fn push(&mut self, name: &str, value: &str) {
+        let lead = format!("{name:<NAMES$}");
+        paragraph(&mut self.text, &lead, NAMES, value, self.show.style.width);
+    }
 }

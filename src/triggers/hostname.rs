@@ -30,7 +30,7 @@ const NAME_MAX: usize = 128;
 #[derive(Debug, thiserror::Error)]
 enum HostnameError {
     /// What stands for the kernel's file in a tree never tells of a change.
-    #[error("not live: `{PATH}` is not the kernel's here")]
+    #[error("`{PATH}` is not the file of the kernel")]
     NotLive,
     /// A sandbox hides the file.
     #[error("`{PATH}` is hidden, as `ProcSubset=pid` of a unit does")]
@@ -229,7 +229,7 @@ mod tests {
             timeout(SOON, listen(root.clone(), sender().0, health.clone()))
                 .await
                 .unwrap();
-            assert!(stands(&health, false, "not live"));
+            assert!(stands(&health, false, "not the file of the kernel"));
             assert_eq!(health.remarks(), []);
             assert_eq!(probe(&root), health.signals()[SIGNAL]);
             let _ = std::fs::remove_file(root.join(PATH));

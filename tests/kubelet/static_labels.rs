@@ -37,7 +37,7 @@ async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights() {
     for key in [ZONE, REGION] {
         let text = format!("{key}=stale in {FLAGS_FILE}");
         let told = findings.iter().any(|finding| {
-            let seen = finding["seen"].as_str().unwrap();
+            let seen = finding["observed"].as_str().unwrap();
             finding["code"] == "static-node-label" && seen.contains(&text)
         });
         assert!(told, "{text}: {findings:#?}");

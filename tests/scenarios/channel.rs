@@ -345,15 +345,15 @@ async fn the_host_is_told_the_findings_that_doctor_tells_in_the_machine() {
         let same = |other: &&Value| other["code"] == finding["code"];
         let other = found.iter().find(same);
         let other = other.unwrap_or_else(|| panic!("doctor lacks {finding}, has {document}"));
-        for part in ["severity", "seen"] {
+        for part in ["severity", "observed"] {
             assert_eq!(other[part], finding[part], "{finding}");
         }
         // A ticket of the host and one of the machine say the same to do.
-        let remedy = other.get("remedy");
+        let remedy = other.get("fix");
         assert!(
-            remedy.is_none_or(|remedy| *remedy == finding["remedy"]),
+            remedy.is_none_or(|remedy| *remedy == finding["fix"]),
             "{other}"
         );
-        assert!(finding["remedy"].as_str().unwrap().len() > 5, "{finding}");
+        assert!(!finding["fix"].as_array().unwrap().is_empty(), "{finding}");
     }
 }

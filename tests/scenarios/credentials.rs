@@ -129,9 +129,9 @@ async fn the_guests_own_api_is_refused_as_harvester(on: On) {
     world.guest.write_secret(HARVESTER, own);
     let output = agent(&world, &["once"]).await;
     assert!(
-        output.stdout.contains("[harvester-is-own-api]"),
+        output.stderr.contains("[harvester-is-own-api]"),
         "{}",
-        output.stdout
+        output.stderr
     );
     assert!(
         world
@@ -174,7 +174,7 @@ async fn the_guests_own_api_at_another_address_is_known_by_what_is_in_it(on: On)
     world.guest.write_secret(HARVESTER, text);
     let output = agent(&world, &["once"]).await;
     balancing.abort();
-    let said = &output.stdout;
+    let said = &output.stderr;
     assert!(said.contains("[harvester-is-own-api]"), "{said}");
     assert!(said.contains("has the same UID there"), "{said}");
 }

@@ -78,9 +78,9 @@ impl Said {
         let gaps = self
             .groups()
             .iter()
-            .flat_map(|group| group["gaps"].as_array().unwrap());
+            .flat_map(|group| group["skippedChecks"].as_array().unwrap());
         let gaps = gaps.filter(|gap| gap["kind"] == kind);
-        gaps.map(|gap| gap["what"].as_str().unwrap()).collect()
+        gaps.map(|gap| gap["check"].as_str().unwrap()).collect()
     }
 }
 
@@ -226,7 +226,7 @@ async fn a_rival_that_only_the_running_agent_has_met_is_named(on: On) {
     );
     let mut found = said.findings();
     assert!(
-        found.all(|finding| finding["since"].is_string()),
+        found.all(|finding| finding["firstObservedTime"].is_string()),
         "{:#}",
         said.document
     );
@@ -307,7 +307,7 @@ async fn without_a_network_both_apis_are_said_to_be_silent() {
     println!("doctor, offline: {} ms", said.took.as_millis());
     assert_eq!(
         (said.code, &said.document["outcome"]),
-        (Some(75), &json!("unanswered"))
+        (Some(75), &json!("unreachable"))
     );
     assert_eq!(said.codes("error"), Vec::<&str>::new());
     let warnings = said.codes("warning");
@@ -324,7 +324,7 @@ async fn apis_that_take_a_call_and_say_nothing_are_given_up_within_seconds() {
     println!("doctor, silence: {} ms", said.took.as_millis());
     assert_eq!(
         (said.code, &said.document["outcome"]),
-        (Some(75), &json!("unanswered"))
+        (Some(75), &json!("unreachable"))
     );
     assert!(said.took < 2 * QUICK);
 }
@@ -359,20 +359,23 @@ async fn an_ordinary_user_is_told_what_only_root_may_see() {
     );
     assert_eq!(
         (said.code, &said.document["outcome"]),
-        (Some(75), &json!("unanswered"))
+        (Some(75), &json!("unreachable"))
     );
     assert_eq!(said.codes("warning"), ["agent-not-running"]);
     let hidden = said.gaps("forbidden");
     for what in [
         "the Harvester kubeconfig",
-        "the kubelet's kubeconfig",
-        "the distribution's configuration",
+        "the kubelet kubeconfig",
+        "the RKE2/K3s configuration",
     ] {
         assert!(hidden.contains(&what), "{:#}", said.document);
     }
     // There is no system bus here either.
-    let clock = "whether the clock is kept in step";
-    assert_eq!(said.gaps("missing"), [clock, "the guest agent's unit"]);
+    let clock = "clock synchronization (NTP)";
+    assert_eq!(
+        said.gaps("missing"),
+        [clock, "the unit of qemu-guest-agent"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -405,13 +408,13 @@ async fn commands_hold_the_names_of_this_machine() {
         write(&world.guest, "localhost");
     }
     let table = agent(&world, &["doctor"]).await;
-    let command = format!("\n          hostnamectl set-hostname {VM_NAME}\n");
+    let command = format!("\n            hostnamectl set-hostname {VM_NAME}\n");
     assert!(table.stdout.contains(&command), "{}", table.stdout);
     let explained = agent(&world, &["explain", "hostname-differs"]).await;
     assert!(
         explained
             .stdout
-            .contains("\nWhat to type in this VM, as root:\n"),
+            .contains("\n        # on this node, as root\n"),
         "{}",
         explained.stdout
     );
@@ -425,8 +428,8 @@ async fn a_ticket_is_short_and_holds_no_secret() {
     })
     .await;
     for args in [
-        &["doctor", "--short"][..],
-        &["doctor", "--short", "--quiet"],
+        &["doctor", "-o", "short"][..],
+        &["doctor", "-o", "short", "--quiet"],
     ] {
         let output = agent(&world, args).await;
         assert_eq!(output.code, Some(1));
@@ -442,7 +445,7 @@ async fn a_ticket_is_short_and_holds_no_secret() {
     assert!(
         table
             .stdout
-            .contains("\n          harvester-node-agent rbac > /root/rbac.yaml\n"),
+            .contains("\n            harvester-node-agent rbac > /root/rbac.yaml\n"),
         "{}",
         table.stdout
     );
@@ -454,7 +457,7 @@ fn the_schema_knows_every_code_place_and_group() {
     for code in Code::ALL {
         conforms_to("/$defs/finding/properties/code", &json!(code.as_str()));
         for command in code.entry().commands {
-            let command = json!({ "place": command.place.as_str(), "text": command.text });
+            let command = json!({ "runOn": command.place.as_str(), "text": command.text });
             conforms_to("/$defs/command", &command);
         }
     }
@@ -527,16 +530,18 @@ async fn a_file_system_that_hangs_is_given_up_with_honest_gaps() {
     assert!(said.took < Duration::from_secs(20), "{:?}", said.took);
     assert_eq!(
         (said.code, &said.document["outcome"]),
-        (Some(75), &json!("unanswered"))
+        (Some(75), &json!("unreachable"))
     );
     assert_eq!(said.codes("warning"), ["agent-not-running"]);
     let gaps = said.gaps("unreachable");
     assert_eq!(gaps.len(), said.groups().len(), "{:#}", said.document);
-    let why = said.groups()[0]["gaps"][0]["why"].as_str().unwrap();
+    let why = said.groups()[0]["skippedChecks"][0]["reason"]
+        .as_str()
+        .unwrap();
     assert!(
-        why.starts_with("given up after 15 s at this: credentials, both APIs"),
+        why.starts_with("timed out after 15s while reading credentials, both APIs"),
         "{why}"
     );
-    let is_well = |group: &&Value| group["state"] == "well";
+    let is_well = |group: &&Value| group["state"] == "ok";
     assert_eq!(said.groups().iter().find(is_well), None);
 }

@@ -131,12 +131,13 @@ async fn the_archive_tells_what_somebody_else_needs(on: On) {
     };
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text("doctor.txt").contains("default/gc8-pool1-q99l7-6ndw9"),
+        text("doctor.txt").contains("gc8-pool1-q99l7-6ndw9: "),
         "{}",
         text("doctor.txt")
     );
-    assert!(text("doctor.txt").contains("host hv-a, region eu-1, zone rack-a"));
-    assert!(printed.contains("host hv-a, region eu-1, zone rack-a"));
+    let place = "host hv-a, region eu-1, zone rack-a";
+    assert!(crate::words(text("doctor.txt")).contains(place));
+    assert!(printed.contains("placement"));
     let document: serde_json::Value = serde_json::from_str(text("doctor.json")).unwrap();
     assert_eq!(document["kind"], "Diagnosis");
     assert!(
@@ -226,7 +227,7 @@ fn plant(world: &World) -> Vec<String> {
     );
     // What a past agent may have written, were it not as careful.
     let status = json!({"kind": "Status", "findings": [
-        {"code": "harvester-unauthorized", "seen": format!("Authorization: Bearer {}", world.token), "since": "2026-01-01T00:00:00Z"},
+        {"code": "harvester-unauthorized", "observed": format!("Authorization: Bearer {}", world.token), "firstObservedTime": "2026-01-01T00:00:00Z"},
     ], "clientKeyData": BASE64_STANDARD.encode(guest.read(KEY).unwrap())});
     guest.write("/run/harvester-node-agent/status.json", status.to_string());
     secrets.push(random.to_owned());

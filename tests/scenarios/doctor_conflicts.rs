@@ -65,7 +65,7 @@ async fn found(world: &World) -> Vec<(String, String)> {
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
     findings
         .iter()
-        .map(|finding| (text(finding, "code"), text(finding, "seen")))
+        .map(|finding| (text(finding, "code"), text(finding, "observed")))
         .filter(|(code, _)| OURS.contains(&code.as_str()))
         .collect()
 }
@@ -84,6 +84,7 @@ async fn finds(world: &World, codes: &[&str]) -> String {
 }
 
 fn assert_says(text: &str, parts: &[&str]) {
+    let text = crate::words(text);
     for part in parts {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
@@ -163,13 +164,13 @@ pub(crate) async fn all_hosts_in_one_zone(world: &World) -> String {
 async fn a_world_in_order_has_none_of_these_findings_and_every_gap_says_why(on: On) {
     let world = on.world(WorldOptions::default()).await;
     finds(&world, &[]).await;
-    let output = agent(&world, &["doctor"]).await;
+    let output = agent(&world, &["doctor", "-v"]).await;
     // What the credential may not is named with the right that is missing.
     assert_says(
         &output.stdout,
         &[
             "the zones of the other hosts",
-            "the credential may not list nodes",
+            "the credential cannot list nodes",
         ],
     );
 }
@@ -213,7 +214,7 @@ async fn a_version_that_is_no_release_is_a_gap_and_not_fine(on: On) {
         .run_pod("csi", "rancher/harvester-csi-driver:main-head")
         .await;
     finds(&world, &[]).await;
-    let output = agent(&world, &["doctor"]).await;
+    let output = agent(&world, &["doctor", "-v"]).await;
     assert_says(
         &output.stdout,
         &[

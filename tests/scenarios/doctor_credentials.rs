@@ -51,7 +51,7 @@ impl Diagnosis {
     fn seen(&self, code: &str) -> Option<&str> {
         let mut findings = self.findings();
         let finding = findings.find(|finding| finding["code"] == code)?;
-        finding["seen"].as_str()
+        finding["observed"].as_str()
     }
 
     fn errors(&self) -> Vec<&str> {
@@ -257,7 +257,7 @@ async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
         diagnosis
             .seen("credential-expires")
             .unwrap()
-            .contains("shows ended at")
+            .contains(" expired at")
     );
     set_server_clock(&world, -5);
     let diagnosis = Diagnosis::of(&world).await;
@@ -344,12 +344,12 @@ async fn a_token_that_has_ended_is_the_one_error() {
     edit(&world, &world.token, &ended);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("harvester-credential-expired");
-    assert!(seen.contains("ended at 2026-11-18T11:06:40Z"), "{seen}");
+    assert!(seen.contains("expired at 2026-11-18T11:06:40Z"), "{seen}");
     // One that the server takes has not ended: one of the two clocks is wrong.
     let user = User::service_account(NAMESPACE, ACCOUNT);
     lab(&world.harvester_api).add_token(&ended, user);
     let diagnosis = Diagnosis::of(&world).await;
-    assert!(diagnosis.warned("clock-drift").contains("takes it"));
+    assert!(diagnosis.warned("clock-drift").contains("accepts it"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -363,7 +363,7 @@ async fn a_certificate_of_the_kubelet_that_has_ended_is_the_one_error() {
         .rotate_kubelet_certificate(Distribution::Rke2, &ended);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("kubelet-credential-expired");
-    assert!(seen.contains("kubelet.kubeconfig ended at"), "{seen}");
+    assert!(seen.contains("kubelet.kubeconfig expired at"), "{seen}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -77,7 +77,7 @@ reports! {
     4 the_cloud_provider_restarts_whenever_a_vm_is_made
         ["harvester/harvester#9502"]
         unseen("which VM made it restart stands in its log, which no kubelet may read; that it restarts is seen on the Node where it runs")
-        seen(cloud_provider_that_restarts, ComponentRestarting, "started again 12 times");
+        seen(cloud_provider_that_restarts, ComponentRestarting, "restarted 12 times");
     5 vms_of_several_clusters_in_one_namespace_are_not_told_apart
         ["harvester/harvester#10906"]
         seen(vm_without_cluster, VmLabelsMissing, "guestcluster.harvesterhci.io/name is missing");
@@ -132,7 +132,7 @@ reports! {
         seen(credential_that_is_no_file, HarvesterCredentialMissing, "cloud-provider-config");
     18 on_k3s_no_role_is_bound_for_the_csi_driver
         ["harvester/harvester#10298"]
-        seen(k3s_without_the_role_of_the_csi_driver, CsiDriverForbidden, "may not get storageclasses");
+        seen(k3s_without_the_role_of_the_csi_driver, CsiDriverForbidden, "cannot get storageclasses");
     19 an_address_of_rancher_stands_beside_the_authority_of_harvester
         ["harvester/harvester#4446"]
         seen(address_of_rancher, ServerIsHarvesterUi, "/k8s/clusters/local");
@@ -147,7 +147,7 @@ reports! {
         seen(image_without_guest_agent, GuestAgentNotInstalled, "qemu-ga");
     23 helm_jobs_hang_and_the_taint_stays
         ["harvester/harvester#10188"]
-        seen(no_cloud_provider, NodeUninitialized, "does not run");
+        seen(no_cloud_provider, NodeUninitialized, "is not running");
     24 one_zone_on_all_hosts_blocks_promotion
         ["harvester/harvester#6546"]
         seen(hosts_in_one_zone, HostsInOneZone, "3 hosts, all in zone rack-a");
@@ -222,11 +222,11 @@ async fn is_named(scene: &causes::Scene, code: Code, says: &str, beside: &[Code]
     let said = doctor(&scene.world, &[]).await;
     let all = || format!("{:#}", said.document);
     let is_it = |finding: &&Value| {
-        finding["code"] == code.as_str() && finding["seen"].as_str().unwrap().contains(says)
+        finding["code"] == code.as_str() && finding["observed"].as_str().unwrap().contains(says)
     };
     let finding = said.findings().find(is_it).cloned().unwrap_or_default();
     assert!(finding.is_object(), "no {code} with `{says}` in {}", all());
-    assert_ne!(finding["remedy"], "", "{}", all());
+    assert_ne!(finding["fix"], serde_json::json!([]), "{}", all());
     assert_ne!(finding["commands"], serde_json::json!([]), "{}", all());
 
     let found = said

@@ -54,19 +54,16 @@ async fn whoami_needs_no_credential_at_all() {
     let (_dir, guest) = bare_guest();
     let _device = DownwardMetrics::offer_paced(&guest, Behaviour::serve("hv-b"), PACE);
     let output = whoami(&guest).await;
-    let rows = ["host", "named by", "region", "zone", "told by"].map(|name| row(&output, name));
+    let rows = ["Host", "Topology"].map(|name| row(&output, name));
     assert_eq!(
         rows,
         [
-            "hv-b",
-            "downward metrics on virtio-serial",
-            "north",
-            "room-2",
-            "hosts-table"
+            "hv-b   (source: downward metrics on virtio-serial)",
+            "region north, zone room-2   (source: hosts-table)",
         ],
         "{output:?}"
     );
-    assert!(row(&output, "vm").contains(VM_NAME), "{output:?}");
+    assert!(row(&output, "VM").contains(VM_NAME), "{output:?}");
     assert!(
         !output.stdout.contains("harvester-credential-missing"),
         "{output:?}"
@@ -83,12 +80,11 @@ async fn whoami_reads_the_disk_variant_too() {
     harvester_lab::downward_metrics::offer_disk(&guest, "vdb", &image);
     let output = whoami(&guest).await;
     assert_eq!(
+        ["Host", "Topology"].map(|name| row(&output, name)),
         [
-            row(&output, "host"),
-            row(&output, "named by"),
-            row(&output, "zone")
+            "hv-c   (source: downward metrics on a disk)",
+            "region south, zone room-3   (source: hosts-table)",
         ],
-        ["hv-c", "downward metrics on a disk", "room-3"],
         "{output:?}"
     );
 }
@@ -109,18 +105,13 @@ async fn whoami_refuses_every_bad_answer_in_one_line() {
     ] {
         let (_dir, guest) = bare_guest();
         let _device = DownwardMetrics::offer_paced(&guest, behaviour.clone(), PACE);
-        let output = whoami(&guest).await;
-        assert_eq!(row(&output, "host"), "unknown", "{behaviour:?} {output:?}");
-        let finding = output
-            .stdout
-            .split("\n\n")
-            .find(|part| part.contains("[downward-metrics-unusable]"));
-        let lines: Vec<&str> = finding.unwrap_or_default().lines().collect();
-        let seen = lines.get(1).copied().unwrap_or_default();
-        assert!(
-            lines.len() == 4 && seen.starts_with("  seen "),
-            "{behaviour:?} {output:?}"
-        );
+        let args = ["whoami", "-v"];
+        let output = run_once(BINARY, guest.root(), &args, Duration::from_secs(60)).await;
+        assert_eq!(row(&output, "Host"), "unknown", "{behaviour:?} {output:?}");
+        let all = crate::words(&output.stdout);
+        let problems = all.split(" Problem ");
+        let mut problems = problems.filter(|part| part.contains("[downward-metrics-unusable]"));
+        let seen = problems.next().unwrap_or_default();
         println!("{words}: {}", seen.trim());
         assert!(seen.contains(words), "{behaviour:?} {seen}");
         // What may pass asks to come back.
@@ -158,7 +149,7 @@ async fn the_node_is_labelled_by_the_hosts_own_word_and_follows_it(on: On) {
     eventually(SOON, "the migration in the status", || async {
         let status = world.guest.status().unwrap_or_default();
         let last = &status["lastMigration"];
-        last["from"] == "hv-b" && last["to"] == "hv-c" && last["latencyMs"].is_u64()
+        last["from"] == "hv-b" && last["to"] == "hv-c" && last["durationSeconds"].is_f64()
     })
     .await;
     assert_eq!(node_patches(&world).await, before + 1);

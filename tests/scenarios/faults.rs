@@ -165,7 +165,7 @@ async fn a_refused_patch_is_named_and_not_hammered() {
     findings_become(&world, &["node-write-failed"]).await;
     let status = world.guest.status().unwrap();
     assert!(
-        status["findings"][0]["seen"]
+        status["findings"][0]["observed"]
             .as_str()
             .unwrap()
             .contains("not allowed to modify labels"),

@@ -50,8 +50,9 @@ fn remedy(world: &World, code: &str) -> String {
     let status = world.guest.status().unwrap();
     let all = status["findings"].as_array().unwrap();
     let finding = all.iter().find(|finding| finding["code"] == code);
-    let text = finding.and_then(|finding| finding["remedy"].as_str());
-    text.unwrap_or_default().to_owned()
+    let steps = finding.and_then(|finding| finding["fix"].as_array());
+    let steps = steps.into_iter().flatten().filter_map(|step| step.as_str());
+    steps.collect::<Vec<_>>().join(" ")
 }
 
 /// Waits until that is this. A reading in the middle of a change may name another one for a moment.

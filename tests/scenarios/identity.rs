@@ -63,9 +63,9 @@ async fn the_name_of_another_vm_is_an_error(on: On) {
     let output = agent(&world, &["once"]).await;
     assert_eq!(output.code, Some(1));
     assert!(
-        output.stdout.contains("[name-of-another-vm]"),
+        output.stderr.contains("[name-of-another-vm]"),
         "{}",
-        output.stdout
+        output.stderr
     );
     assert_eq!(
         condition(&world, IDENTITY).await,
@@ -100,15 +100,15 @@ async fn two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named(on: On) {
     let output = agent(&world, &["once"]).await;
     assert_eq!(output.code, Some(1), "{}", output.stdout);
     assert!(
-        output.stdout.contains("[identity-ambiguous]"),
+        output.stderr.contains("[identity-ambiguous]"),
         "{}",
-        output.stdout
+        output.stderr
     );
     let both = ["default/gc8-pool1-clone", "default/gc8-pool1-q99l7-6ndw9"];
     assert!(
-        both.iter().all(|name| output.stdout.contains(name)),
+        both.iter().all(|name| output.stderr.contains(name)),
         "{}",
-        output.stdout
+        output.stderr
     );
     let labelled = world
         .agent_writes()
@@ -138,7 +138,9 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         })
         .await;
     agent(&world, &["once"]).await;
-    let output = agent(&world, &["whoami"]).await;
+    let whoami = agent(&world, &["whoami", "-v"]).await.stdout;
+    let doctor = agent(&world, &["doctor"]).await.stdout;
+    let said = crate::words(&format!("{whoami} {doctor}"));
     for text in [
         "[no-topology-source]",
         "host-node failed",
@@ -147,14 +149,10 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         "configmap nothing",
         "kubectl create clusterrole harvester-node-agent:default:gc8 --verb=get --resource=nodes",
         "--serviceaccount=default:gc8",
-        "may              get nodes in the cluster: no",
-        "may              watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
+        "Permission get nodes in the cluster: no",
+        "Permission watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
     ] {
-        assert!(
-            output.stdout.contains(text),
-            "{text} is missing in\n{}",
-            output.stdout
-        );
+        assert!(said.contains(text), "{text} is missing in\n{said}");
     }
 }
 

@@ -4,7 +4,7 @@
 use harvester_lab::cloud_controller::fight;
 use harvester_lab::harvester::PodLabels;
 use harvester_lab::process::Signal;
-use harvester_lab::world::{CloudState, HostAccess, WorldOptions, eventually};
+use harvester_lab::world::{CloudState, HostAccess, VM_NAME, WorldOptions, eventually};
 
 use crate::{
     HOST, IDENTITY, On, REGION, REGION_BETA, SOON, TOPOLOGY, ZONE, ZONE_BETA, agent, condition,
@@ -53,11 +53,7 @@ async fn once_labels_the_node_and_a_second_once_writes_nothing(on: On) {
     let version = world.node_resource_version().await;
     let second = agent(&world, &["once"]).await;
     assert_eq!(second.code, Some(0), "{}{}", second.stdout, second.stderr);
-    assert!(
-        second.stdout.contains("nothing to change"),
-        "{}",
-        second.stdout
-    );
+    assert_eq!(second.stdout, format!("node/{VM_NAME} unchanged\n"));
     assert_eq!(world.node_resource_version().await, version);
     assert_eq!(node_patches(&world).await, 1);
 }
@@ -81,7 +77,7 @@ async fn a_dry_run_says_what_it_would_write_and_writes_nothing(on: On) {
     assert!(
         output
             .stdout
-            .contains("would change: label topology.harvesterhci.io/host=hv-a"),
+            .contains(" labeled: topology.harvesterhci.io/host=hv-a (dry run)\n"),
         "{}",
         output.stdout
     );
@@ -131,7 +127,7 @@ async fn a_rival_is_named_and_left_alone_after_three_reverts(on: On) {
     findings_become(&world, &["label-conflict"]).await;
     let status = world.guest.status().unwrap();
     assert!(
-        status["findings"][0]["seen"]
+        status["findings"][0]["observed"]
             .as_str()
             .unwrap()
             .contains("zone-fixer"),
@@ -224,8 +220,9 @@ async fn every_source_is_used_in_its_turn(on: On) {
         .await;
     let source = |text: &str| {
         text.lines()
-            .find(|line| line.starts_with("told by"))
+            .find(|line| line.starts_with("Topology"))
             .unwrap_or_default()
+            .trim_end_matches(')')
             .to_owned()
     };
     let whoami = agent(&world, &["whoami"]).await;
@@ -235,7 +232,7 @@ async fn every_source_is_used_in_its_turn(on: On) {
         whoami.stdout
     );
     world.grant_host_nodes().await;
-    let whoami = agent(&world, &["whoami"]).await;
+    let whoami = agent(&world, &["whoami", "-v"]).await;
     assert!(
         source(&whoami.stdout).ends_with("host-node"),
         "{}",
@@ -261,7 +258,7 @@ async fn every_source_is_used_in_its_turn(on: On) {
         whoami.stdout
     );
     assert!(
-        whoami.stdout.contains("zone             rack-b"),
+        whoami.stdout.contains(", zone rack-b "),
         "{}",
         whoami.stdout
     );
@@ -274,11 +271,7 @@ async fn every_source_is_used_in_its_turn(on: On) {
         "{}",
         whoami.stdout
     );
-    assert!(
-        whoami.stdout.contains("region           eu-2"),
-        "{}",
-        whoami.stdout
-    );
+    assert!(whoami.stdout.contains(" region eu-2,"), "{}", whoami.stdout);
     assert!(
         findings(&world).is_empty(),
         "whoami leaves no status behind"

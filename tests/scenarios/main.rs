@@ -26,6 +26,7 @@ mod labels;
 mod load;
 mod metrics;
 mod migration;
+mod output;
 mod rbac;
 mod registration;
 mod resync;
@@ -96,6 +97,12 @@ pub async fn serve(world: &World) -> Agent {
     let mut agent = world.spawn_agent(BINARY, &["run"]);
     agent.wait_ready(SOON).await;
     agent
+}
+
+/// The words of a text, however it is wrapped.
+pub fn words(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Waits until a label of the Node has a value.

@@ -77,7 +77,7 @@ async fn annotations_that_lag_are_waited_for_and_labels_move_in_one_patch(on: On
         let status = world.guest.status().unwrap();
         assert_eq!(status["lastMigration"]["from"], "hv-a");
         assert!(
-            status["lastMigration"]["latencyMs"].is_u64(),
+            status["lastMigration"]["durationSeconds"].is_f64(),
             "{}",
             status["lastMigration"]
         );
@@ -181,7 +181,7 @@ async fn the_last_migration_is_told_after_a_restart_too(on: On) {
     label_becomes(&world, ZONE, "rack-b").await;
     let told = || {
         let last = &world.guest.status()?["lastMigration"];
-        last["latencyMs"].is_u64().then(|| last.clone())
+        last["durationSeconds"].is_f64().then(|| last.clone())
     };
     eventually(SOON, "the migration is told", || async { told().is_some() }).await;
     let before = told();

@@ -2,8 +2,10 @@
 //! The roles that `rbac` prints: enough for everything that the agent does, and nothing more.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use harvester_lab::admin::{Admin, paths};
 use harvester_lab::harvester::{PodLabels, VmSpec};
 use harvester_lab::process::{Agent, Signal};
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
+use crate::doctor_credentials::{HARVESTER, edit};
 use crate::{HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve};
 
 on_both!(
@@ -158,10 +161,9 @@ async fn the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused
     let mut world = without_rights(on).await;
     let output = agent(&world, &["once"]).await;
     assert!(
-        output.stdout.contains("[harvester-forbidden]")
-            && output.stdout.contains("`harvester-node-agent rbac`"),
+        output.stderr.contains("[harvester-forbidden]"),
         "{}",
-        output.stdout
+        output.stderr
     );
     let before = world.agent_requests(Side::Harvester).await.len();
     let granted = grant(&world, &[]).await;
@@ -261,7 +263,7 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
         match says {
             Says::Finding(code) => {
                 findings_become(&world, &[code]).await;
-                let text = told(&world.guest.status().unwrap(), code, "seen");
+                let text = told(&world.guest.status().unwrap(), code, "observed");
                 let refusal = format!("cannot {verb} resource \"{resource}\"");
                 assert!(text.contains(&refusal), "{text}");
             }
@@ -275,12 +277,9 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
             }
         }
         end(daemon).await;
-        let whoami = agent(&world, &["whoami"]).await;
-        let lines: Vec<&str> = whoami
-            .stdout
-            .lines()
-            .filter(|line| line.starts_with("may "))
-            .collect();
+        let whoami = agent(&world, &["whoami", "-v"]).await.stdout;
+        let whoami = crate::words(&whoami);
+        let lines: Vec<&str> = whoami.split(" Permission ").collect();
         for (other, _, about) in &all {
             let is_missing = other == verb && about == resource;
             let answer = if is_missing { ": no (" } else { ": yes (" };
@@ -323,13 +322,13 @@ async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on:
     world
         .wait_for_access(&paths::vmi("default", &other.spec.name), false)
         .await;
-    let whoami = agent(&world, &["whoami"]).await;
+    let whoami = crate::words(&agent(&world, &["whoami", "-v"]).await.stdout);
     for text in [
         "get virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
         "list virtualmachineinstances.kubevirt.io in the VM's namespace: no",
         "watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
     ] {
-        assert!(whoami.stdout.contains(text), "{}", whoami.stdout);
+        assert!(whoami.contains(text), "{whoami}");
     }
 }
 
@@ -464,13 +463,13 @@ async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_
     ] {
         let once = agent(&world, &["once", "-ojson"]).await;
         let status: Value = serde_json::from_str(&once.stdout).unwrap();
-        let remedy = told(&status, code, "remedy");
-        let commands: Vec<&str> = remedy
-            .split("; ")
-            .filter_map(|part| Some(&part[part.find("kubectl ")?..]))
-            .filter(|part| part.contains(" create "))
+        let steps = fix(&status, code);
+        let commands: Vec<&str> = steps
+            .iter()
+            .filter_map(|step| step.split('`').nth(1))
+            .filter(|command| command.starts_with("kubectl ") && command.contains(" create "))
             .collect();
-        assert_eq!(commands.len(), 2, "{remedy}");
+        assert_eq!(commands.len(), 2, "{steps:?}");
         for command in commands {
             let words: Vec<&str> = command.split(' ').skip(1).collect();
             kubectl.run(&words, "").await;
@@ -490,6 +489,94 @@ async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_
 }
 
 /// A field of a finding in a status.
+/// The remedy for a token that Harvester rejects, as `doctor` prints it, up to a kubeconfig that works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use() {
+    if !RealApi::available("the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use") {
+        return;
+    }
+    let world = without_rights(On::Real).await;
+    let kubectl = Kubectl::new(&world);
+    edit(&world, &world.token, "rejected");
+    let doctor = agent(&world, &["doctor", "-ojson"]).await.stdout;
+    let document: Value = serde_json::from_str(&doctor).unwrap();
+    let groups = document["groups"].as_array().unwrap().iter();
+    let mut findings = groups.flat_map(|group| group["findings"].as_array().unwrap());
+    let finding = findings.find(|finding| finding["code"] == "harvester-unauthorized");
+    let commands = finding.unwrap()["commands"].as_array().unwrap();
+    let commands: Vec<(&str, &str)> = commands
+        .iter()
+        .map(|command| {
+            (
+                command["runOn"].as_str().unwrap(),
+                command["text"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let [_, (_, rbac), (_, apply), (place, print), (_, install)] = commands[..] else {
+        panic!("{commands:?}");
+    };
+    assert_eq!((place, apply), ("harvester", "kubectl apply -f rbac.yaml"));
+
+    let (rbac, _) = rbac.split_once(" > ").unwrap();
+    let args: Vec<&str> = rbac.split(' ').skip(1).collect();
+    let manifest = agent(&world, &args).await;
+    assert_eq!(manifest.code, Some(0), "{}", manifest.stderr);
+    kubectl.run(&["apply", "-f", "-"], &manifest.stdout).await;
+
+    // What the controller manager does on a whole cluster.
+    let admin = world.harvester.admin();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts/harvester-node-agent";
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let token = admin.create(&format!("{accounts}/token"), &request).await;
+    let token = token.unwrap()["status"]["token"].clone();
+    let encode = |text: &str| BASE64_STANDARD.encode(text);
+    let data = json!({"data": {
+        "token": encode(token.as_str().unwrap()),
+        "ca.crt": encode(&world.harvester_api.endpoint().authority_pem),
+        "namespace": encode("default"),
+    }});
+    let secret = "/api/v1/namespaces/default/secrets/harvester-node-agent-token";
+    admin.merge_patch(secret, &data).await.unwrap();
+
+    let printed = Command::new("sh")
+        .args(["-c", print])
+        .current_dir(kubectl.home.path())
+        .env("HOME", kubectl.home.path())
+        .env("KUBECONFIG", kubectl.home.path().join("config"))
+        .output()
+        .await
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&printed.stderr);
+    assert!(printed.status.success(), "{print}: {complaint}");
+    let file = kubectl.home.path().join("harvester.kubeconfig");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let (source, target) = install.rsplit_once(' ').unwrap();
+    assert_eq!(source, "install -D -m 0600 harvester.kubeconfig");
+    assert_eq!(target, HARVESTER);
+    let kubeconfig = std::fs::read_to_string(&file).unwrap();
+    world.guest.write_secret(HARVESTER, kubeconfig);
+    eventually(SOON, "a VM and a host that are known", async || {
+        agent(&world, &["whoami"]).await.code == Some(0)
+    })
+    .await;
+    let _daemon = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+}
+
+/// The steps that fix a finding.
+fn fix(status: &Value, code: &str) -> Vec<String> {
+    let mut findings = status["findings"].as_array().unwrap().iter();
+    let finding = findings.find(|finding| finding["code"] == code);
+    let steps = finding.unwrap()["fix"].as_array().unwrap().iter();
+    steps
+        .map(|step| step.as_str().unwrap().to_owned())
+        .collect()
+}
+
 fn told(status: &Value, code: &str, field: &str) -> String {
     let mut findings = status["findings"].as_array().unwrap().iter();
     let finding = findings.find(|finding| finding["code"] == code);

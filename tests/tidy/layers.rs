@@ -251,7 +251,7 @@ fn what_reads_does_not_write_and_the_wire_knows_no_labels() {
         "fcntl",
         "unlink",
         "mkdir",
-        "rename",
+        "renameat",
         "symlink",
         "write_all",
     ];

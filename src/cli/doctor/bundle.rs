@@ -89,11 +89,11 @@ pub(super) fn write_within(
             .unwrap_or_default();
     };
     let thread = thread::Builder::new().spawn(work);
-    thread.map_err(|error| format!("the kernel gives no thread: {error}"))?;
+    thread.map_err(|error| format!("failed to spawn a thread: {error}"))?;
     let seconds = LIMIT.as_secs();
     let hung = |_| {
         Err(format!(
-            "no archive within {seconds} s: a disk, a network file system or a device hangs"
+            "no archive within {seconds}s: a disk, network file system or device hangs"
         ))
     };
     told.recv_timeout(LIMIT).unwrap_or_else(hung)

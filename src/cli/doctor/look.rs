@@ -67,7 +67,7 @@ pub(super) async fn look(process: &Process) -> Look {
     let end = Instant::now() + LIMIT;
     let part = match begin(process) {
         Ok(told) => last(told, end).await,
-        Err(error) => Part::default().without_rest(&format!("the kernel gives no thread: {error}")),
+        Err(error) => Part::default().without_rest(&format!("failed to spawn a thread: {error}")),
     };
     Look::new(part, &SystemClock::new())
 }
@@ -84,19 +84,19 @@ fn begin(process: &Process) -> io::Result<UnboundedReceiver<Part>> {
 /// The last part that is told before the end.
 async fn last(mut told: UnboundedReceiver<Part>, end: Instant) -> Part {
     let mut part = Part {
-        next: Some("the configuration and what the agent left"),
+        next: Some("the configuration and the state of the agent"),
         ..Part::default()
     };
     while let Some(step) = part.next {
         part = match timeout_at(end, told.recv()).await {
             Ok(Some(newer)) => newer,
             Ok(None) => {
-                return part.without_rest(&format!("the look ended in the middle of this: {step}"));
+                return part.without_rest(&format!("the check stopped while reading {step}"));
             }
             Err(_) => {
                 let seconds = LIMIT.as_secs();
                 return part.without_rest(&format!(
-                    "given up after {seconds} s at this: {step}; a disk, a network file system or a device hangs"
+                    "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
                 ));
             }
         };
@@ -118,18 +118,18 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         next,
         ..Part::default()
     };
-    tell(part(
-        &findings,
-        Some("what the firmware says of this machine"),
-    ));
+    tell(part(&findings, Some("the firmware tables")));
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
-        let seen = format!("the firmware says {vendor}");
+        let seen = format!("SMBIOS vendor is {vendor}");
         findings.push(Finding::new(Code::NotKubevirt, seen));
         return tell(part(&findings, None));
     }
     findings.extend(service.finding());
-    tell(part(&findings, Some("credentials, both APIs, guest agent")));
+    tell(part(
+        &findings,
+        Some("credentials, both APIs, qemu-guest-agent"),
+    ));
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
@@ -166,7 +166,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         is_unanswered: is_unanswered(round),
         ..part(findings, next)
     };
-    tell(of_round(&findings, Some("what only doctor looks at")));
+    tell(of_round(&findings, Some("the checks of doctor alone")));
 
     let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
     let case = Case {
@@ -210,8 +210,8 @@ impl Part {
     /// The same as the end of a look, the rest of which could not be done.
     fn without_rest(mut self, why: &str) -> Self {
         let what = match self.status {
-            Some(_) => "the rest",
-            None => "all of it",
+            Some(_) => "the remaining checks",
+            None => "all checks",
         };
         self.gaps.extend(Group::ALL.iter().map(|group| Gap {
             group: *group,
@@ -253,11 +253,14 @@ fn service(process: &Process) -> Service {
         let code = Code::parse(&text(finding.get("code"))?)?;
         let steps = finding.get("fix")?.as_array()?.iter();
         let steps = steps.filter_map(|step| text(Some(step))).collect();
-        Some(Finding::new(code, text(finding.get("seen"))?).with_steps(steps))
+        Some(Finding::new(code, text(finding.get("observed"))?).with_steps(steps))
     });
-    let since = findings
-        .iter()
-        .filter_map(|finding| Some((text(finding.get("code"))?, text(finding.get("since"))?)));
+    let since = findings.iter().filter_map(|finding| {
+        Some((
+            text(finding.get("code"))?,
+            text(finding.get("firstObservedTime"))?,
+        ))
+    });
     let agent = status.as_ref().and_then(|status| status.get("agent"));
     let agent = agent.and_then(|agent| serde_json::from_value(agent.clone()).ok());
     let (holder, is_unknown) = match presence(&process.root, agent.as_ref()) {
@@ -268,7 +271,11 @@ fn service(process: &Process) -> Service {
     Service {
         holder,
         is_unknown,
-        updated_at: text(status.as_ref().and_then(|status| status.get("updatedAt"))),
+        updated_at: text(
+            status
+                .as_ref()
+                .and_then(|status| status.get("lastUpdateTime")),
+        ),
         findings: told.collect(),
         since: since.into_map(),
     }

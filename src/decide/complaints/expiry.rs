@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credentials that end soon, or have ended.
+//! Credentials that expire soon, or have expired.
 
 use std::path::Path;
 
 use crate::decide::{Now, rfc3339};
 use crate::facts::Seen;
 use crate::facts::who::Who;
-use crate::findings::{Code, Finding, Group};
+use crate::findings::{Code, Expiry, Finding, Group};
 
-/// Days before its end at which a credential is complained about; the text names the nearest, so that it changes rarely.
+/// Days before the expiration at which a credential is reported; the text has the nearest, so that it changes rarely.
 const STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
 
 /// Seconds in a day.
@@ -20,9 +20,9 @@ const LENIENCE: i64 = 60;
 /// How near the end of something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It is over, in words: `ended at ...`.
+    /// It is over, in words: `expired at ...`.
     Over(String),
-    /// It comes, in words: `ends at ..., in less than ... days`.
+    /// It comes, in words: `expires at ..., in less than ... days`.
     Near(String),
 }
 
@@ -30,16 +30,16 @@ pub enum End {
 pub fn told(end: i64, now: i64) -> Option<End> {
     let left = end.saturating_sub(now);
     let date = time::UtcDateTime::from_unix_timestamp(end)
-        .map_or_else(|_| format!("{end} s after 1970"), rfc3339);
+        .map_or_else(|_| format!("Unix timestamp {end}"), rfc3339);
     if left <= 0 {
-        return Some(End::Over(format!("ended at {date}")));
+        return Some(End::Over(format!("expired at {date}")));
     }
     let days = STEPS_DAYS.into_iter().find(|days| left < days * DAY)?;
     let days = match days {
         1 => "a day".to_owned(),
         days => format!("{days} days"),
     };
-    Some(End::Near(format!("ends at {date}, in less than {days}")))
+    Some(End::Near(format!("expires at {date}, in less than {days}")))
 }
 
 /// The two credentials.
@@ -61,7 +61,7 @@ pub(super) fn findings(who: &Who, now: Now, findings: &mut Vec<Finding>) {
     if let Some(kubelet) = who.kubelet.known() {
         findings.extend(finding(
             &Life {
-                what: "kubelet certificate",
+                what: "kubelet client certificate",
                 file: &kubelet.kubeconfig,
                 server: &kubelet.server,
                 end: kubelet.expires,
@@ -95,17 +95,27 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
     let file = file.display();
     match told(end, now)? {
         End::Near(ends) => {
-            let text = format!("the {what} of {file} {ends}");
-            Some(Finding::new(Code::CredentialExpires, text).about(life.group))
+            let text = format!("{what} in {file} {ends}");
+            let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
+            let renew = match life.group {
+                Group::HarvesterCredential => "new Harvester kubeconfig",
+                _ => "restart of RKE2/K3s",
+            };
+            Some(finding.with_expiry(Expiry {
+                at: end,
+                what: (*what).to_owned(),
+                origin: file.to_string(),
+                renew,
+            }))
         }
         End::Over(ended) if !life.is_taken => {
-            let text = format!("the {what} of {file} {ended}");
+            let text = format!("{what} in {file} {ended}");
             Some(Finding::new(life.expired, text))
         }
         // A server that takes it has another time than we have.
         End::Over(ended) if now.saturating_sub(end) > LENIENCE => {
             let text = format!(
-                "by the clock of this machine the {what} of {file} {ended}, and {server} takes it"
+                "by the clock of this node, the {what} in {file} {ended}, but {server} accepts it"
             );
             Some(Finding::new(Code::ClockDrift, text))
         }

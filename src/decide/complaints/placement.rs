@@ -48,7 +48,7 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
         )),
         Sync::NoSource => {
             let finding = Finding::new(Code::NoTopologySource, sources(placement));
-            findings.push(finding.with_remedy(host_rbac(seen.who)));
+            findings.push(finding.with_steps(host_rbac(seen.who)));
         }
         Sync::HostWithoutTopology => {
             findings.push(Finding::new(

@@ -51,7 +51,7 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
-            Code::HarvesterForbidden => finding.with_remedy(vmi_rbac(who)),
+            Code::HarvesterForbidden => finding.with_steps(vmi_rbac(who)),
             _ => finding,
         }));
     }

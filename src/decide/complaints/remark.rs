@@ -95,7 +95,7 @@ fn finding(remark: &Remark) -> Finding {
                 Api::Harvester => finding,
                 // What a kubelet may watch is no matter of our roles.
                 Api::Guest => finding
-                    .with_remedy("see in its journal why: the API server may be too busy, or something before it ends connections")
+                    .with_remedy("Check the journal of the API server: it may be overloaded, or a proxy in front of it closes connections.")
                     .with_commands(vec!["harvester-node-agent status".to_owned()]),
             }
         }

@@ -28,11 +28,17 @@ pub fn gaps(
     let names = Group::Identity;
     let agent = who.guest_agent.known();
     let gaps = [
-        Gap::of(Group::Machine, "who made this machine", &machine.vendor),
+        Gap::of(Group::Machine, "the SMBIOS vendor", &machine.vendor),
         Gap::of(Group::Machine, "its network interfaces", &machine.nics),
         agent.map_or_else(
-            || Gap::of(Group::GuestAgent, "the guest agent", &who.guest_agent),
-            |agent| Gap::of(Group::GuestAgent, "the guest agent's unit", &agent.unit),
+            || Gap::of(Group::GuestAgent, "qemu-guest-agent", &who.guest_agent),
+            |agent| {
+                Gap::of(
+                    Group::GuestAgent,
+                    "the unit of qemu-guest-agent",
+                    &agent.unit,
+                )
+            },
         ),
         hidden(
             Group::HarvesterCredential,
@@ -49,11 +55,11 @@ pub fn gaps(
             rights,
         ),
         unasked(Group::HarvesterApi, "the VM", &who.candidates),
-        Gap::of(names, "the kernel's host name", &machine.kernel_hostname),
+        Gap::of(names, "the kernel hostname", &machine.kernel_hostname),
         Gap::of(names, "/etc/hostname", &machine.static_hostname),
         Gap::of(
             names,
-            "the name that the platform gave",
+            "the hostname from the platform",
             &machine.platform_hostname,
         ),
         Gap::of(names, "the firmware UUID", &machine.product_uuid),
@@ -64,7 +70,7 @@ pub fn gaps(
         ),
         hidden(
             Group::KubeletCredential,
-            "the kubelet's kubeconfig",
+            "the kubelet kubeconfig",
             &who.kubelet,
             rights,
         ),
@@ -72,7 +78,7 @@ pub fn gaps(
     ];
     let files = denied_files(who, rights).map(|problem| Gap {
         group: Group::Machine,
-        what: "the distribution's configuration",
+        what: "the RKE2/K3s configuration",
         why: Why::new(WhyKind::Forbidden, problem.clone()),
         need: Need::Usual,
     });
@@ -98,7 +104,7 @@ fn unknown_vm(identity: &Identity) -> Option<Gap> {
     };
     Some(Gap {
         group: Group::Identity,
-        what: "which VM this machine is",
+        what: "the VM of this node",
         why: why.clone(),
         need: Need::Usual,
     })
@@ -112,7 +118,7 @@ fn unknown_host(who: &Who, identity: &Identity, placement: Option<&Placement>) -
     let unknown = || Why::new(WhyKind::NotAsked, "the VM is not known");
     Some(Gap {
         group: Group::Placement,
-        what: "which host runs it",
+        what: "the host of the VM",
         why: who.candidates.why().cloned().unwrap_or_else(unknown),
         need: Need::Usual,
     })

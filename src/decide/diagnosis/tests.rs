@@ -70,10 +70,10 @@ fn the_outcome_is_the_worst_that_is_known() {
         Code::HarvesterUnreachable,
         Code::LabelConflict,
     );
-    assert_eq!(of(&[], false), Outcome::Well);
-    assert_eq!(of(&[notice], false), Outcome::Well);
+    assert_eq!(of(&[], false), Outcome::Ok);
+    assert_eq!(of(&[notice], false), Outcome::Ok);
     assert_eq!(of(&[notice, warning], false), Outcome::Warnings);
-    assert_eq!(of(&[warning], true), Outcome::Unanswered);
+    assert_eq!(of(&[warning], true), Outcome::Unreachable);
     assert_eq!(of(&[warning, error], true), Outcome::Errors);
     assert_eq!(
         of(&[error, Code::ConfigInvalid], true),

@@ -106,7 +106,7 @@ fn of_harvester(case: &Case<'_>) -> String {
 /// The addresses of the NICs with a device behind them; where they have none, as below a bond, those of all.
 fn of_machine(case: &Case<'_>) -> String {
     let Some(interfaces) = case.examination.conflicts.addresses.known() else {
-        return "what this machine has is not known".to_owned();
+        return "the addresses of this VM are unknown".to_owned();
     };
     let nics = case.who.machine.nics.known().map(Vec::as_slice);
     let is_nic = |interface: &&Interface| {
@@ -129,9 +129,9 @@ fn of_machine(case: &Case<'_>) -> String {
         })
         .collect();
     if shown.is_empty() {
-        return "this machine has no address".to_owned();
+        return "this VM has no address".to_owned();
     }
-    format!("this machine has {}", shown.join(", "))
+    format!("this VM has {}", shown.join(", "))
 }
 
 fn join(addresses: &[IpAddr]) -> String {

@@ -8,7 +8,7 @@ use crate::escape::shell_word;
 use crate::facts::WhyKind;
 use crate::facts::examination::credentials::{Certificate, Content, Place, Role, TokenKind};
 use crate::facts::who::{Api, Harvester};
-use crate::findings::{Code, Finding, Group};
+use crate::findings::{Code, Expiry, Finding, Group};
 
 /// How a path through Rancher begins; the name of a cluster follows.
 const RANCHER_PROXY: &str = "/k8s/clusters/";
@@ -44,14 +44,11 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let address = Address::of(&harvester.server);
     match (&token.kind, failure) {
         (TokenKind::Rancher { name }, Some(WhyKind::Credential)) => {
-            let text = format!(
-                "{} does not take the token `{name}` of {file}",
-                harvester.server
-            );
+            let text = format!("{} rejects the token `{name}` in {file}", harvester.server);
             Some(Finding::new(Code::RancherTokenRejected, text))
         }
         (TokenKind::Rancher { name }, _) => {
-            let text = format!("the token of {file} is `{name}`, which Rancher made");
+            let text = format!("the token in {file} is `{name}`, issued by Rancher");
             Some(Finding::new(Code::RancherTokenInUse, text))
         }
         (TokenKind::ServiceAccount(account), Some(WhyKind::Credential | WhyKind::Tls))
@@ -75,7 +72,7 @@ fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
         return None;
     }
     let file = harvester.kubeconfig.display();
-    let text = format!("{file} names {}", harvester.server);
+    let text = format!("{file} has server {}", harvester.server);
     Some(Finding::new(Code::ServerIsHarvesterUi, text))
 }
 
@@ -133,11 +130,11 @@ fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
         return None;
     }
     let origin = match &case.settings.harvester.namespace {
-        Some(_) => "`[harvester] namespace` of our own configuration".to_owned(),
+        Some(_) => "`[harvester] namespace`".to_owned(),
         None => harvester.kubeconfig.display().to_string(),
     };
     let text = format!(
-        "the token is of namespace {}, {origin} says {}, and no VM there fits this machine or may be read",
+        "the token belongs to namespace {}, {origin} has {}, and no VM there matches this node or can be read",
         account.namespace, harvester.namespace
     );
     Some(Finding::new(Code::CredentialNamespaceDiffers, text))
@@ -178,7 +175,7 @@ fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
     let origin = place.named_in.as_ref()?.display();
     let (path, used) = (place.path.display(), used.display());
     let text = format!(
-        "`cloud-provider-config` in {origin} names {path}, which does not exist; the one in use is {used}"
+        "`cloud-provider-config` in {origin} is {path}, which does not exist; the kubeconfig in use is {used}"
     );
     let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
     let command = format!("install -D -m 0600 {used} {path}");
@@ -199,39 +196,50 @@ fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
     let Certificate {
         origin, subject, ..
     } = certificate;
-    let (text, group) = match (certificate.role, certificate.api) {
+    let (what, group) = match (certificate.role, certificate.api) {
         (Role::Client, _) => return None,
-        (Role::Authority, api) => (
-            format!("the certificate authority `{subject}` in {origin} {when}"),
-            group(api),
-        ),
-        (Role::Server, Api::Harvester) => (
-            format!("the certificate `{subject}` that {origin} shows {when}"),
-            Group::HarvesterApi,
-        ),
-        (Role::Server, Api::Guest) => (
-            format!("the certificate `{subject}` that {origin} shows {when}"),
-            Group::Node,
-        ),
+        (Role::Authority, api) => (format!("CA `{subject}`"), group(api)),
+        (Role::Server, api) => {
+            let group = match api {
+                Api::Harvester => Group::HarvesterApi,
+                Api::Guest => Group::Node,
+            };
+            (format!("server certificate `{subject}`"), group)
+        }
     };
-    let finding = Finding::new(Code::CredentialExpires, text).about(group);
-    Some(finding.with_remedy(remedy(certificate.role, certificate.api)))
+    let (renew, step) = remedy(certificate.role, certificate.api);
+    let finding = Finding::new(
+        Code::CredentialExpires,
+        format!("{what} in {origin} {when}"),
+    );
+    let finding = finding.about(group).with_expiry(Expiry {
+        at: certificate.ends,
+        what,
+        origin: origin.clone(),
+        renew,
+    });
+    Some(finding.with_remedy(step))
 }
 
-fn remedy(role: Role, api: Api) -> &'static str {
+/// Returns how it is renewed: in a few words, and as a step.
+fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
     match (role, api) {
-        (Role::Authority, Api::Harvester) => {
-            "make a new kubeconfig for Harvester: it brings the authority of today; where Harvester's own authority ends, rotate it there first (rke2 certificate rotate-ca)"
-        }
-        (_, Api::Harvester) => {
-            "on the host, as an administrator: systemctl restart rke2-server renews it; Harvester's setting auto-rotate-rke2-certs does so by itself"
-        }
-        (Role::Authority, Api::Guest) => {
-            "rotate the authority of this cluster on its servers (rke2 certificate rotate-ca, k3s certificate rotate-ca), then restart the service on each machine"
-        }
-        (_, Api::Guest) => {
-            "on the servers of this cluster: systemctl restart rke2-server or k3s renews it; with kubeadm: kubeadm certs renew all"
-        }
+        (Role::Authority, Api::Harvester) => (
+            "new Harvester kubeconfig",
+            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, rotate it there first: `rke2 certificate rotate-ca`.",
+        ),
+        (_, Api::Harvester) => (
+            "restart of rke2-server (host)",
+            "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
+        ),
+        (Role::Authority, Api::Guest) => (
+            "rke2/k3s certificate rotate-ca",
+            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca`, `k3s certificate rotate-ca`), then restart the service on each node.",
+        ),
+        (_, Api::Guest) => (
+            "restart of rke2-server or k3s",
+            "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: `kubeadm certs renew all`.",
+        ),
     }
 }
 
@@ -247,10 +255,13 @@ fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
         return None;
     }
     let names = match certificate.names.as_slice() {
-        [] => "no name at all".to_owned(),
+        [] => "no name".to_owned(),
         names => names.join(", "),
     };
-    let text = format!("{}: the certificate is for {names}", certificate.origin);
+    let text = format!(
+        "{}: the certificate is valid for {names}",
+        certificate.origin
+    );
     Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
 }
 

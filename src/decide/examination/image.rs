@@ -34,7 +34,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 fn brought(belonging: &Belonging, began: i64) -> Finding {
     let path = belonging.path.display();
     let text = format!(
-        "{path} was written at {}, and cloud-init began with this machine at {}",
+        "{path} was written at {}; first boot (cloud-init) at {}",
         date(belonging.written),
         date(began)
     );

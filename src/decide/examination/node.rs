@@ -52,7 +52,7 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
     let since = match (age, since(taint)) {
         (Some(age), Some(since)) if age < 0 => format!("since {since}, which is yet to come here"),
         (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
-        _ => "nothing tells since when".to_owned(),
+        _ => "since an unknown time".to_owned(),
     };
     let node = case.who.node.known();
     let id = match node.and_then(|node| node.provider_id.as_ref()) {
@@ -90,10 +90,10 @@ fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
         ),
         (_, Some(Origin::Pod(pod))) => {
             format!(
-                "Harvester's cloud provider, pod {pod}, has no credential or may not read the VM: see its log"
+                "Harvester cloud provider, pod {pod}, has no credential or cannot read the VM: see its log"
             )
         }
-        _ => "Harvester's cloud provider does not run, has no credential, or may not read the VM"
+        _ => "Harvester cloud provider is not running, has no credential, or cannot read the VM"
             .to_owned(),
     }
 }
@@ -136,7 +136,7 @@ fn restarting(case: &Case<'_>) -> Option<Finding> {
         .exit_code
         .map_or_else(String::new, |code| format!(", exit code {code}"));
     let text = format!(
-        "pod {}, container {}: started again {} times, ended last at {} ({}{code})",
+        "pod {}, container {}: restarted {} times, last terminated at {} ({}{code})",
         pod.reference.escape_debug(),
         restarts.container.escape_debug(),
         restarts.count,

@@ -30,7 +30,7 @@ fn csi_driver(case: &Case<'_>) -> Option<Finding> {
         return None;
     };
     let text = format!(
-        "pod {pod} runs here, and the credential may not get storageclasses.storage.k8s.io of Harvester"
+        "pod {pod} runs here, but the credential cannot get storageclasses.storage.k8s.io on Harvester"
     );
     let finding = Finding::new(Code::CsiDriverForbidden, text);
     let Some(account) = service_account(case.who) else {
@@ -54,10 +54,10 @@ fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
         _ => return None,
     };
     let seen = format!(
-        "the API says that the credential may not {} {}.{}: {}",
+        "the credential cannot {} {}.{}: {}",
         useful.verb, useful.resource, useful.group, useful.without
     );
-    Some(Finding::new(code, seen).with_remedy(vmi_rbac(case.who)))
+    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.who)))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn the_likely_cause_is_the_first_on_the_way() {
     let mut absent = tainted("NoSchedule", None);
     absent.examination.pods.cloud_provider = Seen::Absent;
     let absent = cause(absent);
-    assert!(absent.contains("does not run"), "{absent}");
+    assert!(absent.contains("is not running"), "{absent}");
     // A new cloud provider finds another name by the guest agent, if that is heard.
     for (version, is_heard, part) in [
         ("v0.2.0", true, "too old"),
@@ -214,7 +214,7 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
     for part in [
         "the Node has InternalIP 172.19.106.159",
         "Harvester has 172.19.106.159",
-        "this machine has eth0 172.19.106.7",
+        "this VM has eth0 172.19.106.7",
     ] {
         assert!(
             found[0].1.contains(part),

@@ -34,7 +34,7 @@ pub(super) fn state(unit: Option<&Unit>) -> String {
     };
     let why = match (unit.load, unit.enablement) {
         (Load::Masked, _) => ", masked".to_owned(),
-        (Load::Broken, _) => ", its file has faults".to_owned(),
+        (Load::Broken, _) => ", its unit file is invalid".to_owned(),
         _ if unit.state == State::Failed => format!(": {}", unit.result),
         (Load::Loaded, Enablement::Disabled) => ", disabled".to_owned(),
         (Load::Loaded, Enablement::Enabled | Enablement::Static) => {
@@ -98,15 +98,17 @@ pub(super) fn start_commands(unit: Option<&Unit>) -> Vec<String> {
 pub(super) fn start(unit: Option<&Unit>) -> String {
     let argument = argument(unit);
     let Some(unit) = unit else {
-        return "install the package of your distribution, which brings the unit; or start qemu-ga as you do at boot".to_owned();
+        return "Install the package of your OS, which includes the unit, or start qemu-ga as at boot.".to_owned();
     };
     match (unit.load, unit.state, unit.enablement) {
         (Load::Masked, ..) => {
             format!("systemctl unmask {argument}, then systemctl start {argument}")
         }
-        (Load::Broken, ..) => format!("systemctl status {argument} names the fault in its file"),
+        (Load::Broken, ..) => {
+            format!("systemctl status {argument} shows the error in its unit file")
+        }
         (_, State::Failed, _) => format!(
-            "journalctl -b -u {argument} tells why; then systemctl reset-failed {argument} and systemctl start {argument}"
+            "journalctl -b -u {argument} shows why; then systemctl reset-failed {argument} and systemctl start {argument}"
         ),
         (.., Enablement::Disabled) => format!("systemctl enable --now {argument}"),
         (.., Enablement::Static) => format!(

@@ -177,7 +177,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
                 ..no_unit()
             },
             Health::NotRunning,
-            Some((Code::GuestAgentNotRunning, "install the package")),
+            Some((Code::GuestAgentNotRunning, "Install the package")),
         ),
         (
             GuestAgent {

@@ -25,7 +25,7 @@ impl Clock {
     pub fn gaps(&self) -> Vec<Gap> {
         let gap = Gap::of(
             Group::Machine,
-            "whether the clock is kept in step",
+            "clock synchronization (NTP)",
             &self.synchronized,
         );
         gap.into_iter().collect()

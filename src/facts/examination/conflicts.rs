@@ -60,11 +60,7 @@ impl Conflicts {
                 &self.hosts,
             )
             .map(Gap::optional),
-            Gap::of(
-                Group::Machine,
-                "the addresses of this machine",
-                &self.addresses,
-            ),
+            Gap::of(Group::Machine, "the addresses of this VM", &self.addresses),
         ];
         gaps.into_iter().flatten().collect()
     }

@@ -44,7 +44,7 @@ impl Image {
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::Image;
         let gaps = [
-            Gap::of(group, "when this machine began", &self.began),
+            Gap::of(group, "the first boot of this VM", &self.began),
             Gap::of(group, "what the image brought", &self.belongings),
             Gap::of(group, "the unit of the agent", &self.unit),
         ];

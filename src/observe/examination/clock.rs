@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads whether the clock is kept in step, from systemd-timedated: it asks the kernel, whoever keeps it
+//! Reads clock synchronization (NTP), from systemd-timedated: it asks the kernel, whoever keeps it
 //! (org.freedesktop.timedate1(5), `NTPSynchronized`).
 
 use zbus::wire::Variant;

@@ -67,7 +67,7 @@ async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
         };
         match client.may(&right).await {
             Ok(review) if review.allowed => {}
-            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential may not list nodes"),
+            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential cannot list nodes"),
             Err(error) => return Seen::Failed(why(&error)),
         }
         match client.list_metadata("/api/v1/nodes").await {

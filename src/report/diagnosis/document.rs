@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{SHOWN_MAX, View};
-use crate::decide::diagnosis::Silenced;
+use crate::decide::diagnosis::Suppressed;
 use crate::escape::one_line;
 use crate::facts::examination::{Gap, Need};
 use crate::findings::{Code, Finding, Severity};
@@ -21,15 +21,16 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "state": view.state(section).as_str(),
             "summary": one_line(&view.summary(section.group), SHOWN_MAX),
             "findings": findings.map(|finding| found(view, finding)).collect::<Vec<_>>(),
-            "silenced": section.silenced.iter().map(silenced).collect::<Vec<_>>(),
-            "gaps": section.gaps.iter().map(|gap| unseen(view, gap)).collect::<Vec<_>>(),
+            "suppressed": section.suppressed.iter().map(suppressed).collect::<Vec<_>>(),
+            "skippedChecks": section.gaps.iter().map(|gap| unseen(view, gap)).collect::<Vec<_>>(),
         })
     });
     let count = |severity| view.diagnosis.count(severity);
+    let skipped = |need| view.diagnosis.gaps().filter(|gap| gap.need == need).count();
     json!({
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",
-        "at": view.at,
+        "time": view.at,
         "version": env!("CARGO_PKG_VERSION"),
         "outcome": view.outcome.as_str(),
         "exitCode": exit,
@@ -37,11 +38,12 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "errors": count(Severity::Error),
             "warnings": count(Severity::Warning),
             "notices": count(Severity::Notice),
-            "gaps": view.diagnosis.gaps().count(),
+            "skippedChecks": skipped(Need::Usual),
+            "optionalSkippedChecks": skipped(Need::Optional),
         },
         "service": {
             "running": (!view.service.is_unknown).then_some(view.service.holder.is_some()),
-            "statusAt": view.service.updated_at,
+            "lastUpdateTime": view.service.updated_at,
         },
         "groups": sections.collect::<Vec<_>>(),
     })
@@ -54,31 +56,31 @@ fn found(view: &View<'_>, finding: &Finding) -> Value {
         "code": entry.name,
         "severity": entry.severity.as_str(),
         "title": entry.title,
-        "seen": one_line(&finding.seen, SHOWN_MAX),
+        "observed": one_line(&finding.seen, SHOWN_MAX),
         "impact": entry.impact,
         "fix": finding.fix().iter().map(|step| one_line(step, SHOWN_MAX)).collect::<Vec<_>>(),
-        "commands": commands.into_iter().map(|(place, text)| json!({ "place": place.as_str(), "text": text })).collect::<Vec<_>>(),
-        "since": view.service.since(finding.code),
+        "commands": commands.into_iter().map(|(place, text)| json!({ "runOn": place.as_str(), "text": text })).collect::<Vec<_>>(),
+        "firstObservedTime": view.service.since(finding.code),
         "links": finding.code.links(),
     })
 }
 
-fn silenced(silenced: &Silenced) -> Value {
-    let entry = silenced.finding.code.entry();
+fn suppressed(suppressed: &Suppressed) -> Value {
+    let entry = suppressed.finding.code.entry();
     json!({
         "code": entry.name,
         "severity": entry.severity.as_str(),
-        "seen": one_line(&silenced.finding.seen, SHOWN_MAX),
-        "by": silenced.by.as_str(),
+        "observed": one_line(&suppressed.finding.seen, SHOWN_MAX),
+        "by": suppressed.by.as_str(),
     })
 }
 
 fn unseen(view: &View<'_>, gap: &Gap) -> Value {
     json!({
-        "what": gap.what,
+        "check": gap.what,
         "kind": gap.why.kind,
-        "why": one_line(&gap.why.text, SHOWN_MAX),
-        "because": view.cause(gap).map(Code::as_str),
+        "reason": one_line(&gap.why.text, SHOWN_MAX),
+        "dueTo": view.cause(gap).map(Code::as_str),
         "optional": gap.need == Need::Optional,
     })
 }

@@ -1,122 +1,177 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One line for each group: what was seen there, whether or not something is wrong with it.
+//! One line for each group: what was observed, whether or not something is wrong with it.
 
 use super::{State, View};
+use crate::decide::verdict::Verdict;
 use crate::facts::Seen;
 use crate::facts::examination::Examination;
 use crate::facts::examination::pods::Component;
 use crate::findings::Group;
+use crate::report::relative::{relative, span};
 use crate::report::status::{CredentialStatus, Status};
+use crate::report::text::lifetime;
+
+const NOT_CHECKED: &str = "not checked";
 
 impl View<'_> {
-    /// What was seen of a group; nothing where it was not looked at.
+    /// Returns what was observed of a group.
     pub fn summary(&self, group: Group) -> String {
         if group == Group::Machine {
-            return self.machine();
+            return self.agent();
         }
         let Some(status) = self.status else {
-            return "not looked at".to_owned();
+            return NOT_CHECKED.to_owned();
         };
         match group {
-            Group::Machine => self.machine(),
+            Group::Machine => self.agent(),
             Group::GuestAgent => {
                 let agent = &status.guest_agent;
-                let unit = agent.unit.as_deref().unwrap_or("no unit is known");
-                format!("{} ({unit})", agent.health)
+                match &agent.unit {
+                    Some(unit) => format!("{} ({unit})", agent.health),
+                    None => agent.health.clone(),
+                }
             }
-            Group::HarvesterCredential => credential(&status.credentials.harvester),
-            Group::HarvesterApi => server(&status.credentials.harvester),
+            Group::HarvesterCredential => self.credential(&status.credentials.harvester),
+            Group::HarvesterApi => self.server(&status.credentials.harvester),
             Group::Identity => identity(status),
             Group::Placement => placement(status),
-            Group::KubeletCredential => credential(&status.credentials.kubelet),
+            Group::KubeletCredential => self.credential(&status.credentials.kubelet),
             Group::Node => match &status.labels.node {
-                Some(node) => format!("{node}, labels: {}", status.labels.state),
+                Some(node) => format!("{node}, labels {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
             Group::Versions => self
                 .examination
-                .map_or_else(|| "not looked at".to_owned(), versions),
+                .map_or_else(|| NOT_CHECKED.to_owned(), versions),
             Group::Image => self.image().to_owned(),
         }
+    }
+
+    /// Returns the name of the Node, or of the host system where there is none.
+    pub(super) fn node_name(&self) -> String {
+        let Some(status) = self.status else {
+            return "this node".to_owned();
+        };
+        let mut names = status.identity.names.iter();
+        let hostname = || names.next().map(|name| name.name.clone());
+        let name = status.labels.node.clone().or_else(hostname);
+        name.unwrap_or_else(|| "this node".to_owned())
+    }
+
+    /// Returns which VM it is, where it runs, and how the labels stand; nothing while the VM is unknown.
+    pub(super) fn place(&self) -> Option<String> {
+        let status = self.status?;
+        let vm = status.identity.vm.as_ref()?;
+        let name = match &vm.namespace {
+            Some(namespace) => format!("{namespace}/{}", vm.name),
+            None => vm.name.clone(),
+        };
+        let host = match &status.placement {
+            Some(placement) => format!(
+                "on host {}, region {}, zone {}",
+                placement.host,
+                placement.region.as_deref().unwrap_or("unknown"),
+                placement.zone.as_deref().unwrap_or("unknown")
+            ),
+            None => "on an unknown host".to_owned(),
+        };
+        let labels = match status.labels.state.as_str() {
+            "synced" => "labels in sync".to_owned(),
+            state => format!("labels {state}"),
+        };
+        Some(format!("VM {name} {host}, {labels}"))
     }
 
     pub(super) fn image(&self) -> &'static str {
         let mut sections = self.diagnosis.sections.iter();
         let section = sections.find(|section| section.group == Group::Image);
         match section.map(|section| self.state(section)) {
-            Some(State::Well) => "nothing of another machine was found",
-            Some(State::Unseen) | None => "not all of it was looked at",
-            Some(State::Found(_)) => "not as it should be",
+            Some(State::Ok) => "no machine-specific state from the image",
+            Some(State::Skipped) | None => "not all of it was checked",
+            Some(State::Found(_)) => "has problems",
         }
     }
 
-    fn machine(&self) -> String {
+    fn agent(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         match (&self.service.holder, &self.service.updated_at) {
             (Some(holder), Some(at)) => {
-                format!("harvester-node-agent {version} runs as {holder}; last change {at}")
+                let ago = relative(self.now, at);
+                format!("{version}, active ({holder}), last change {ago}")
             }
-            (Some(holder), None) => {
-                format!("harvester-node-agent {version} runs as {holder} and has not looked yet")
-            }
+            (Some(holder), None) => format!("{version}, active ({holder}), no status yet"),
             (None, _) if self.service.is_unknown => {
-                format!("harvester-node-agent {version}; only root can see whether it runs")
+                format!("{version}, only root can see whether it runs")
             }
-            (None, _) => format!("harvester-node-agent {version}, not running"),
+            (None, _) => format!("{version}, not running"),
         }
     }
-}
 
-fn credential(credential: &CredentialStatus) -> String {
-    let Some(kubeconfig) = &credential.kubeconfig else {
-        return "none in use".to_owned();
-    };
-    let user = credential
-        .user
-        .as_deref()
-        .unwrap_or("a user that it does not tell");
-    let end = match &credential.expires {
-        Some(date) => format!(", ends {date}"),
-        None => String::new(),
-    };
-    format!("{kubeconfig}, for {user}{end}")
-}
+    fn credential(&self, credential: &CredentialStatus) -> String {
+        let Some(kubeconfig) = &credential.kubeconfig else {
+            return "none in use".to_owned();
+        };
+        let file = kubeconfig.rsplit('/').next().unwrap_or(kubeconfig);
+        let user = credential.user.as_deref().unwrap_or("user unknown");
+        let user = user
+            .strip_prefix("system:serviceaccount:")
+            .map_or_else(|| user.to_owned(), |account| account.replacen(':', "/", 1));
+        format!("{user}, {} ({file})", lifetime(credential, self.now))
+    }
 
-fn server(credential: &CredentialStatus) -> String {
-    match &credential.server {
-        Some(server) => server.clone(),
-        None => "not asked".to_owned(),
+    fn server(&self, credential: &CredentialStatus) -> String {
+        let Some(server) = &credential.server else {
+            return NOT_CHECKED.to_owned();
+        };
+        let shown = self.examination.map(|all| &all.servers.harvester);
+        let shown = shown.and_then(|shown| shown.known());
+        let certificate = shown.and_then(|shown| shown.certificate.as_ref());
+        match certificate {
+            Some(certificate) => {
+                let left = certificate.ends.saturating_sub(self.now.unix_timestamp());
+                let verb = if left > 0 {
+                    "expires in"
+                } else {
+                    "expired since"
+                };
+                format!("{server}, certificate {verb} {}", span(left))
+            }
+            None => server.clone(),
+        }
     }
 }
 
 fn identity(status: &Status) -> String {
     let identity = &status.identity;
-    let Some(vm) = &identity.vm else {
-        return "the VM is not known".to_owned();
-    };
-    let name = match &vm.namespace {
-        Some(namespace) => format!("VM {namespace}/{}", vm.name),
-        None => format!("VM {}", vm.name),
-    };
-    let proof = identity.evidence.iter().filter(|item| item.agrees);
-    let proof: Vec<&str> = proof.map(|item| item.kind.as_str()).collect();
-    format!(
-        "{name}, by {}; names: {}",
-        proof.join(", "),
-        identity.verdict
-    )
+    if identity.vm.is_none() {
+        return "VM unknown".to_owned();
+    }
+    let matches = |verdict: &str| Verdict::parse(verdict).is_some_and(Verdict::is_match);
+    let names = identity.names.iter();
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.verdict));
+    let wrong: Vec<String> = wrong
+        .iter()
+        .map(|name| format!("{} `{}` {}", name.kind, name.name, name.verdict))
+        .collect();
+    if wrong.is_empty() {
+        let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
+        format!("{} match the VM name", kinds.join(", "))
+    } else {
+        wrong.join(", ")
+    }
 }
 
 fn placement(status: &Status) -> String {
     let Some(placement) = &status.placement else {
-        return "the host is not known".to_owned();
+        return "host unknown".to_owned();
     };
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     format!(
-        "host {}, region {}, zone {}",
+        "host {}, region {}, zone {} ({})",
         placement.host,
         text(&placement.region),
-        text(&placement.zone)
+        text(&placement.zone),
+        placement.source.as_deref().unwrap_or("no source")
     )
 }
 

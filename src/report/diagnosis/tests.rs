@@ -2,21 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::text::Symbols;
 use serde_json::json;
+use time::format_description::well_known::Rfc3339;
 
 use super::*;
 use crate::decide::diagnosis::Rights;
 use crate::facts::Why;
 use crate::facts::examination::Need;
-use crate::findings::{Code, Group};
-use crate::report::text::Style;
+use crate::findings::{Code, Expiry, Group};
+use crate::report::layout::{Charset, TermStyle};
 
-const PLAIN: Dress = Dress {
-    style: Style::Plain,
-    symbols: Symbols::Ascii,
-    columns: None,
-};
+const PLAIN: TermStyle = TermStyle::PLAIN;
+
+/// The diagnosis on a terminal of which nothing is known.
+fn plain(view: &View<'_>) -> String {
+    text(view, PLAIN, false, Rights::All)
+}
+
+/// The words of a text, however it is wrapped.
+fn words(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ")
+}
 
 fn service() -> Service {
     Service {
@@ -34,6 +41,7 @@ fn shown<T>(findings: &[Finding], gaps: &[Gap], show: impl FnOnce(&View<'_>) -> 
         diagnosis: &diagnosis,
         outcome: diagnosis.outcome(false),
         at: "2026-11-21T10:00:00Z",
+        now: UtcDateTime::parse("2026-11-21T10:00:00Z", &Rfc3339).unwrap(),
         service: &service(),
         status: None,
         examination: None,
@@ -50,71 +58,128 @@ fn gap(group: Group, what: &'static str, kind: WhyKind, text: &str) -> Gap {
 }
 
 #[test]
-fn a_group_without_a_finding_takes_one_line() {
-    let text = shown(&[], &[], |view| text(view, PLAIN, Rights::All));
-    assert!(
-        text.lines()
-            .skip(1)
-            .take(9)
-            .all(|line| line.starts_with("unseen ")),
-        "{text}"
-    );
-    assert_eq!(text.lines().count(), Group::ALL.len() + 2);
+fn without_a_problem_the_verdict_comes_first_and_each_group_takes_one_line() {
+    let text = shown(&[], &[], plain);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "ok   this node: healthy");
     let version = env!("CARGO_PKG_VERSION");
-    let first = format!(
-        "ok      agent                 harvester-node-agent {version} runs as process 812; last change 2026-11-21T09:00:00Z"
-    );
-    assert_eq!(text.lines().next(), Some(first.as_str()));
+    let agent =
+        format!("  ok   agent                 {version}, active (process 812), last change 1h ago");
+    assert_eq!(lines[2], agent);
+    let skipped = lines[3..12].iter();
     assert!(
-        text.ends_with("\n\n0 errors, 0 warnings, 0 notices\n"),
+        skipped.clone().all(|line| line.starts_with("  skip ")),
         "{text}"
     );
+    assert_eq!(lines.len(), Group::ALL.len() + 4);
+    assert_eq!(lines.last(), Some(&"All 10 checks passed."));
 }
 
 #[test]
-fn a_finding_shows_what_was_seen_why_it_matters_and_lines_to_paste() {
+fn a_problem_shows_what_was_observed_its_impact_and_commands_with_their_place() {
     let finding = Finding::new(Code::NodeMissing, "no Node `n` at https://api:6443");
-    let text = shown(&[finding], &[], |view| text(view, PLAIN, Rights::All));
+    let text = shown(&[finding], &[], plain);
     let entry = Code::NodeMissing.entry();
+    assert!(
+        text.starts_with(
+            "warn this node: 1 warning. The Node does not exist in the guest cluster\n"
+        ),
+        "{text}"
+    );
     for line in [
-        "warning Node                  not looked at".to_owned(),
-        format!("    warning {} [node-missing]", entry.title),
-        "      seen  no Node `n` at https://api:6443".to_owned(),
-        format!("      impact{}", entry.impact),
-        format!("      fix   {}", entry.fix.join(" ")),
-        "          kubectl get nodes".to_owned(),
-        "      since 2026-11-21T08:00:00Z".to_owned(),
-        "      more  harvester-node-agent explain node-missing".to_owned(),
+        "  Observed  no Node `n` at https://api:6443 (since 2h ago)",
+        "  Fix       1. Check under which name the kubelet has registered.",
+        "            # kubectl for the guest cluster",
+        "            kubectl get nodes",
+        "            # on this node, as root",
+        "1 warning. Details: harvester-node-agent explain CODE",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
     }
+    let title = text.lines().find(|line| line.starts_with("WARN"));
+    let title = title.unwrap_or_default();
+    assert!(
+        title.ends_with(" [node-missing]") && title.len() == 80,
+        "{title}"
+    );
+    assert!(words(&text).contains(entry.impact), "{text}");
 }
 
 #[test]
-fn signs_and_colours_are_only_where_they_were_asked_for() {
-    let finding = [Finding::new(Code::NodeMissing, "\u{1b}[2Jno Node")];
-    let dressed = |style, symbols| {
-        shown(&finding, &[], |view| {
-            text(
-                view,
-                Dress {
-                    style,
-                    symbols,
-                    columns: None,
-                },
-                Rights::All,
-            )
+fn findings_of_one_code_are_one_problem_and_what_expires_is_a_table() {
+    let expiry = |days: i64, what: &str, origin: &str| {
+        let at = 1_795_255_200 + days * 86_400;
+        let finding = Finding::new(Code::CredentialExpires, format!("{what} in {origin}"));
+        finding.with_expiry(Expiry {
+            at,
+            what: what.to_owned(),
+            origin: origin.to_owned(),
+            renew: "restart of rke2-server",
         })
     };
-    let plain = dressed(Style::Plain, Symbols::Ascii);
-    assert!(plain.is_ascii() && !plain.contains('\u{1b}'), "{plain}");
-    let colour = dressed(Style::Colour, Symbols::Unicode);
-    assert!(colour.contains("\u{1b}[33m▲\u{1b}[0m Node"), "{colour}");
-    assert!(!colour.contains("\u{1b}[2J"), "{colour}");
+    let findings = [
+        expiry(29, "CA `a`", "/etc/x/kubelet.kubeconfig"),
+        expiry(-1, "server certificate `b`", "https://192.0.2.1:6443"),
+        Finding::new(Code::CredentialExposed, "/a has mode 0644"),
+        Finding::new(Code::CredentialExposed, "/b has mode 0644"),
+    ];
+    let text = shown(&findings, &[], plain);
+    assert_eq!(text.matches("[credential-expires]").count(), 1, "{text}");
+    assert_eq!(text.matches("[credential-exposed]").count(), 1, "{text}");
+    for line in [
+        "  EXPIRES  CERTIFICATE OR TOKEN    SEEN IN                 RENEW WITH",
+        "  29d      CA `a`                  kubelet.kubeconfig      restart of",
+        "  1d ago   server certificate `b`  https://192.0.2.1:6443  restart of",
+        "  Observed  /a has mode 0644",
+        "            /b has mode 0644",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+    let impact = Code::CredentialExpires.entry().impact;
+    assert_eq!(words(&text).matches(impact).count(), 1, "{text}");
 }
 
 #[test]
-fn gaps_of_one_reason_are_one_line_and_name_what_explains_them() {
+fn problems_are_sorted_by_severity_and_a_notice_takes_one_line() {
+    let findings = [
+        Finding::new(Code::ClockNotSynchronized, "NTPSynchronized=no"),
+        Finding::new(Code::CredentialExposed, "/a has mode 0644"),
+        Finding::new(Code::NodeUninitialized, "taint"),
+    ];
+    let text = shown(&findings, &[], plain);
+    let at = |code: &str| text.find(code).unwrap();
+    assert!(at("[node-uninitialized]") < at("[credential-exposed]"));
+    assert!(at("[credential-exposed]") < at("[clock-not-synchronized]"));
+    assert!(!text.contains("NTPSynchronized=no"), "{text}");
+    assert!(
+        text.starts_with("fail this node: 1 error, 1 warning, 1 notice. "),
+        "{text}"
+    );
+    let verbose = shown(&findings, &[], |view| {
+        super::text(view, PLAIN, true, Rights::All)
+    });
+    assert!(verbose.contains("NTPSynchronized=no"), "{verbose}");
+}
+
+#[test]
+fn symbols_and_colors_are_used_only_where_they_are_allowed() {
+    let finding = [Finding::new(Code::NodeMissing, "\u{1b}[2Jno Node")];
+    let ascii = shown(&finding, &[], plain);
+    assert!(ascii.is_ascii() && !ascii.contains('\u{1b}'), "{ascii}");
+    let style = TermStyle {
+        color: true,
+        charset: Charset::Unicode,
+        width: 80,
+    };
+    let color = shown(&finding, &[], |view| {
+        super::text(view, style, false, Rights::All)
+    });
+    assert!(color.contains("\u{1b}[33m▲\u{1b}[0m Node"), "{color}");
+    assert!(!color.contains("\u{1b}[2J"), "{color}");
+}
+
+#[test]
+fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
     let gaps = [
         gap(
             Group::Identity,
@@ -143,13 +208,22 @@ fn gaps_of_one_reason_are_one_line_and_name_what_explains_them() {
         gap(Group::Node, "the Node", WhyKind::NotAsked, "not allowed"),
     ];
     let cause = Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig");
-    let text = shown(&[cause], &gaps, |view| text(view, PLAIN, Rights::Few));
+    let few = |is_verbose| {
+        shown(std::slice::from_ref(&cause), &gaps, |view| {
+            super::text(view, PLAIN, is_verbose, Rights::Few)
+        })
+    };
+    let line = "5 checks skipped: due to harvester-credential-missing; run as root. -v lists them.";
+    let text = few(false);
+    assert!(words(&text).contains(line), "{text}");
+    assert!(!text.contains("the firmware UUID"), "{text}");
+    let verbose = words(&few(true));
     for line in [
-        "      not seen: the firmware UUID, the serial number: not allowed to read `/dmi` (run as root)",
-        "      not seen: the VM: because of harvester-credential-missing",
-        "      not seen: the Node: for want of its kubeconfig",
+        "the firmware UUID, the serial number: not allowed to read `/dmi` (run as root)",
+        "the VM: due to harvester-credential-missing",
+        "the Node: depends on its kubeconfig",
     ] {
-        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+        assert!(verbose.contains(line), "{line}\n{verbose}");
     }
 }
 
@@ -169,6 +243,11 @@ fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
         text.contains(" more: harvester-node-agent doctor\n"),
         "{text}"
     );
+    let first = text.lines().next().unwrap_or_default();
+    assert!(
+        first.starts_with("this node: ") && first.contains(" errors, "),
+        "{text}"
+    );
     assert!(
         text.lines()
             .nth(1)
@@ -178,19 +257,12 @@ fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
 }
 
 #[test]
-fn a_ticket_says_what_was_not_seen_and_why() {
-    let hung = |group| {
-        gap(
-            group,
-            "all of it",
-            WhyKind::Unreachable,
-            "given up after 15 s",
-        )
-    };
+fn a_ticket_has_the_skipped_checks_and_the_reason() {
+    let hung = |group| gap(group, "all checks", WhyKind::Unreachable, "timed out");
     let gaps: Vec<Gap> = Group::ALL.iter().copied().map(hung).collect();
     let text = shown(&[], &gaps, short);
     assert!(
-        text.ends_with("\nnot seen: all of it: given up after 15 s\n"),
+        text.ends_with("\nskipped: all checks: timed out\n"),
         "{text}"
     );
     assert_eq!(text.lines().count(), 2);
@@ -199,42 +271,54 @@ fn a_ticket_says_what_was_not_seen_and_why() {
         .map(|code| Finding::new(*code, "seen"))
         .collect();
     let text = shown(&many, &gaps, short);
-    assert!(text.contains("\nnot seen: all of it: "), "{text}");
+    assert!(text.contains("\nskipped: all checks: "), "{text}");
     assert!(text.lines().count() <= 15, "{text}");
 }
 
 #[test]
-fn people_get_lines_that_end_and_commands_stay_whole() {
-    let finding = [Finding::new(Code::NodeUninitialized, "taint ".repeat(40))];
-    let narrow = Dress {
-        columns: Some(40),
-        ..PLAIN
-    };
-    let text = shown(&finding, &[], |view| text(view, narrow, Rights::All));
-    let of_finding = text
-        .lines()
-        .skip_while(|line| !line.starts_with("      seen"));
-    let prose: Vec<&str> = of_finding.take_while(|line| !line.ends_with(':')).collect();
-    assert!(prose.len() > 10, "{text}");
-    let is_long = |line: &&&str| line.chars().count() > 40 && line.trim().contains(' ');
-    assert_eq!(
-        prose.iter().filter(is_long).collect::<Vec<_>>(),
-        Vec::<&&str>::new()
-    );
-    for command in Code::NodeUninitialized.entry().commands {
-        assert!(text.contains(&*command.text), "{text}");
+fn no_line_but_a_command_is_wider_than_the_terminal() {
+    let findings: Vec<Finding> = Code::ALL
+        .iter()
+        .map(|code| Finding::new(*code, "taint ".repeat(40)))
+        .collect();
+    let gaps = [gap(
+        Group::Node,
+        "the Node",
+        WhyKind::Unreachable,
+        "timed out",
+    )];
+    for width in [60, 80, 120] {
+        let style = TermStyle { width, ..PLAIN };
+        let text = shown(&findings, &gaps, |view| {
+            super::text(view, style, true, Rights::All)
+        });
+        let shown = Code::ALL.iter();
+        let commands: Vec<&str> = shown
+            .filter(|code| text.contains(&format!("[{code}]")))
+            .flat_map(|code| code.entry().commands)
+            .map(|command| &*command.text)
+            .collect();
+        let wide = text.lines().filter(|line| line.chars().count() > width);
+        let is_command = |line: &&str| commands.contains(&line.trim());
+        let is_whole = |line: &&str| !line.trim().contains(' ');
+        let wide: Vec<&str> = wide
+            .filter(|line| !is_command(line) && !is_whole(line))
+            .collect();
+        assert_eq!(wide, Vec::<&str>::new(), "{width}");
+        let missing = commands.iter().filter(|command| !text.contains(**command));
+        assert_eq!(missing.count(), 0, "{text}");
     }
 }
 
 #[test]
-fn a_consequence_is_told_beside_its_cause_and_its_group_is_not_well() {
+fn a_consequence_is_shown_with_its_cause_and_its_group_is_not_ok() {
     let cause = Finding::new(Code::HarvesterUnreachable, "timeout");
     let consequence = Finding::new(Code::NoTopologySource, "no source");
     let (text, document) = shown(&[consequence, cause], &[], |view| {
-        (text(view, PLAIN, Rights::All), document(view, 0))
+        (plain(view), document(view, 0))
     });
     assert!(
-        text.contains("\n      found too: no-topology-source, because of harvester-unreachable\n"),
+        text.contains("\n  Also      no-topology-source\n"),
         "{text}"
     );
     let groups = document["groups"].as_array().unwrap();
@@ -242,15 +326,15 @@ fn a_consequence_is_told_beside_its_cause_and_its_group_is_not_well() {
         .iter()
         .find(|group| group["group"] == "placement")
         .unwrap();
-    assert_eq!(placement["silenced"][0]["by"], "harvester-unreachable");
+    assert_eq!(placement["suppressed"][0]["by"], "harvester-unreachable");
     assert_eq!(
         (&placement["state"], &document["counts"]["errors"]),
-        (&json!("unseen"), &json!(0))
+        (&json!("skipped"), &json!(0))
     );
 }
 
 #[test]
-fn what_is_not_missed_spoils_nothing() {
+fn an_optional_check_is_counted_apart_in_text_and_json() {
     let gap = gap(
         Group::Machine,
         "the zones",
@@ -258,22 +342,39 @@ fn what_is_not_missed_spoils_nothing() {
         "not allowed",
     )
     .optional();
-    let text = shown(&[], &[gap], |view| text(view, PLAIN, Rights::All));
-    assert!(text.starts_with("ok "), "{text}");
-    assert!(
-        text.ends_with("\n0 errors, 0 warnings, 0 notices\n"),
-        "{text}"
+    let (text, document) = shown(&[], &[gap], |view| (plain(view), document(view, 0)));
+    assert!(text.contains("\n  ok   agent "), "{text}");
+    let last = "All 10 checks passed. 1 optional check skipped (-v to list).";
+    assert_eq!(text.lines().last(), Some(last));
+    let counts = &document["counts"];
+    assert_eq!(
+        (&counts["skippedChecks"], &counts["optionalSkippedChecks"]),
+        (&json!(0), &json!(1))
     );
 }
 
 #[test]
-fn nothing_is_said_of_the_image_that_its_findings_deny() {
+fn a_command_has_the_address_of_the_api_only_where_it_is_one() {
+    for (server, expected) in [
+        ("https://192.0.2.1:6443", true),
+        ("https://192.0.2.1:6443/", true),
+        ("https://[fd00::1]:6443", true),
+        ("https://192.0.2.1", false),
+        ("https://rancher.example/k8s/clusters/c-m-x", false),
+        ("https://rancher.example:8443/k8s/clusters/c-m-x", false),
+    ] {
+        assert_eq!(is_api(server), expected, "{server}");
+    }
+}
+
+#[test]
+fn the_summary_of_the_image_agrees_with_its_findings() {
     for (findings, says) in [
         (
             vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
-            "not as it should be",
+            "has problems",
         ),
-        (vec![], "not all of it was looked at"),
+        (vec![], "not all of it was checked"),
     ] {
         let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);

@@ -1,251 +1,393 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The diagnosis for people: a table by group, and a few lines for a ticket.
+//! The diagnosis as text: the verdict, the problems by severity, the checks.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::iter::repeat_n;
 
-use super::{SHOWN_MAX, State, View, by_reason};
-use crate::decide::diagnosis::{Rights, Section};
+use super::{SHOWN_MAX, View, by_reason};
+use crate::decide::diagnosis::{Outcome, Rights};
 use crate::escape::one_line;
 use crate::facts::WhyKind;
 use crate::facts::examination::{Gap, Need};
-use crate::findings::{Finding, Group, Severity};
-use crate::report::layout::{Charset, TermStyle};
-use crate::report::text::Style;
-
-/// Lines of a ticket.
-const SHORT_LINES: usize = 15;
-
-/// Lines of findings in it: with head and end they leave one for what was not seen.
-const SHORT_FINDINGS: usize = 10;
+use crate::findings::{Code, Expiry, Finding, Place, Severity};
+use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
+use crate::report::relative::{relative, span};
+use crate::report::text::many;
 
 /// What is shown of one finding in a ticket, in characters.
-const SHORT_SEEN: usize = 160;
+pub(super) const SHORT_SEEN: usize = 160;
 
-/// What the terminal can show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dress {
-    /// Whether words may be coloured.
-    pub style: Style,
-    /// Whether signs outside ASCII may be used.
-    pub symbols: Symbols,
-    /// Where a line ends that people read; a file has lines of any length.
-    pub columns: Option<usize>,
+/// Columns in front of the texts of a problem.
+const INDENT: usize = 12;
+
+/// Columns in front of the summary of a check: a symbol and the longest title.
+const TITLES: usize = 20;
+
+/// All findings of one code.
+pub(super) struct Problem<'a> {
+    code: Code,
+    severity: Severity,
+    pub(super) findings: Vec<&'a Finding>,
 }
 
-/// Signs for the state of a thing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Symbols {
-    /// Letters and punctuation.
-    Ascii,
-    /// One sign of Unicode for each state.
-    Unicode,
-}
-
-impl Dress {
-    /// Returns the same for a layout.
-    pub fn term(self) -> TermStyle {
-        TermStyle {
-            color: self.style == Style::Colour,
-            charset: match self.symbols {
-                Symbols::Ascii => Charset::Ascii,
-                Symbols::Unicode => Charset::Unicode,
-            },
-            width: self.columns.unwrap_or(TermStyle::PLAIN.width),
-        }
-    }
-
-    /// The sign of a state, in its colour.
-    fn sign(self, state: State) -> String {
-        let sign = match (self.symbols, state) {
-            (Symbols::Unicode, State::Well) => "✔",
-            (Symbols::Unicode, State::Unseen) => "?",
-            (Symbols::Unicode, State::Found(Severity::Notice)) => "•",
-            (Symbols::Unicode, State::Found(Severity::Warning)) => "▲",
-            (Symbols::Unicode, State::Found(Severity::Error)) => "✖",
-            (Symbols::Ascii, State::Well) => "ok     ",
-            (Symbols::Ascii, State::Unseen) => "unseen ",
-            (Symbols::Ascii, State::Found(Severity::Notice)) => "notice ",
-            (Symbols::Ascii, State::Found(Severity::Warning)) => "warning",
-            (Symbols::Ascii, State::Found(Severity::Error)) => "ERROR  ",
-        };
-        let colour = match state {
-            State::Well => "32",
-            State::Unseen => "36",
-            State::Found(Severity::Notice) => "34",
-            State::Found(Severity::Warning) => "33",
-            State::Found(Severity::Error) => "1;31",
-        };
-        match self.style {
-            Style::Plain => sign.to_owned(),
-            Style::Colour => format!("\u{1b}[{colour}m{sign}\u{1b}[0m"),
-        }
-    }
-}
-
-/// The table: a line for each group, and below it what is wrong and what could not be seen.
-pub fn text(view: &View<'_>, dress: Dress, rights: Rights) -> String {
+/// Returns the verdict, the problems, and what was checked. `is_verbose`: with everything that was checked and skipped.
+pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights) -> String {
     let mut text = String::new();
-    for section in &view.diagnosis.sections {
-        let summary = view.summary(section.group);
-        let _ = writeln!(
-            text,
-            "{} {:<21} {}",
-            dress.sign(view.state(section)),
-            section.group.title(),
-            one_line(&summary, SHOWN_MAX)
-        );
-        for finding in &section.findings {
-            found(&mut text, view, finding, dress);
-        }
-        for silenced in &section.silenced {
-            let (code, by) = (silenced.finding.code, silenced.by);
-            let _ = writeln!(text, "      found too: {code}, because of {by}");
-        }
-        gaps(&mut text, view, section, dress, rights);
+    headline(&mut text, view, style);
+    let problems = problems(view);
+    for problem in &problems {
+        text.push('\n');
+        block(&mut text, view, problem, style, is_verbose);
     }
-    let _ = writeln!(text, "\n{}", counts(view));
+    text.push('\n');
+    let is_bad = |problem: &Problem<'_>| problem.severity > Severity::Notice;
+    if is_verbose || !problems.iter().any(is_bad) {
+        checks(&mut text, view, style);
+    } else {
+        flow(&mut text, view, style);
+    }
+    let skipped = skipped(view, Need::Usual);
+    if is_verbose {
+        skipped_checks(&mut text, view, style, rights);
+    } else if !skipped.is_empty() {
+        let line = collapsed(view, &skipped, rights);
+        paragraph(&mut text, "  ", 2, &line, style.width);
+    }
+    text.push('\n');
+    paragraph(&mut text, "", 0, &closing(view, is_verbose), style.width);
     text
 }
 
-fn found(text: &mut String, view: &View<'_>, finding: &Finding, dress: Dress) {
-    let entry = finding.code.entry();
-    let sign = dress.sign(State::Found(entry.severity));
-    let _ = writeln!(text, "\n    {sign} {} [{}]", entry.title, entry.name);
-    let rows = [
-        ("seen", finding.seen.as_str()),
-        ("impact", entry.impact),
-        ("fix", &finding.remedy()),
-    ];
-    for (name, value) in rows {
-        let value = one_line(value, SHOWN_MAX);
-        let _ = writeln!(
-            text,
-            "      {name:<6}{}",
-            wrapped(&value, 12, dress.columns)
-        );
+/// The problems, worst first, in the order of the groups.
+pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
+    let mut problems: Vec<Problem<'a>> = Vec::new();
+    for finding in view.diagnosis.findings() {
+        match problems.iter_mut().find(|one| one.code == finding.code) {
+            Some(problem) => problem.findings.push(finding),
+            None => problems.push(Problem {
+                code: finding.code,
+                severity: finding.code.entry().severity,
+                findings: vec![finding],
+            }),
+        }
+    }
+    crate::few::sort_by_key(&mut problems, |problem| std::cmp::Reverse(problem.severity));
+    problems
+}
+
+fn headline(text: &mut String, view: &View<'_>, style: TermStyle) {
+    let worst = problems(view).into_iter().next();
+    let worst = worst.filter(|problem| problem.severity > Severity::Notice);
+    let name = view.node_name();
+    let (mark, value) = match (worst, view.outcome) {
+        (Some(problem), _) => {
+            let title = problem.code.entry().title;
+            let mark = Mark::Found(problem.severity);
+            (
+                mark,
+                format!("{name}: {}. {}", counts(view), capital(title)),
+            )
+        }
+        (None, Outcome::Unreachable) => {
+            let value = format!("{name}: incomplete. Not everything could be checked");
+            (Mark::Skipped, value)
+        }
+        (None, _) => {
+            let notices = match view.diagnosis.count(Severity::Notice) {
+                0 => String::new(),
+                count => format!(", {}", many(count, "notice")),
+            };
+            let place = view.place().map(|place| format!(". {place}"));
+            let place = place.unwrap_or_default();
+            (Mark::Ok, format!("{name}: healthy{notices}{place}"))
+        }
+    };
+    let symbol = match (style.charset, mark) {
+        (Charset::Unicode, Mark::Ok) => style.paint(mark, "●"),
+        _ => style.symbol(mark),
+    };
+    let value = one_line(&value, SHOWN_MAX);
+    let indent = style.symbol_width() + 1;
+    paragraph(text, &format!("{symbol} "), indent, &value, style.width);
+}
+
+/// The first letter of a word as a capital; names of programs and files stay as they are.
+fn capital(title: &str) -> String {
+    let word = title.split(' ').next().unwrap_or_default();
+    let mut letters = title.chars();
+    match letters.next() {
+        Some(first) if !word.contains(['-', '/']) => {
+            first.to_ascii_uppercase().to_string() + letters.as_str()
+        }
+        _ => title.to_owned(),
+    }
+}
+
+fn block(
+    text: &mut String,
+    view: &View<'_>,
+    problem: &Problem<'_>,
+    style: TermStyle,
+    is_verbose: bool,
+) {
+    let entry = problem.code.entry();
+    let mark = Mark::Found(problem.severity);
+    let word = match problem.severity {
+        Severity::Error => "ERROR",
+        Severity::Warning => "WARN",
+        Severity::Notice => "NOTE",
+    };
+    let symbol = match style.charset {
+        Charset::Unicode => format!("{} ", style.symbol(mark)),
+        Charset::Ascii => String::new(),
+    };
+    let expiring: Vec<&Expiry> = problem
+        .findings
+        .iter()
+        .filter_map(|finding| finding.expiry.as_ref())
+        .collect();
+    let title = match expiring.len() {
+        0 | 1 => entry.title.to_owned(),
+        count => format!("{count} certificates or tokens expire within 30 days"),
+    };
+    let lead = format!("{symbol}{} ", style.paint(mark, &format!("{word:<6}")));
+    let code = format!("[{}]", entry.name);
+    let taken = visible(&lead) + title.len() + code.len();
+    let gap = style.width.saturating_sub(taken);
+    if gap >= 2 {
+        let _ = writeln!(text, "{lead}{title}{:gap$}{code}", "");
+    } else {
+        let value = format!("{title} {code}");
+        paragraph(text, &lead, visible(&lead), &value, style.width);
+    }
+    // Nothing is wrong; `explain` has the rest.
+    if problem.severity == Severity::Notice && !is_verbose {
+        return;
+    }
+    observed(text, view, problem, &expiring, style);
+    row(text, "Impact", entry.impact, style);
+    if expiring.len() < 2 {
+        let mut all: Vec<&str> = Vec::new();
+        for step in problem.findings.iter().flat_map(|finding| finding.fix()) {
+            if !all.contains(&step) {
+                all.push(step);
+            }
+        }
+        let all: Vec<_> = all.iter().map(|step| one_line(step, SHOWN_MAX)).collect();
+        let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
+        steps(text, &lead_of("Fix"), INDENT, &all, style.width);
+    }
+    commands(text, view, problem);
+    let suppressed: BTreeSet<&str> = view
+        .diagnosis
+        .sections
+        .iter()
+        .flat_map(|section| &section.suppressed)
+        .filter(|suppressed| suppressed.by == problem.code)
+        .map(|suppressed| suppressed.finding.code.as_str())
+        .collect();
+    if !suppressed.is_empty() {
+        let suppressed: Vec<&str> = suppressed.into_iter().collect();
+        row(text, "Also", &suppressed.join(", "), style);
+    }
+}
+
+fn lead_of(name: &str) -> String {
+    let width = INDENT.saturating_sub(2);
+    format!("  {name:<width$}")
+}
+
+fn row(text: &mut String, name: &str, value: &str, style: TermStyle) {
+    let value = one_line(value, SHOWN_MAX);
+    paragraph(text, &lead_of(name), INDENT, &value, style.width);
+}
+
+/// What was observed, and since when: a table of what expires, or a line for each.
+fn observed(
+    text: &mut String,
+    view: &View<'_>,
+    problem: &Problem<'_>,
+    expiring: &[&Expiry],
+    style: TermStyle,
+) {
+    if expiring.len() > 1 {
+        let head = ["EXPIRES", "CERTIFICATE OR TOKEN", "SEEN IN", "RENEW WITH"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let now = view.now.unix_timestamp();
+        for expiry in expiring {
+            let left = expiry.at.saturating_sub(now);
+            let when = match left {
+                ..=0 => format!("{} ago", span(left)),
+                left => span(left),
+            };
+            // A path is shown by its last part, or no table fits.
+            let origin = match expiry.origin.strip_prefix('/') {
+                Some(path) => path.rsplit('/').next().unwrap_or(path),
+                None => &expiry.origin,
+            };
+            let cells = [&*when, &*expiry.what, origin, expiry.renew];
+            rows.push(cells.map(|cell| one_line(cell, SHOWN_MAX).into_owned()));
+        }
+        return table(text, 2, &rows, style.width);
+    }
+    let since = view.service.since(problem.code);
+    let since = since.map(|since| format!(" (since {})", relative(view.now, since)));
+    let mut since = since.unwrap_or_default();
+    let mut name = "Observed";
+    let mut shown: Vec<&str> = Vec::new();
+    for finding in &problem.findings {
+        if shown.contains(&finding.seen.as_str()) {
+            continue;
+        }
+        shown.push(&finding.seen);
+        row(text, name, &format!("{}{since}", finding.seen), style);
+        since.clear();
+        name = "";
+    }
+}
+
+/// The commands, never wrapped, each list below where it is run.
+fn commands(text: &mut String, view: &View<'_>, problem: &Problem<'_>) {
+    let mut all: Vec<(Place, String)> = Vec::new();
+    for command in problem
+        .findings
+        .iter()
+        .flat_map(|finding| view.commands(finding))
+    {
+        if !all.contains(&command) {
+            all.push(command);
+        }
     }
     let mut place = None;
-    for (typed_at, command) in view.commands(finding) {
-        if place != Some(typed_at) {
-            place = Some(typed_at);
-            let _ = writeln!(text, "      {}:", typed_at.title());
+    for (run_on, command) in all {
+        if place != Some(run_on) {
+            place = Some(run_on);
+            let _ = writeln!(text, "{:INDENT$}# {}", "", run_on.title());
         }
-        let _ = writeln!(text, "          {}", one_line(&command, SHOWN_MAX));
+        let command = one_line(&command, SHOWN_MAX);
+        let _ = writeln!(text, "{:INDENT$}{command}", "");
     }
-    if let Some(since) = view.service.since(finding.code) {
-        let _ = writeln!(text, "      since {}", one_line(since, SHOWN_MAX));
-    }
-    let _ = writeln!(
-        text,
-        "      more  harvester-node-agent explain {}\n",
-        entry.name
-    );
 }
 
-/// `value` in lines of so many columns, of which the first begins at `indent` and all others are moved there. No word is cut: it
-/// may be a path to copy.
-fn wrapped(value: &str, indent: usize, columns: Option<usize>) -> Cow<'_, str> {
-    let Some(columns) = columns else {
-        return Cow::Borrowed(value);
-    };
-    let room = columns.saturating_sub(indent).max(20);
-    let mut text = String::new();
+/// A line for each group, with its summary.
+fn checks(text: &mut String, view: &View<'_>, style: TermStyle) {
+    for section in &view.diagnosis.sections {
+        let symbol = style.symbol(view.state(section).mark());
+        let lead = format!("  {symbol} {:<TITLES$}  ", section.group.title());
+        let summary = view.summary(section.group);
+        let summary = one_line(&summary, SHOWN_MAX);
+        paragraph(text, &lead, visible(&lead), &summary, style.width);
+    }
+}
+
+/// All groups in a few lines, without their summaries.
+fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
     let mut taken = 0;
-    for word in value.split(' ') {
-        let length = word.chars().count();
-        if taken > 0 && taken + 1 + length > room {
+    for section in &view.diagnosis.sections {
+        let symbol = style.symbol(view.state(section).mark());
+        let item = format!("  {symbol} {}", section.group.title());
+        let width = visible(&item);
+        if taken > 0 && taken + width > style.width {
             text.push('\n');
-            text.extend(repeat_n(' ', indent));
             taken = 0;
-        } else if taken > 0 {
-            text.push(' ');
-            taken += 1;
         }
-        text.push_str(word);
-        taken += length;
+        text.push_str(&item);
+        taken += width;
     }
-    Cow::Owned(text)
+    text.push('\n');
 }
 
-fn gaps(text: &mut String, view: &View<'_>, section: &Section, dress: Dress, rights: Rights) {
-    for (what, gap) in by_reason(&section.gaps) {
-        let hint = match (gap.why.kind, rights) {
-            (WhyKind::Forbidden, Rights::Few) => " (run as root)",
-            _ => "",
-        };
-        let why = match (view.cause(gap), view.first(gap)) {
-            (Some(code), _) => format!("because of {code}"),
-            (None, Some(first)) => format!("for want of {}", first.what),
-            (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
-        };
-        let line = format!("not seen: {}: {why}{hint}", what.join(", "));
-        let _ = writeln!(text, "      {}", wrapped(&line, 8, dress.columns));
+pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
+    let gaps = view.diagnosis.gaps();
+    gaps.filter(|gap| gap.need == need).collect()
+}
+
+/// All skipped checks in one line: how many, and why.
+fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
+    let is_denied = |gap: &&&Gap| gap.why.kind == WhyKind::Forbidden && rights == Rights::Few;
+    let codes = skipped.iter().filter_map(|gap| view.cause(gap));
+    let codes: BTreeSet<&str> = codes.map(Code::as_str).collect();
+    let mut reasons: Vec<String> = codes
+        .into_iter()
+        .map(|code| format!("due to {code}"))
+        .collect();
+    if skipped.iter().any(|gap| is_denied(&gap)) {
+        reasons.push("run as root".to_owned());
+    }
+    if reasons.is_empty() {
+        let text = skipped.iter().map(|gap| &gap.why.text).next();
+        let text = text.map(|text| one_line(text, SHORT_SEEN).into_owned());
+        reasons.extend(text);
+    }
+    format!(
+        "{} skipped: {}. -v lists them.",
+        many(skipped.len(), "check"),
+        reasons.join("; ")
+    )
+}
+
+/// Every skipped check with its reason.
+fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: Rights) {
+    let sections = view.diagnosis.sections.iter();
+    for section in sections.filter(|section| !section.gaps.is_empty()) {
+        let _ = writeln!(text, "\n  Skipped: {}", section.group.title());
+        for (what, gap) in by_reason(&section.gaps) {
+            let hint = match (gap.why.kind, rights) {
+                (WhyKind::Forbidden, Rights::Few) => " (run as root)",
+                _ => "",
+            };
+            let why = match (view.cause(gap), view.first(gap)) {
+                (Some(code), _) => format!("due to {code}"),
+                (None, Some(first)) => format!("depends on {}", first.what),
+                (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
+            };
+            let optional = match gap.need {
+                Need::Optional => "optional, ",
+                Need::Usual => "",
+            };
+            let line = format!("{}: {optional}{why}{hint}", what.join(", "));
+            paragraph(text, "    ", 6, &line, style.width);
+        }
     }
 }
 
-/// What it comes to, in one line.
-fn counts(view: &View<'_>) -> String {
-    let many = |count: usize, one: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {one}s"),
-    };
-    let diagnosis = view.diagnosis;
+/// How many errors, warnings and notices there are.
+pub(super) fn counts(view: &View<'_>) -> String {
     let counts = [
         (Severity::Error, "error"),
         (Severity::Warning, "warning"),
         (Severity::Notice, "notice"),
     ];
-    let counts = counts.map(|(severity, word)| many(diagnosis.count(severity), word));
-    let missed = diagnosis.gaps().filter(|gap| gap.need == Need::Usual);
-    let unseen = match missed.count() {
-        0 => String::new(),
-        count => format!("; {} could not be looked at", many(count, "thing")),
-    };
-    format!("{}{unseen}", counts.join(", "))
+    let counts = counts.map(|(severity, word)| (view.diagnosis.count(severity), word));
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
+    counts.join(", ")
 }
 
-/// A few lines for a ticket: version, who and where, and one line for each finding.
-pub fn short(view: &View<'_>) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let mut text = format!(
-        "harvester-node-agent {version}, {}: {}\n",
-        view.at,
-        counts(view)
+/// The last line: what it comes to, and where to read on.
+fn closing(view: &View<'_>, is_verbose: bool) -> String {
+    let (usual, optional) = (
+        skipped(view, Need::Usual).len(),
+        skipped(view, Need::Optional).len(),
     );
-    if view.status.is_some() {
-        for groups in [
-            [Group::Identity, Group::Placement],
-            [Group::Node, Group::Versions],
-        ] {
-            let summaries = groups.map(|group| view.summary(group));
-            let _ = writeln!(text, "{}", one_line(&summaries.join("; "), SHORT_SEEN));
-        }
+    let counts = counts(view);
+    let list = if is_verbose { "" } else { " (-v to list)" };
+    if counts.is_empty() && usual == 0 {
+        let passed = many(view.diagnosis.sections.len(), "check");
+        let more = match optional {
+            0 => String::new(),
+            count => format!(" {} skipped{list}.", many(count, "optional check")),
+        };
+        return format!("All {passed} passed.{more}");
     }
-    let mut findings: Vec<&Finding> = view.diagnosis.findings().collect();
-    crate::few::sort_by_key(&mut findings, |finding| {
-        std::cmp::Reverse(finding.code.entry().severity)
-    });
-    for finding in findings.iter().take(SHORT_FINDINGS) {
-        let entry = finding.code.entry();
-        let seen = one_line(&finding.seen, SHORT_SEEN);
-        let _ = writeln!(text, "{} {}: {seen}", entry.severity.as_str(), entry.name);
+    let mut parts = vec![counts];
+    if usual > 0 {
+        parts.push(format!("{usual} skipped"));
     }
-    let more = findings.len().saturating_sub(SHORT_FINDINGS);
-    if more > 0 {
-        let _ = writeln!(text, "and {more} more: harvester-node-agent doctor");
+    if optional > 0 {
+        parts.push(format!("{optional} optional skipped"));
     }
-    let missed = view.diagnosis.gaps();
-    let missed = missed.filter(|gap| gap.need == Need::Usual && view.cause(gap).is_none());
-    let missed: Vec<Gap> = missed.cloned().collect();
-    let room = SHORT_LINES.saturating_sub(text.lines().count());
-    for (what, gap) in by_reason(&missed).into_iter().take(room) {
-        let what: BTreeSet<&str> = what.into_iter().collect();
-        let what: Vec<&str> = what.into_iter().collect();
-        let line = format!("not seen: {}: {}", what.join(", "), gap.why.text);
-        let _ = writeln!(text, "{}", one_line(&line, SHORT_SEEN));
-    }
-    text
+    parts.retain(|part| !part.is_empty());
+    let counts = parts.join(", ");
+    format!("{counts}. Details: harvester-node-agent explain CODE")
 }

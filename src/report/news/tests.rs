@@ -14,12 +14,12 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
         last_resync: None,
         api_version: String::new(),
         kind: String::new(),
-        updated_at: String::new(),
+        last_update_time: String::new(),
         trigger: "vmi".to_owned(),
         agent: AgentStatus {
             version: String::new(),
             pid: 1,
-            started_at: String::new(),
+            start_time: String::new(),
             start_ticks: None,
             boot_id: None,
         },
@@ -38,7 +38,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             evidence: Vec::new(),
         },
         placement: Some(PlacementStatus {
-            host_told_by: "status.nodeName of the VM".to_owned(),
+            host_source: "status.nodeName of the VM".to_owned(),
             host: host.to_owned(),
             region: None,
             zone: Some("rack-a".to_owned()),
@@ -49,7 +49,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             node: None,
             state: String::new(),
             owned: BTreeMap::new(),
-            left: Vec::new(),
+            skipped_labels: Vec::new(),
         },
         registration: None,
         last_migration: None,
@@ -66,10 +66,10 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
                 code: (*code).to_owned(),
                 severity: (*severity).to_owned(),
                 title: "title".to_owned(),
-                seen: (*seen).to_owned(),
+                observed: (*seen).to_owned(),
                 impact: "impact".to_owned(),
                 fix: vec!["remedy".to_owned()],
-                since: String::new(),
+                first_observed_time: None,
             })
             .collect(),
     }
@@ -256,7 +256,7 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
         ids(&told.news(&away, Deeds::default())),
         [message_id::FINDING]
     );
-    away.findings[0].seen = "connection refused".to_owned();
+    away.findings[0].observed = "connection refused".to_owned();
     assert!(
         told.news(&away, Deeds::default()).is_empty(),
         "another text of one trouble"

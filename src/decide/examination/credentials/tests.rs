@@ -187,8 +187,8 @@ fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
         (14 * DAY - 1, Some("less than 14 days")),
         (7 * DAY - 1, Some("less than 7 days")),
         (DAY - 1, Some("less than a day")),
-        (0, Some("ended at")),
-        (-DAY, Some("ended at")),
+        (0, Some("expired at")),
+        (-DAY, Some("expired at")),
     ] {
         for role in [Role::Client, Role::Authority, Role::Server] {
             let mut room = Room::new();

@@ -91,7 +91,7 @@ const STUCK_VOLUME: &str = "https://github.com/harvester/harvester/issues/6849";
 const RKE1_PAGE: &str = "https://github.com/rancher/rke";
 
 /// What RKE2 before its first cloud provider with topology does.
-const NO_TOPOLOGY: &str = "the cloud provider that it brings sets neither region nor zone";
+const NO_TOPOLOGY: &str = "the bundled cloud provider sets neither region nor zone";
 /// What a CSI driver without discovery by MAC address does.
 const NAME_ONLY: &str =
     "it attaches volumes to the VM that has the name of the Node, and to no other";
@@ -162,7 +162,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(0, 2, 2)),
         only: Only::WhereOthersAre,
         code: Code::CloudProviderTooOld,
-        fault: "it stumbles over VMs of the namespace that are no Nodes of this cluster (`nodes \"VM\" not found`)",
+        fault: "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)",
         source: OTHER_CLUSTERS,
     },
     Line {
@@ -244,7 +244,7 @@ pub(super) const LINES: &[Line] = &[
         below: None,
         only: Only::Always,
         code: Code::DistributionEol,
-        fault: "its support ended on 2025-07-31, and Rancher 2.12 knows it no more",
+        fault: "end of life since 2025-07-31, not supported by Rancher 2.12",
         source: RKE1_PAGE,
     },
 ];

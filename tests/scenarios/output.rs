@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor`, `whoami` and `once` print in a terminal of 80 columns: how many lines, and none that is wider, but for
+//! commands.
+
+use std::net::{IpAddr, UdpSocket};
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use harvester_lab::admin::{Admin, paths};
+use harvester_lab::guest::Distribution;
+use harvester_lab::pki::Validity;
+use harvester_lab::world::{ACCOUNT, NAMESPACE, VM_NAME, World, WorldOptions};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::doctor_credentials::{HARVESTER, edit};
+use crate::{TOPOLOGY, agent, condition_becomes, lab, serve};
+
+const WIDTH: usize = 80;
+
+/// Lines that are wider than the terminal, but for those that are one word or a command.
+fn wide(text: &str) -> Vec<&str> {
+    let wide = text.lines().filter(|line| line.chars().count() > WIDTH);
+    let is_command =
+        |line: &&str| line.contains("harvester-node-agent rbac") || line.contains("kubectl ");
+    wide.filter(|line| !is_command(line) && line.trim().contains(' '))
+        .collect()
+}
+
+/// Puts Harvester's API behind an address that is not a loopback one, which would be a finding; `None` where there is none.
+async fn behind_an_address(world: &World) -> Option<JoinHandle<()>> {
+    let probe = UdpSocket::bind("0.0.0.0:0").ok()?;
+    probe.connect("192.0.2.1:9").ok()?;
+    let address: IpAddr = probe.local_addr().ok()?.ip();
+    let listener = TcpListener::bind((address, 0)).await.ok()?;
+    let url = world.harvester_api.endpoint().url;
+    let behind = url.trim_start_matches("https://").to_owned();
+    let here = listener.local_addr().ok()?;
+    let server = format!("server: \"https://{here}\"\n    tls-server-name: localhost");
+    edit(world, &format!("server: \"{url}\""), &server);
+    Some(tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let behind = behind.clone();
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(behind).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healthy_node_takes_18_lines_in_doctor_9_in_whoami_and_one_in_once() {
+    let world = World::lab(WorldOptions::default()).await;
+    let Some(relay) = behind_an_address(&world).await else {
+        println!("SKIP a_healthy_node_takes_18_lines: there is no address but the loopback's");
+        return;
+    };
+    let _agent = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let doctor = agent(&world, &["doctor"]).await;
+    println!("{}", doctor.stdout);
+    assert_eq!(doctor.code, Some(0), "{}", doctor.stderr);
+    let first = doctor.stdout.lines().next().unwrap();
+    assert!(
+        first.starts_with(&format!("ok   {VM_NAME}: healthy")),
+        "{first}"
+    );
+    assert!(doctor.stdout.lines().count() <= 18, "{}", doctor.stdout);
+    let is_wide = |line: &&str| line.chars().count() > WIDTH;
+    assert_eq!(doctor.stdout.lines().find(is_wide), None);
+
+    let whoami = agent(&world, &["whoami"]).await.stdout;
+    println!("{whoami}");
+    assert!(whoami.lines().count() <= 9, "{whoami}");
+    assert_eq!(wide(&whoami), Vec::<&str>::new());
+    let verbose = agent(&world, &["whoami", "-v"]).await.stdout;
+    assert!(
+        verbose.contains("\nEvidence ") && verbose.contains("\nPermission "),
+        "{verbose}"
+    );
+
+    let status = agent(&world, &["status"]).await.stdout;
+    println!("{status}");
+    assert_eq!(wide(&status), Vec::<&str>::new());
+    assert!(
+        status.starts_with(&format!("ok   {VM_NAME}: synced on hv-a (eu-1/rack-a)\n")),
+        "{status}"
+    );
+
+    // A single run cannot know since when something is so.
+    let document = agent(&world, &["whoami", "-ojson"]).await.stdout;
+    assert!(!document.contains("firstObservedTime"), "{document}");
+
+    let dry_run = agent(&world, &["once", "--dry-run"]).await;
+    let unchanged = format!("node/{VM_NAME} unchanged (dry run)\n");
+    assert_eq!((dry_run.stdout, dry_run.stderr), (unchanged, String::new()));
+    relay.abort();
+}
+
+/// The certificate of an authority that expires in so many days.
+fn authority(name: &str, days: i64) -> String {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, name);
+    let end = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+    params.not_after = end;
+    params
+        .self_signed(&KeyPair::generate().unwrap())
+        .unwrap()
+        .pem()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_error_and_five_expiring_certificates_take_35_lines_and_each_code_one_block() {
+    let world = World::lab(WorldOptions::default()).await;
+    let Some(relay) = behind_an_address(&world).await else {
+        println!(
+            "SKIP one_error_and_five_expiring_certificates: there is no address but the loopback's"
+        );
+        return;
+    };
+    let mut service = serve(&world).await;
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let user = format!("system:node:{}", world.node_name());
+    let soon = Validity::from_now(time::Duration::days(29));
+    let issuer = lab(&world.guest_api).authority();
+    let identity = issuer.client_identity_with(&user, &["system:nodes"], soon);
+    world
+        .guest
+        .rotate_kubelet_certificate(Distribution::Rke2, &identity);
+    let bundle = "/var/lib/rancher/rke2/agent/server-ca.crt";
+    let mut text = world.guest.read(bundle).unwrap();
+    for name in [
+        "rke2-server-ca@1",
+        "rke2-server-ca@2",
+        "rke2-server-ca@3",
+        "rke2-server-ca@4",
+    ] {
+        text.push_str(&authority(name, 29));
+    }
+    world.guest.write(bundle, text);
+    let part = |text: String| BASE64_URL_SAFE_NO_PAD.encode(text);
+    let claims =
+        format!(r#"{{"sub":"system:serviceaccount:{NAMESPACE}:{ACCOUNT}","exp":1795000000}}"#);
+    let expired = format!(
+        "{}.{}.c2ln",
+        part(r#"{"alg":"lab"}"#.to_owned()),
+        part(claims)
+    );
+    edit(&world, &world.token, &expired);
+    assert!(world.guest.read(HARVESTER).unwrap().contains(&expired));
+
+    let doctor = agent(&world, &["doctor"]).await;
+    println!("{}", doctor.stdout);
+    assert_eq!(doctor.code, Some(1), "{}", doctor.stderr);
+    let text = doctor.stdout;
+    assert!(
+        text.starts_with(&format!("fail {VM_NAME}: 1 error, 1 warning")),
+        "{text}"
+    );
+    assert!(
+        text.lines().count() <= 35,
+        "{} lines\n{text}",
+        text.lines().count()
+    );
+    assert_eq!(wide(&text), Vec::<&str>::new());
+    for code in ["[harvester-credential-expired]", "[credential-expires]"] {
+        assert_eq!(text.matches(code).count(), 1, "{text}");
+    }
+    assert_eq!(text.matches("rke2-server-ca@").count(), 4, "{text}");
+    // No remedy runs a script from the network.
+    assert!(!text.contains("curl"), "{text}");
+    assert!(service.exited().is_none(), "{}", service.transcript());
+    relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_labels_of_a_node_that_does_not_exist_are_not_called_synced() {
+    let world = World::lab(WorldOptions::default()).await;
+    let path = paths::node(world.node_name());
+    let admin = Admin::new(&world.guest_api.endpoint());
+    admin.delete(&path).await.unwrap();
+    let output = agent(&world, &["doctor", "-ojson"]).await.stdout;
+    let document: Value = serde_json::from_str(&output).unwrap();
+    let mut groups = document["groups"].as_array().unwrap().iter();
+    let node = groups.find(|group| group["group"] == "node").unwrap();
+    let summary = node["summary"].as_str().unwrap();
+    assert_eq!(summary, format!("{VM_NAME}, labels node-missing"));
+}
