@@ -37,7 +37,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     draft(
         "Normal",
         "HarvesterHostChanged",
-        format!(
+        &format!(
             "moved from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
             placement.host
         ),
@@ -62,12 +62,12 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
     Some(draft(
         kind,
         &format!("{}{}", wanted.kind, wanted.reason),
-        wanted.message.clone(),
+        &wanted.message,
     ))
 }
 
-fn draft(kind: &'static str, reason: &str, note: String) -> EventDraft {
-    let mut note = one_line(&note, NOTE_MAX).into_owned();
+fn draft(kind: &'static str, reason: &str, note: &str) -> EventDraft {
+    let mut note = one_line(note, NOTE_MAX).into_owned();
     let mut end = NOTE_MAX.min(note.len());
     while !note.is_char_boundary(end) {
         end -= 1;
