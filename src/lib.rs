@@ -33,7 +33,7 @@
 //! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `document` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `zbus` `zeroize` | write, judge, remember |
 //! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | judge |
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
-//! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
+//! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `few` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
 //! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `few` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
 //! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |

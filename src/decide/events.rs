@@ -37,7 +37,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     draft(
         "Normal",
         "HostChanged",
-        format!(
+        &format!(
             "migrated from Harvester host {from} to {}, region/zone {topology}; {count} labels changed",
             placement.host
         ),
@@ -59,7 +59,7 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
         (_, Some("True")) => "Warning",
         _ => return None,
     };
-    Some(draft(kind, reason(wanted), wanted.message.clone()))
+    Some(draft(kind, reason(wanted), &wanted.message))
 }
 
 /// Returns the reason of the Event: the state that the condition now has, in one word. The message has the details.
@@ -75,8 +75,8 @@ fn reason(wanted: &Wanted) -> &'static str {
     }
 }
 
-fn draft(kind: &'static str, reason: &'static str, note: String) -> EventDraft {
-    let mut note = one_line(&note, NOTE_MAX).into_owned();
+fn draft(kind: &'static str, reason: &'static str, note: &str) -> EventDraft {
+    let mut note = one_line(note, NOTE_MAX).into_owned();
     let mut end = NOTE_MAX.min(note.len());
     while !note.is_char_boundary(end) {
         end -= 1;
