@@ -12,8 +12,8 @@
 //!                                                                   └────────► report ◄──────────┘
 //! ```
 //!
-//! Folders are these verbs; `facts` holds the nouns, `world` brings reads and writes to the loop. A trigger says only
-//! *why* to look. An observation never fails: a fact that is missing is a value ([`facts::Seen`]). A decision is a
+//! Folders are these verbs; `facts` holds the nouns, `world` brings reads and writes to the loop. A trigger says
+//! *why* to look; a watch delivers its object too ([`triggers::feed`]). An observation never fails: a fact that is missing is a value ([`facts::Seen`]). A decision is a
 //! function of what was seen, configured, remembered, and of the time. A write does what the plan says. A report may lose
 //! a message and never changes a decision. The loop ([`agent::run`]) is the one place that retries, and it cannot end by
 //! an error.
@@ -31,7 +31,7 @@
 //! | `credentials` | `config` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `yaml_serde` `zeroize` | write, use the network |
 //! | `connections` | `backoff` `config` `credentials` `decide::schedule` `escape` `facts` `few` `kubeapi` `root` | | send a request |
 //! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `yaml_serde` `zbus` `zeroize` | write, judge, remember |
-//! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | carry facts |
+//! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | judge |
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the agent looks, and how far. Reasons only: what is true is read afresh.
+//! Why the agent looks, and how far.
 
 use std::time::Duration;
 
 /// Tells people of a sign of a move at once, before anybody looks what became of it.
 pub type Herald = Box<dyn Fn(Trigger) + Send>;
 
-/// Why the agent looks. A reason only: what is true is read afresh.
+/// Why the agent looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {

@@ -849,3 +849,61 @@ fn times_are_written_as_kubernetes_does() {
         "2026-11-18T11:06:40Z"
     );
 }
+
+#[test]
+fn duplicates_are_searched_a_few_times_a_day_and_never_at_a_start_or_a_reload() {
+    for trigger in [Trigger::Startup, Trigger::Reload] {
+        assert!(!trigger.scope().search, "{trigger:?}");
+    }
+    let mut world = World::new();
+    world.settle();
+    let mut searches = Vec::new();
+    let began = world.uptime;
+    while world.uptime - began < Duration::from_secs(86_400) {
+        let plan = world.plan();
+        world.apply(&plan);
+        world.uptime += plan.next.after;
+        world.reasons = Reasons {
+            scope: plan.next.scope,
+            ..Reasons::new(plan.next.trigger, world.uptime)
+        };
+        if plan.next.scope.search {
+            searches.push(world.uptime - began);
+        }
+    }
+    assert!((3..=5).contains(&searches.len()), "{searches:?}");
+    assert!(searches[0] > Duration::from_secs(30 * 60), "{searches:?}");
+}
+
+#[test]
+fn what_a_watch_will_tell_is_not_asked_for_meanwhile() {
+    let mut world = World::new();
+    world.settle();
+    let away = |is_watched| {
+        let why = Why::new(WhyKind::Unreachable, "connection refused");
+        Fact::Failed(Why { is_watched, ..why })
+    };
+    world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+    world.who.candidates = away(false);
+    assert!(world.plan().next.after <= Duration::from_secs(60));
+    assert!(codes(&world.plan()).contains(&Code::HarvesterUnreachable));
+    world.who.candidates = away(true);
+    assert!(world.plan().next.after >= Duration::from_secs(60));
+    assert!(codes(&world.plan()).contains(&Code::HarvesterUnreachable));
+}
+
+#[test]
+fn a_namespace_that_is_listed_later_is_looked_at_then() {
+    let mut world = World::new();
+    world.settle();
+    let later = Duration::from_secs(34);
+    let why = Why::new(WhyKind::NotAsked, "no VM of our names is this machine");
+    world.who.candidates = Fact::Failed(Why {
+        retry_after: Some(later),
+        ..why
+    });
+    let plan = world.plan();
+    assert_eq!(plan.next.after, later);
+    assert!(plan.next.scope.vm);
+    assert!(patches(&plan).is_empty());
+}

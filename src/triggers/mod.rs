@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reasons to look: one file for each source of events, and the wait for all of them.
 //!
-//! A source carries a reason and no facts. A dead one is said ([`health`]) and begins anew.
+//! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`health`]) and begins anew.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
 //! `Listener::aim` where what is listened to changes with what was observed.
