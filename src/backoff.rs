@@ -30,6 +30,11 @@ impl Failures {
         self.until = Some(self.until.map_or(until, |earlier| earlier.max(until)));
     }
 
+    /// Lets the next request be sent at once. Its failure goes on from those before it.
+    pub fn hurry(&mut self) {
+        self.until = None;
+    }
+
     /// How much longer no request is sent.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
@@ -68,6 +73,11 @@ impl Backoff {
             return;
         };
         self.with(|failures| failures.failed(sent, Instant::now(), asked, random));
+    }
+
+    /// Lets the next request be sent at once.
+    pub fn hurry(&self) {
+        self.with(Failures::hurry);
     }
 
     /// Takes note of a request that was answered.
@@ -109,6 +119,21 @@ mod tests {
             let limit = if random.value() == 0.0 { 60 } else { 14 };
             assert!(sent.len() <= limit, "{random:?}: {}", sent.len());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_migration_hint_does_not_wait_and_makes_no_new_beginning() {
+        let (mut hinted, mut other) = (Failures::default(), Failures::default());
+        for failures in [&mut hinted, &mut other] {
+            (0..5).for_each(|_| failures.failed(Instant::now(), Instant::now(), None, most()));
+        }
+        hinted.hurry();
+        assert_eq!(hinted.left(Instant::now()), None);
+        let now = Instant::now();
+        for failures in [&mut hinted, &mut other] {
+            failures.failed(now, now, None, most());
+        }
+        assert_eq!(hinted.left(now), other.left(now));
     }
 
     #[tokio::test(start_paused = true)]

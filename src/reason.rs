@@ -72,7 +72,8 @@ impl Trigger {
             Self::Vmi | Self::Node => Scope::DELIVERED,
             Self::Timer | Self::Operator => Scope::KNOWN,
             Self::Files => Scope::FILES,
-            Self::Link | Self::Port | Self::Clock | Self::Resync => Scope::MOVED,
+            Self::Link | Self::Port => Scope::HINTED,
+            Self::Clock | Self::Resync => Scope::MOVED,
             // The names of this machine are read, and the complaints gathered, at every look.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
@@ -103,6 +104,8 @@ pub struct Scope {
     pub delivered: bool,
     /// Whether an answer from the API server's cache is new enough.
     pub cached: bool,
+    /// Whether a migration hint asks for it, which does not wait until the backoff of an API is over.
+    pub hinted: bool,
 }
 
 impl Scope {
@@ -117,6 +120,7 @@ impl Scope {
         refused: false,
         delivered: false,
         cached: false,
+        hinted: false,
     };
     /// Everything, for the first time.
     pub const ALL: Self = Self {
@@ -153,6 +157,7 @@ impl Scope {
         refused: false,
         delivered: false,
         cached: false,
+        hinted: false,
     };
     /// The same, as the API servers' caches have it.
     pub const CACHED: Self = Self {
@@ -163,6 +168,11 @@ impl Scope {
     pub const MOVED: Self = Self {
         vm: true,
         ..Self::NONE
+    };
+    /// The same at once.
+    pub const HINTED: Self = Self {
+        hinted: true,
+        ..Self::MOVED
     };
     /// The files, and nothing more while they hold what they held.
     pub const FILES: Self = Self {
@@ -188,6 +198,7 @@ impl Scope {
             refused: self.refused || other.refused,
             delivered: self.delivered || other.delivered,
             cached: self.cached && other.cached,
+            hinted: self.hinted || other.hinted,
         }
     }
 }

@@ -210,7 +210,7 @@ fn named(scope: Scope) -> &'static str {
         Scope::RELOAD => "reload",
         Scope::REFUSED => "refused",
         _ if scope == Scope::KNOWN.and(Scope::DELIVERED) => "Known and delivered",
-        Scope::MOVED => "VM",
+        Scope::MOVED | Scope::HINTED => "VM",
         Scope::NONE => "nothing",
         _ => "something else",
     }

@@ -139,6 +139,11 @@ pub fn watch_delay(longest: Duration, ends: u32, phase: Phase, random: Random) -
     longest.mul_f64(WATCH_LEAST + (most - WATCH_LEAST) * phase.shifted(random))
 }
 
+/// Computes the delay before a watch is opened again whose version was refused when it was to go on from there.
+pub fn version_delay(longest: Duration, random: Random) -> Duration {
+    longest.mul_f64(WATCH_LEAST * (1.0 + random.0))
+}
+
 /// Computes after how long a watch that asked for `stream_time` is replaced by the next one.
 pub fn renewal(stream_time: Duration, phase: Phase, random: Random) -> Duration {
     let (least, most) = RENEWAL;

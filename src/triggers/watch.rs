@@ -257,13 +257,14 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     pub async fn keep(mut self) {
         let mut replacement = None;
         loop {
+            let goes_on = self.version.is_some();
             let stream = match replacement.take() {
                 Some(stream) => stream,
                 None => match self.open().await {
                     Ok(stream) => stream,
                     Err(error) => {
                         self.refused(&error);
-                        self.pause().await;
+                        self.pause(goes_on && error.is_of_version()).await;
                         continue;
                     }
                 },
@@ -275,11 +276,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 End::Left => {}
                 End::InOrder => {
                     self.ended(opened, None);
-                    self.pause().await;
+                    self.pause(false).await;
                 }
                 End::Broken(error) => {
                     self.ended(opened, Some(&error));
-                    self.pause().await;
+                    let is_short = opened.elapsed() < SHORT;
+                    self.pause(goes_on && is_short && error.is_of_version())
+                        .await;
                 }
             }
         }
@@ -304,10 +307,15 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         Box::pin(self.target.client.open::<T>(&self.request())).await
     }
 
-    /// Waits until it is time for the next stream.
-    async fn pause(&mut self) {
+    /// Waits until it is time for the next stream. `is_spread`: its version was refused as soon as it was asked for, so that
+    /// the wait before has spread the fleet already.
+    async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
-        let delay = self.delay(self.ends);
+        let delay = if is_spread {
+            schedule::version_delay(self.target.delay, self.sender.random())
+        } else {
+            self.delay(self.ends)
+        };
         sleep(delay).await;
         // Others may fail while this one waits.
         while let Some(left) = self.target.client.backoff().left() {

@@ -154,6 +154,9 @@ impl World {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> Who {
+        if scope.hinted {
+            self.connections.hurry();
+        }
         let machine = machine::read_machine(&self.root);
         self.machine = Some(machine.phase());
         let before = self.generations();

@@ -338,7 +338,10 @@ async fn a_version_that_is_refused_when_the_watch_is_opened_is_dropped() {
             ("5", expected),
             "{what}"
         );
-        assert!(asked[2].0 - asked[1].0 >= 5, "{what}: {asked:?}");
+        let waited = asked[2].0 - asked[1].0;
+        assert!(waited >= 5, "{what}: {asked:?}");
+        // The fleet is spread by the first wait: a second one of that kind would keep it away for too long.
+        assert!(expected == "5" || waited <= 10, "{what}: {asked:?}");
     }
 }
 
