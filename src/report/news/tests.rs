@@ -92,7 +92,7 @@ fn a_state_that_stays_is_told_once() {
     assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
     assert_eq!(first[1].fix.as_deref(), Some("remedy"));
     assert_eq!(first[1].message, "title: x");
-    assert_eq!(first[1].impact.as_deref(), Some("consequence"));
+    assert_eq!(first[1].impact.as_deref(), Some("impact"));
     assert!(told.news(&found, Deeds::default()).is_empty());
 }
 

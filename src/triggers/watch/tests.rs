@@ -3,13 +3,16 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 
 use super::*;
+use crate::backoff::Backoff;
 use crate::decide::schedule::Random;
 use crate::kubeapi::{self, Phase as Part};
 use crate::triggers::Inbox;
+use crate::triggers::feed::Feed;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Thing {
