@@ -330,7 +330,7 @@ catalogue! {
             "For Harvester, create a kubeconfig with a service account token (no expiry).",
         ];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
-        impact: "Migrations are not followed, and labels stay unchanged. The CSI driver and the cloud provider use the same token, so no volume is attached.",
+        impact: "Migrations are not followed; labels are unchanged. The CSI driver and the cloud provider use the same token.",
         fix: [
             "Check the clock of this node first.",
             USE_SERVICE_ACCOUNT,

@@ -363,7 +363,10 @@ async fn a_certificate_of_the_kubelet_that_has_ended_is_the_one_error() {
         .rotate_kubelet_certificate(Distribution::Rke2, &ended);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("kubelet-credential-expired");
-    assert!(seen.contains("kubelet.kubeconfig expired at"), "{seen}");
+    assert!(
+        seen.contains("kubelet.kubeconfig: kubelet client certificate expired at"),
+        "{seen}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

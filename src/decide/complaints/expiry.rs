@@ -95,21 +95,21 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
     let file = file.display();
     match told(end, now)? {
         End::Near(ends) => {
-            let text = format!("{what} in {file} {ends}");
+            let text = format!("{file}: {what} {ends}");
             let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
             let renew = match life.group {
                 Group::HarvesterCredential => "new Harvester kubeconfig",
-                _ => "restart of RKE2/K3s",
+                _ => "restart rke2-agent or k3s",
             };
             Some(finding.with_expiry(Expiry {
                 at: end,
-                what: (*what).to_owned(),
+                what: what.replace("client ", ""),
                 origin: file.to_string(),
                 renew,
             }))
         }
         End::Over(ended) if !life.is_taken => {
-            let text = format!("{what} in {file} {ended}");
+            let text = format!("{file}: {what} {ended}");
             Some(Finding::new(life.expired, text))
         }
         // A server that takes it has another time than we have.

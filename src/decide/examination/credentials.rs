@@ -196,22 +196,20 @@ fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
     let Certificate {
         origin, subject, ..
     } = certificate;
+    let subject = subject.strip_prefix("CN=").unwrap_or(subject);
     let (what, group) = match (certificate.role, certificate.api) {
         (Role::Client, _) => return None,
-        (Role::Authority, api) => (format!("CA `{subject}`"), group(api)),
+        (Role::Authority, api) => (format!("CA {subject}"), group(api)),
         (Role::Server, api) => {
             let group = match api {
                 Api::Harvester => Group::HarvesterApi,
                 Api::Guest => Group::Node,
             };
-            (format!("server certificate `{subject}`"), group)
+            (format!("{subject} (server)"), group)
         }
     };
     let (renew, step) = remedy(certificate.role, certificate.api);
-    let finding = Finding::new(
-        Code::CredentialExpires,
-        format!("{what} in {origin} {when}"),
-    );
+    let finding = Finding::new(Code::CredentialExpires, format!("{origin}: {what} {when}"));
     let finding = finding.about(group).with_expiry(Expiry {
         at: certificate.ends,
         what,
@@ -229,15 +227,15 @@ fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
             "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, rotate it there first: `rke2 certificate rotate-ca`.",
         ),
         (_, Api::Harvester) => (
-            "restart of rke2-server (host)",
+            "restart rke2-server (host)",
             "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
         ),
         (Role::Authority, Api::Guest) => (
-            "rke2/k3s certificate rotate-ca",
+            "rke2 certificate rotate-ca",
             "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca`, `k3s certificate rotate-ca`), then restart the service on each node.",
         ),
         (_, Api::Guest) => (
-            "restart of rke2-server or k3s",
+            "restart rke2-server or k3s",
             "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: `kubeadm certs renew all`.",
         ),
     }

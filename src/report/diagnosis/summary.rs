@@ -14,7 +14,25 @@ use crate::report::text::lifetime;
 const NOT_CHECKED: &str = "not checked";
 
 impl View<'_> {
-    /// Returns what was observed of a group.
+    /// Returns what was observed of a group, in about one line.
+    pub fn brief(&self, group: Group) -> String {
+        match (group, self.status, self.examination) {
+            (Group::HarvesterCredential, Some(status), _) => {
+                self.credential(&status.credentials.harvester)
+            }
+            (Group::KubeletCredential, Some(status), _) => {
+                self.credential(&status.credentials.kubelet)
+            }
+            (Group::Placement, Some(status), _) => placement(status),
+            (Group::Versions, _, Some(examination)) => {
+                let parts = ["Harvester", "kubelet", "cloud provider", "CSI driver"];
+                versions(examination, &parts)
+            }
+            _ => self.summary(group),
+        }
+    }
+
+    /// Returns all that was observed of a group.
     pub fn summary(&self, group: Group) -> String {
         if group == Group::Machine {
             return self.agent();
@@ -31,18 +49,22 @@ impl View<'_> {
                     None => agent.health.clone(),
                 }
             }
-            Group::HarvesterCredential => self.credential(&status.credentials.harvester),
+            Group::HarvesterCredential => self.kubeconfig(&status.credentials.harvester),
             Group::HarvesterApi => self.server(&status.credentials.harvester),
             Group::Identity => identity(status),
-            Group::Placement => placement(status),
-            Group::KubeletCredential => self.credential(&status.credentials.kubelet),
+            Group::Placement => {
+                let placed = status.placement.as_ref();
+                let source = placed.and_then(|placement| placement.source.as_deref());
+                format!("{} ({})", placement(status), source.unwrap_or("no source"))
+            }
+            Group::KubeletCredential => self.kubeconfig(&status.credentials.kubelet),
             Group::Node => match &status.labels.node {
                 Some(node) => format!("{node}, labels {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
             Group::Versions => self
                 .examination
-                .map_or_else(|| NOT_CHECKED.to_owned(), versions),
+                .map_or_else(|| NOT_CHECKED.to_owned(), |all| versions(all, &[])),
             Group::Image => self.image().to_owned(),
         }
     }
@@ -108,15 +130,22 @@ impl View<'_> {
     }
 
     fn credential(&self, credential: &CredentialStatus) -> String {
-        let Some(kubeconfig) = &credential.kubeconfig else {
+        if credential.kubeconfig.is_none() {
             return "none in use".to_owned();
-        };
-        let file = kubeconfig.rsplit('/').next().unwrap_or(kubeconfig);
+        }
         let user = credential.user.as_deref().unwrap_or("user unknown");
         let user = user
             .strip_prefix("system:serviceaccount:")
             .map_or_else(|| user.to_owned(), |account| account.replacen(':', "/", 1));
-        format!("{user}, {} ({file})", lifetime(credential, self.now))
+        format!("{user}, {}", lifetime(credential, self.now))
+    }
+
+    fn kubeconfig(&self, credential: &CredentialStatus) -> String {
+        let text = self.credential(credential);
+        match &credential.kubeconfig {
+            Some(kubeconfig) => format!("{text} ({kubeconfig})"),
+            None => text,
+        }
     }
 
     fn server(&self, credential: &CredentialStatus) -> String {
@@ -155,7 +184,7 @@ fn identity(status: &Status) -> String {
         .collect();
     if wrong.is_empty() {
         let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
-        format!("{} match the VM name", kinds.join(", "))
+        format!("{} match the VM", kinds.join(", "))
     } else {
         wrong.join(", ")
     }
@@ -167,15 +196,15 @@ fn placement(status: &Status) -> String {
     };
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
     format!(
-        "host {}, region {}, zone {} ({})",
+        "host {}, region {}, zone {}",
         placement.host,
         text(&placement.region),
-        text(&placement.zone),
-        placement.source.as_deref().unwrap_or("no source")
+        text(&placement.zone)
     )
 }
 
-fn versions(examination: &Examination) -> String {
+/// Returns the versions of these parts, or of all.
+fn versions(examination: &Examination, parts: &[&str]) -> String {
     let (versions, pods) = (&examination.versions, &examination.pods);
     let component = |seen: &Seen<Component>| seen.clone().map(|component| component.release);
     let known = [
@@ -187,7 +216,9 @@ fn versions(examination: &Examination) -> String {
         ("cloud provider", component(&pods.cloud_provider)),
         ("CSI driver", component(&pods.csi_driver)),
     ];
-    let known = known.into_iter().filter_map(|(name, seen)| {
+    let is_shown = |name: &str| parts.is_empty() || parts.contains(&name);
+    let known = known.into_iter().filter(|(name, _)| is_shown(name));
+    let known = known.filter_map(|(name, seen)| {
         let version = seen.known()?;
         Some(format!("{name} {version}"))
     });

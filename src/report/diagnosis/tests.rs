@@ -64,7 +64,7 @@ fn without_a_problem_the_verdict_comes_first_and_each_group_takes_one_line() {
     assert_eq!(lines[0], "ok   this node: healthy");
     let version = env!("CARGO_PKG_VERSION");
     let agent =
-        format!("  ok   agent                 {version}, active (process 812), last change 1h ago");
+        format!("  ok   agent                {version}, active (process 812), last change 1h ago");
     assert_eq!(lines[2], agent);
     let skipped = lines[3..12].iter();
     assert!(

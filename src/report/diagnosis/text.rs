@@ -9,7 +9,8 @@ use crate::decide::diagnosis::{Outcome, Rights};
 use crate::escape::one_line;
 use crate::facts::WhyKind;
 use crate::facts::examination::{Gap, Need};
-use crate::findings::{Code, Expiry, Finding, Place, Severity};
+use crate::facts::who::Api;
+use crate::findings::{Code, Expiry, Finding, Group, Place, Severity};
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
 use crate::report::text::many;
@@ -42,7 +43,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights)
     text.push('\n');
     let is_bad = |problem: &Problem<'_>| problem.severity > Severity::Notice;
     if is_verbose || !problems.iter().any(is_bad) {
-        checks(&mut text, view, style);
+        checks(&mut text, view, style, is_verbose);
     } else {
         flow(&mut text, view, style);
     }
@@ -270,11 +271,14 @@ fn commands(text: &mut String, view: &View<'_>, problem: &Problem<'_>) {
 }
 
 /// A line for each group, with its summary.
-fn checks(text: &mut String, view: &View<'_>, style: TermStyle) {
+fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool) {
     for section in &view.diagnosis.sections {
         let symbol = style.symbol(view.state(section).mark());
-        let lead = format!("  {symbol} {:<TITLES$}  ", section.group.title());
-        let summary = view.summary(section.group);
+        let lead = format!("  {symbol} {:<TITLES$} ", section.group.title());
+        let summary = match is_verbose {
+            true => view.summary(section.group),
+            false => view.brief(section.group),
+        };
         let summary = one_line(&summary, SHOWN_MAX);
         paragraph(text, &lead, visible(&lead), &summary, style.width);
     }
@@ -305,7 +309,16 @@ pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
 /// All skipped checks in one line: how many, and why.
 fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
     let is_denied = |gap: &&&Gap| gap.why.kind == WhyKind::Forbidden && rights == Rights::Few;
-    let codes = skipped.iter().filter_map(|gap| view.cause(gap));
+    let root = problems(view).into_iter().find(|problem| {
+        let mut findings = problem.findings.iter();
+        findings.any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
+    });
+    let root = root.filter(|problem| problem.severity > Severity::Notice);
+    let is_after = |gap: &Gap| gap.why.kind != WhyKind::Missing && gap.group != Group::GuestAgent;
+    let codes = skipped.iter().filter_map(|gap| {
+        let root = root.as_ref().filter(|_| is_after(gap));
+        view.cause(gap).or(root.map(|problem| problem.code))
+    });
     let codes: BTreeSet<&str> = codes.map(Code::as_str).collect();
     let mut reasons: Vec<String> = codes
         .into_iter()
@@ -351,14 +364,18 @@ fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: 
     }
 }
 
-/// How many errors, warnings and notices there are.
+/// How many errors, warnings and notices there are; those of one code count as one.
 pub(super) fn counts(view: &View<'_>) -> String {
     let counts = [
         (Severity::Error, "error"),
         (Severity::Warning, "warning"),
         (Severity::Notice, "notice"),
     ];
-    let counts = counts.map(|(severity, word)| (view.diagnosis.count(severity), word));
+    let problems = problems(view);
+    let counts = counts.map(|(severity, word)| {
+        let same = problems.iter().filter(|one| one.severity == severity);
+        (same.count(), word)
+    });
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
     counts.join(", ")
@@ -383,9 +400,6 @@ fn closing(view: &View<'_>, is_verbose: bool) -> String {
     let mut parts = vec![counts];
     if usual > 0 {
         parts.push(format!("{usual} skipped"));
-    }
-    if optional > 0 {
-        parts.push(format!("{optional} optional skipped"));
     }
     parts.retain(|part| !part.is_empty());
     let counts = parts.join(", ");
