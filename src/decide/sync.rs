@@ -50,7 +50,7 @@ pub enum Sync {
 }
 
 /// Every reason that [`Sync::reason`] returns.
-pub const REASONS: [&str; 20] = [
+pub const REASONS: [&str; 22] = [
     "Synced",
     "Pending",
     "HostWithoutTopology",
@@ -60,6 +60,8 @@ pub const REASONS: [&str; 20] = [
     "LabelValueInvalid",
     "LabelConflict",
     "NodeWriteFailed",
+    "NodeMissing",
+    "NodeNotRead",
     "NoTopologySource",
     "NoHost",
     "IdentityAmbiguous",
