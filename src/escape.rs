@@ -49,6 +49,11 @@ pub fn in_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Returns a JSON document for output: indented, with a line end, and safe to print on a terminal (see [`in_json`]).
+pub fn json_text(value: &impl std::fmt::Display) -> String {
+    in_json(&format!("{value:#}\n")).into_owned()
+}
+
 /// `text` as one word for a POSIX shell.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@:=+,".contains(&byte);

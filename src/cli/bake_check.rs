@@ -9,6 +9,7 @@ use serde_json::json;
 use super::{Answer, Exit, Output};
 use crate::bake::Fault;
 use crate::decide::image::{Tree, judge};
+use crate::escape::json_text;
 use crate::escape::one_line;
 use crate::observe::image;
 use crate::root::Root;
@@ -31,7 +32,7 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     }
     let faults = judge(&image::read(root, only), &Tree::new(&dir));
     let text = match output {
-        Output::Json => format!("{:#}\n", document(&name, &faults)),
+        Output::Json => json_text(&document(&name, &faults)),
         Output::Text | Output::Short => text(&name, &faults),
     };
     let exit = if faults.is_empty() {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{Answer, ConfigAction, Exit, Output};
 use crate::config::{self, show};
+use crate::escape::json_text;
 use crate::root::Root;
 
 /// The configuration in force with the origin of each value, or every fault of it.
@@ -15,7 +16,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
     };
     let text = match (action, output) {
         (ConfigAction::Show, Output::Text | Output::Short) => show::text(&loaded.values),
-        (ConfigAction::Show, Output::Json) => format!("{:#}\n", show::json(&loaded.values)),
+        (ConfigAction::Show, Output::Json) => json_text(&show::json(&loaded.values)),
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "configuration OK (no files, defaults only)\n".to_owned(),
             1 => "configuration OK (1 file)\n".to_owned(),

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::run::Process;
 use super::{Answer, Exit, Output, Strict, Strictness};
 use crate::decide::diagnosis::Outcome;
+use crate::escape::json_text;
 use crate::report::diagnosis::{self, View};
 use crate::report::layout::TermStyle;
 
@@ -143,7 +144,7 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     let is_silent = options.quiet && (exit == Exit::Ok || !is_short);
     let mut text = match process.output {
         _ if is_silent => String::new(),
-        Output::Json => format!("{:#}\n", diagnosis::document(&view, exit as u8)),
+        Output::Json => json_text(&diagnosis::document(&view, exit as u8)),
         Output::Short => diagnosis::short(&view),
         Output::Text => diagnosis::text(&view, process.term, process.is_verbose, look::rights()),
     };

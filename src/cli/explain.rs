@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Answer, Exit, Output};
+use crate::escape::json_text;
 use crate::findings::{Code, Entry, Group};
 use crate::report::layout::{self, TermStyle};
 
@@ -45,7 +46,7 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
     }
     let text = match (output, entries.as_slice()) {
         (_, []) => String::new(),
-        (Output::Json, [entry]) if names.len() == 1 => format!("{:#}\n", value(entry)),
+        (Output::Json, [entry]) if names.len() == 1 => json_text(&value(entry)),
         (Output::Json, _) => values(entries),
         (Output::Text | Output::Short, _) => {
             let texts = entries.into_iter().map(|entry| text(entry, style));
@@ -139,7 +140,7 @@ fn text(entry: &Entry, style: TermStyle) -> String {
 
 fn values<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
     let values: Vec<Value> = entries.into_iter().map(value).collect();
-    format!("{:#}\n", json!(values))
+    json_text(&json!(values))
 }
 
 fn value(entry: &Entry) -> Value {

@@ -23,6 +23,7 @@ use crate::credentials::search;
 use crate::decide::gate::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::decide::verdict::Verdict;
+use crate::escape::json_text;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::few::Few;
@@ -282,7 +283,7 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
             "written": written.files,
             "problems": written.problems,
         });
-        return Answer::new(format!("{value:#}\n"), Exit::Ok);
+        return Answer::new(json_text(&value), Exit::Ok);
     }
     if opening.reason == Reason::NotFirstStart {
         return Answer::new("", Exit::Ok);

@@ -21,7 +21,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::escape::in_json;
 use crate::findings::Severity;
 use crate::report::layout::Charset;
 use crate::report::status::Status;
@@ -229,7 +228,7 @@ impl Answer {
 
     /// Writes the text, and complains where that cannot be. A reader that went away (`| head`) is no failure of ours.
     pub fn printed(mut self, output: &mut impl Write) -> Self {
-        let written = output.write_all(in_json(&self.text).as_bytes());
+        let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 self.complaint

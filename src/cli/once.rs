@@ -10,6 +10,7 @@ use crate::agent::{Mode, Round};
 use crate::decide::Action;
 use crate::decide::registration::Edit;
 use crate::decide::sync::Sync;
+use crate::escape::json_text;
 use crate::findings::{Finding, Severity};
 use crate::report::status::Status;
 use crate::report::text;
@@ -71,7 +72,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
             if let Some(fields) = value.as_object_mut() {
                 fields.insert(key.to_owned(), json!(lines));
             }
-            format!("{value:#}\n")
+            json_text(&value)
         }
         Output::Text | Output::Short => {
             let note = if mode == Mode::DryRun {

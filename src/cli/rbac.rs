@@ -10,6 +10,7 @@ use crate::config::{self, Settings};
 use crate::connections::{Connections, Link};
 use crate::credentials::token::{self, TokenKind};
 use crate::decide::access::{Wanted, roles};
+use crate::escape::json_text;
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
 use crate::few::Few;
@@ -124,7 +125,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     };
     let text = match output {
         Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles, &extras),
-        Output::Json => format!("{:#}\n", manifest::json(&wanted.account, &roles, &extras)),
+        Output::Json => json_text(&manifest::json(&wanted.account, &roles, &extras)),
     };
     Answer::new(text, Exit::Ok)
 }

@@ -2,6 +2,7 @@
 //! `status`: what the running agent last found out, read from its status file.
 
 use super::{Answer, Exit, Output, Strictness};
+use crate::escape::json_text;
 use crate::lock::{self, Instance, Presence};
 use crate::report::relative::relative;
 use crate::report::status::{AgentStatus, Status};
@@ -37,7 +38,7 @@ pub fn run(root: &Root, output: Output, show: Show, strictness: Strictness) -> A
         }
     };
     let shown = match output {
-        Output::Json => format!("{value:#}\n"),
+        Output::Json => json_text(&value),
         Output::Short => format!("{}\n", text::line(&status)),
         Output::Text => text::status(&status, show),
     };

@@ -3,6 +3,7 @@
 
 use super::{Answer, Exit, Output};
 use crate::agent::Round;
+use crate::escape::json_text;
 use crate::report::status::Status;
 use crate::report::text::{self, Show};
 
@@ -10,7 +11,7 @@ use crate::report::text::{self, Show};
 /// answer, 1 otherwise.
 pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {
-        Output::Json => format!("{:#}\n", status.to_json()),
+        Output::Json => json_text(&status.to_json()),
         Output::Short => format!("{}\n", text::line(status)),
         Output::Text => text::whoami(status, show),
     };

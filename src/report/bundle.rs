@@ -16,7 +16,7 @@ use serde_json::Value;
 use time::UtcDateTime;
 
 use crate::decide::rfc3339;
-use crate::escape::in_json;
+use crate::escape::json_text;
 
 /// For the owner alone: what is removed is only what could be recognised.
 const MODE: u32 = 0o600;
@@ -45,10 +45,7 @@ impl Bundle {
         match document {
             Ok(mut value) => {
                 scrub::value(&mut value);
-                self.parts.push((
-                    name.to_owned(),
-                    in_json(&format!("{value:#}\n")).into_owned(),
-                ));
+                self.parts.push((name.to_owned(), json_text(&value)));
             }
             Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
         }

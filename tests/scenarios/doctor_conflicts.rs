@@ -241,7 +241,7 @@ async fn a_node_that_no_cloud_provider_takes_on_is_named_with_the_likely_cause(o
     let text = finds(&world, &["node-uninitialized"]).await;
     assert_says(
         &text,
-        &["NoSchedule", &hour_ago, "(60 min)", "does not run"],
+        &["NoSchedule", &hour_ago, "(60 min)", "is not running"],
     );
 }
 

@@ -404,7 +404,7 @@ async fn an_authority_that_ends_is_told_with_its_file() {
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.warned("credential-expires");
     assert!(
-        seen.contains("CN=old-ca") && seen.contains("in less than 14 days"),
+        seen.contains("CA old-ca expires at") && seen.contains("in less than 14 days"),
         "{seen}"
     );
 }

@@ -125,7 +125,7 @@ reports! {
         ]
         seen(directory_instead_of_credential, CredentialIsDirectory, "cloud-provider-config is a directory")
         seen(credential_without_content, CredentialIsEmpty, "cloud-provider-config is empty")
-        seen(credential_at_another_path, CredentialNotAtNamedPath, "the one in use is /etc/kubernetes/cloud-config");
+        seen(credential_at_another_path, CredentialNotAtNamedPath, "the kubeconfig in use is /etc/kubernetes/cloud-config");
     17 the_cloud_config_is_a_secret_and_no_file
         ["harvester/harvester#9503", "harvester/harvester#10225"]
         unseen("what SELinux denies to a pod it does not deny to the agent, and says only in the audit log")
@@ -138,7 +138,7 @@ reports! {
         seen(address_of_rancher, ServerIsHarvesterUi, "/k8s/clusters/local");
     20 the_name_of_the_vip_is_not_in_the_certificate
         ["harvester/harvester#4700", "harvester/harvester#1475"]
-        seen(server_of_another_name, ServerNotInCertificate, "the certificate is for");
+        seen(server_of_another_name, ServerNotInCertificate, "the certificate is valid for");
     21 the_node_has_no_internal_ip
         ["harvester/harvester#10079"]
         seen(node_without_address, InternalIpMissing, "Harvester has no address", beside [GuestAgentNotConnected]);

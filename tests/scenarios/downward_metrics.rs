@@ -83,7 +83,7 @@ async fn whoami_reads_the_disk_variant_too() {
         ["Host", "Topology"].map(|name| row(&output, name)),
         [
             "hv-c   (source: downward metrics on a disk)",
-            "region south, zone room-3   (source: hosts-table)",
+            "region north, zone room-3   (source: hosts-table)",
         ],
         "{output:?}"
     );

@@ -207,10 +207,7 @@ async fn a_stopped_guest_agent_is_started_once_where_that_is_allowed() {
     let allowed = "[qemu_guest_agent]\nauto_start = true\n";
     world.guest.agent_config("10-start.toml", allowed);
     let mut agent = settled(&world, &systemd).await;
-    let tells = |line: &Line| {
-        line.text
-            .contains(&format!("to start {UNIT}, as configured"))
-    };
+    let tells = |line: &Line| line.text.contains(&format!("unit started: {UNIT}"));
     agent.wait_line(tells, SOON).await;
     // It ends at once: it is not started again and again.
     looks_again(&world, &agent, &systemd).await;

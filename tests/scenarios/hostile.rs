@@ -329,7 +329,7 @@ async fn a_signal_of_31_mib_on_the_bus_is_not_kept() {
     world.guest.kernel_hostname("other");
     hostnamed.announce(None, "other").await;
     agent
-        .wait_line(|line| line.text.contains("hostname is now `other`"), SOON)
+        .wait_line(|line| line.text.contains("to `other`: mismatch"), SOON)
         .await;
     stays_small(&agent, MOST_OF_BUS, "signals of 31 MiB");
     labels_stay(&world, "signals of 31 MiB").await;

@@ -37,7 +37,7 @@ fn both(world: &World) -> [&Server; 2] {
 async fn at_rest(world: &World) -> Agent {
     let agent = serve(world).await;
     condition_becomes(world, TOPOLOGY, "True", "Synced").await;
-    condition_becomes(world, IDENTITY, "True", "Match").await;
+    condition_becomes(world, IDENTITY, "True", "NamesMatch").await;
     for server in both(world) {
         eventually(SOON, "a watch", async || server.watch_count() > 0).await;
     }
@@ -101,7 +101,7 @@ async fn an_overload_of_a_minute_is_asked_less_and_less_by_reads_and_watch_toget
 async fn a_start_and_a_reload_list_nothing_where_the_name_fits() {
     let world = World::lab(WorldOptions::default()).await;
     let agent = serve(&world).await;
-    condition_becomes(&world, IDENTITY, "True", "Match").await;
+    condition_becomes(&world, IDENTITY, "True", "NamesMatch").await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let of_vmis = |requests: &[RequestRecord], verb: &str| {
         let requests = requests.iter().filter(|one| one.path.contains(VMIS));
@@ -186,7 +186,7 @@ async fn a_migration_while_watches_wait_is_labelled_after_the_hint_of_the_guest(
     for server in both(&world) {
         server.end_watches();
     }
-    let is_sign = |line: &Line| line.text.contains("sign of a live migration (port:");
+    let is_sign = |line: &Line| line.text.contains("possible live migration (port:");
     let deadline = Instant::now() + SOON;
     while !agent.lines().iter().any(is_sign) {
         assert!(Instant::now() < deadline, "{}", agent.transcript());

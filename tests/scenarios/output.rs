@@ -22,8 +22,11 @@ const WIDTH: usize = 80;
 /// Lines that are wider than the terminal, but for those that are one word or a command.
 fn wide(text: &str) -> Vec<&str> {
     let wide = text.lines().filter(|line| line.chars().count() > WIDTH);
-    let is_command =
-        |line: &&str| line.contains("harvester-node-agent rbac") || line.contains("kubectl ");
+    let is_command = |line: &&str| {
+        ["harvester-node-agent rbac", "kubectl ", "install -D "]
+            .iter()
+            .any(|command| line.contains(command))
+    };
     wide.filter(|line| !is_command(line) && line.trim().contains(' '))
         .collect()
 }

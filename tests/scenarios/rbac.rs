@@ -285,8 +285,8 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
             let answer = if is_missing { ": no (" } else { ": yes (" };
             let line = lines
                 .iter()
-                .find(|line| line.contains(&format!(" {other} {about}")))
-                .unwrap();
+                .find(|line| line.starts_with(&format!("{other} {about}")))
+                .unwrap_or_else(|| panic!("no row {other} {about}: {whoami}"));
             assert!(line.contains(answer), "without {verb} {resource}: {line}");
         }
     }

@@ -207,7 +207,7 @@ async fn an_ordinary_user_sees_whether_the_agent_runs(on: On) {
         .write("/run/harvester-node-agent/status.json", text);
     let (code, _, said) = ask(&["status"]).await;
     assert_eq!(code, Some(75));
-    assert!(said.contains("no agent runs here now"), "{said}");
+    assert!(said.contains("agent is not running"), "{said}");
     let (_, diagnosis, _) = ask(&["doctor", "-o", "json"]).await;
     assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
 }

@@ -94,7 +94,7 @@ fn each_command_that_a_document_shows_is_understood() {
             count += 1;
         }
     }
-    assert!(count > 15, "{count}");
+    assert!(count >= 10, "{count}");
 }
 
 #[test]
