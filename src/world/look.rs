@@ -129,6 +129,10 @@ impl World {
                 [_, _, ..] => ours.into_iter().cloned().into_set(),
                 _ => BTreeSet::new(),
             };
+            // What was found before says nothing of the others: each look reads all of them until one is left.
+            if !self.duplicates.is_empty() {
+                self.own = None;
+            }
         } else if let Seen::Failed(Why {
             kind: WhyKind::NotAsked,
             retry_after: Some(left),

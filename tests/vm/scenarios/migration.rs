@@ -120,7 +120,7 @@ pub async fn a_move_while_harvester_is_away_is_followed_when_it_is_back(
     "hv-c".clone_into(&mut stage.host);
     stage.reattach().await;
     stage.recorded(SIGN).await;
-    stage.recorded("Harvester's API does not answer").await;
+    stage.recorded("the Harvester API is unreachable").await;
     assert_eq!(stage.world.node_label(HOST).await.as_deref(), Some("hv-a"));
     stage.world.harvester_api.lab().serve_again().await;
     harvester.copy_memory(&begun).await.unwrap();
