@@ -30,8 +30,8 @@ use crate::triggers::health::Health;
 use crate::triggers::{Chance, Listener, Sender, Targets};
 use crate::world::World;
 
-/// A planned read later than this is a poll, an earlier one a retry.
-const POLLS: Duration = Duration::from_secs(61);
+/// A planned read as late as this is a poll, an earlier one a retry.
+const POLLS: Duration = Duration::from_secs(60);
 
 const GUEST: &str = "/guest";
 const HARVESTER: &str = "/harvester";
@@ -151,7 +151,7 @@ fn write(path: &Path, text: &str) {
 pub(super) fn attach(network: &Arc<Network>, seed: u64) {
     SEED.set(seed);
     crate::alarm::testing::turn_on();
-    crate::root::testing::have_only(&[&FILES[..], &[GUEST, HARVESTER]].concat());
+    crate::root::testing::have_only(&FILES, &[GUEST, HARVESTER]);
     let network = Arc::clone(network);
     let http = reqwest::Client::builder()
         .tls_backend_preconfigured(no_tls())

@@ -275,7 +275,7 @@ async fn measure(binary: &std::path::Path, count: usize) -> String {
     );
     let memory: Vec<u64> = agents
         .iter()
-        .filter_map(|agent| agent.usage())
+        .filter_map(Agent::usage)
         .map(|usage| usage.rss_kib)
         .collect();
     let mean = memory.iter().sum::<u64>() as f64 / memory.len().max(1) as f64 / 1024.0;

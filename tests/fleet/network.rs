@@ -69,6 +69,16 @@ pub(super) enum Piece {
     Reset,
 }
 
+/// What a watch asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    /// The version to go on from; 0 for what there is.
+    pub(super) from: u64,
+    pub(super) is_metadata_only: bool,
+    /// How long the server may keep it open.
+    pub(super) time: Duration,
+}
+
 struct Watch {
     agent: usize,
     pieces: UnboundedSender<Piece>,
@@ -221,7 +231,7 @@ impl Network {
     pub(super) fn hurry(&self, agent: usize) {
         let mut state = self.lock();
         let hinted = state.agents[agent].hinted;
-        if !hinted.is_some_and(|at| at.elapsed() < HINTED) {
+        if hinted.is_none_or(|at| at.elapsed() >= HINTED) {
             state.hurried += 1;
         }
     }
@@ -293,11 +303,14 @@ impl Network {
         side: Side,
         agent: usize,
         connection: Connection,
-        from: u64,
-        is_metadata_only: bool,
-        time: Duration,
+        wanted: Wish,
         pieces: UnboundedSender<Piece>,
     ) -> u64 {
+        let Wish {
+            from,
+            is_metadata_only,
+            time,
+        } = wanted;
         let mut state = self.lock();
         let state = &mut *state;
         let (last, own) = (

@@ -14,7 +14,7 @@ const RIGHT: f64 = 96.0;
 const BOTTOM: f64 = 46.0;
 
 /// Steps of time in one plot, at most.
-const STEPS: usize = 240;
+const STEPS: usize = 200;
 
 /// Seconds shown before the trouble.
 const BEFORE: usize = 30;
@@ -63,9 +63,9 @@ pub(super) fn svg(outcome: &Outcome) -> String {
     for part in 0..=4 {
         let value = top * f64::from(part) / 4.0;
         let at = y(value);
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<path d=\"M{LEFT} {at:.1}H{:.1}\" stroke=\"#e4e4e4\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{value:.0}</text>\n",
+            "<path d=\"M{LEFT} {at:.1}H{:.1}\" stroke=\"#e4e4e4\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{value:.0}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0
@@ -75,13 +75,14 @@ pub(super) fn svg(outcome: &Outcome) -> String {
     let every = every.into_iter().find(|every| seconds.len() / every <= 9);
     let every = every.unwrap_or(900);
     let begins = outcome.begins - from;
-    for second in (0..seconds.len()).filter(|second| (second + every - begins % every) % every == 0)
+    for second in
+        (0..seconds.len()).filter(|second| (second + every - begins % every).is_multiple_of(every))
     {
         let at = x(second / step);
         let label = second as i64 - begins as i64;
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{label}</text>\n",
+            "<text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{label}</text>",
             HEIGHT - BOTTOM + 16.0
         );
     }
@@ -103,13 +104,13 @@ pub(super) fn svg(outcome: &Outcome) -> String {
                 let (from, to, height) = (x(index), x(index + 1), y(f64::from(*value)));
                 let _ = write!(path, "L{to:.0} {height:.1}H{from:.0}");
             }
-            let _ = write!(svg, "<path d=\"{path}Z\" fill=\"{}\"/>\n", color(kind));
+            let _ = writeln!(svg, "<path d=\"{path}Z\" fill=\"{}\"/>", color(kind));
         }
         below = above;
         let at = TOP + 14.0 + 18.0 * place as f64;
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<rect x=\"{:.0}\" y=\"{:.0}\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\" fill=\"#222\">{}</text>\n",
+            "<rect x=\"{:.0}\" y=\"{:.0}\" width=\"10\" height=\"10\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\" fill=\"#222\">{}</text>",
             WIDTH - RIGHT + 12.0,
             at - 9.0,
             color(kind),
@@ -122,9 +123,9 @@ pub(super) fn svg(outcome: &Outcome) -> String {
     marks.extend((outcome.ends > outcome.begins).then(|| outcome.ends - from));
     for mark in marks {
         let at = x(mark / step);
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<path d=\"M{at:.1} {TOP}V{:.0}\" stroke=\"#222\" stroke-dasharray=\"3 3\"/>\n",
+            "<path d=\"M{at:.1} {TOP}V{:.0}\" stroke=\"#222\" stroke-dasharray=\"3 3\"/>",
             HEIGHT - BOTTOM
         );
     }

@@ -111,7 +111,7 @@ fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{:<20} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  {}",
+        "{:<20} {:>6} {:>6} {:>6} {:>7} {:>7} {:>6} {:>7} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}  label s p50/p99/max (hinted; unhinted)",
         "scenario",
         "peak/s",
         "mean/s",
@@ -125,8 +125,7 @@ fn table(outcomes: &[Outcome]) -> String {
         "429 %",
         "back s",
         "hurry",
-        "beside",
-        "label s p50/p99/max (hinted; unhinted)"
+        "beside"
     );
     for outcome in outcomes {
         let shape = Shape::of(outcome);

@@ -14,7 +14,7 @@ use reqwest::Response;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::network::{Admission, Connection, Network, Piece, Way};
+use super::network::{Admission, Connection, Network, Piece, Way, Wish};
 use super::record::Kind;
 use super::store::{Side, Wanted, vm_name};
 use crate::kubeapi::Timeouts;
@@ -162,9 +162,11 @@ impl Line {
             self.side,
             self.agent,
             connection,
-            value("resourceVersion").parse().unwrap_or_default(),
-            asked.is_metadata_only,
-            time,
+            Wish {
+                from: value("resourceVersion").parse().unwrap_or_default(),
+                is_metadata_only: asked.is_metadata_only,
+                time,
+            },
             sender,
         );
         let stream = Stream {
