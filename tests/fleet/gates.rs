@@ -139,7 +139,10 @@ pub(super) fn broken(outcome: &Outcome) -> Vec<String> {
     gate(!is_of_all || lists == 0, format!("{lists} LISTs"));
     let unexplained = outcome.sum(|second| second.unexplained);
     let explained = match story {
-        Story::OrderlyRestart | Story::HardKill | Story::Compacted => Some(0.0),
+        // A poll that is due in the second of the restart fails, and is repeated once.
+        Story::OrderlyRestart | Story::HardKill | Story::Compacted => {
+            Some(outcome.agents as f64 / POLL.as_secs_f64() * READS_OF_POLL)
+        }
         // A poll that failed is made up for, once.
         Story::Away(lasts) => {
             let polled = (lasts as f64 + BACK.as_secs_f64()) / POLL.as_secs_f64();
