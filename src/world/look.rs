@@ -334,7 +334,8 @@ impl World {
         {
             self.reads = None;
         }
-        self.suspect_own_api().await;
+        // On the heap only while it lasts.
+        Box::pin(self.suspect_own_api()).await;
         alive();
         if scope.units {
             let (is_offered, detail) = host_metrics::probe(&self.root);

@@ -231,7 +231,7 @@ impl Observe for World {
                     whereabouts::read(client, generation, settings, vmi, host, memory, now.uptime);
                 let failed =
                     || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
-                limited(reads).await.unwrap_or_else(failed)
+                Box::pin(limited(reads)).await.unwrap_or_else(failed)
             }
             Err(_) => PlacementReads::none(host.clone()),
         };

@@ -29,7 +29,7 @@ impl World {
                 guest.client.get_metadata(namespace)
             )
         };
-        let same_namespace = match briefly(namespaces).await {
+        let same_namespace = match Box::pin(briefly(namespaces)).await {
             Some((Ok(theirs), Ok(ours))) => {
                 theirs.metadata.uid.is_some() && theirs.metadata.uid == ours.metadata.uid
             }

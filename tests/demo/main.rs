@@ -269,8 +269,8 @@ impl Demo {
         check(
             shown
                 .lines()
-                .any(|line| line.starts_with("signal") && line.contains("link: ")),
-            "`status` says which signals work here",
+                .any(|line| line.contains("link ") && line.contains("active: ")),
+            "`status` shows which event sources are active",
         )?;
         Ok(format!(
             "noticed after {} ms, when the API still said hv-c; labels after {} ms",
@@ -341,7 +341,7 @@ impl Demo {
         check(!kept, "the new certificate is in use")?;
         // The labels are there first, the report of them a moment later.
         let deadline = Instant::now() + PATIENCE;
-        while !self.status().await.contains("host             hv-a") {
+        while !self.status().await.contains("synced on hv-a") {
             check(Instant::now() < deadline, "`status` shows the host")?;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -365,7 +365,7 @@ impl Demo {
 
     /// What `status` prints.
     async fn status(&self) -> String {
-        run_once(BINARY, self.world.guest.root(), &["status"], PATIENCE)
+        run_once(BINARY, self.world.guest.root(), &["status", "-v"], PATIENCE)
             .await
             .stdout
     }

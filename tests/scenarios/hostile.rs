@@ -22,7 +22,7 @@ const MOST_OF_BUS: u64 = 24 << 10;
 const OBJECT: usize = 2 << 20;
 
 fn peak(agent: &Agent) -> u64 {
-    agent.usage().expect("the agent lives").peak_rss_kib
+    agent.usage().unwrap().peak_rss_kib
 }
 
 fn stays_small(agent: &Agent, most: u64, what: &str) {
@@ -65,7 +65,7 @@ fn filled(
     piece: impl Fn(usize) -> String,
     brackets: [&str; 2],
 ) -> String {
-    *object.pointer_mut(place).expect("the place is there") = json!("HERE");
+    *object.pointer_mut(place).unwrap() = json!("HERE");
     let text = object.to_string();
     let mut pieces = String::new();
     let mut number = 0;

@@ -286,7 +286,7 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
             let line = lines
                 .iter()
                 .find(|line| line.starts_with(&format!("{other} {about}")))
-                .unwrap_or_else(|| panic!("no row {other} {about}: {whoami}"));
+                .unwrap();
             assert!(line.contains(answer), "without {verb} {resource}: {line}");
         }
     }

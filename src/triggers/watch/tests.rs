@@ -294,7 +294,8 @@ async fn after_any_end_the_next_watch_waits_goes_on_where_it_stood_and_gives_no_
 #[tokio::test(start_paused = true)]
 async fn a_version_that_cannot_be_gone_on_from_is_dropped() {
     let long = "9".repeat(MAXIMUM_VERSION + 1);
-    let table: Vec<(&str, Result<WatchEvent<Thing>, Error>, &str)> = vec![
+    type Row = (&'static str, Result<WatchEvent<Thing>, Error>, &'static str);
+    let table: Vec<Row> = vec![
         ("too old", Err(gone()), "0"),
         ("silence without a bookmark", Err(silent()), "0"),
         ("not reached yet", Err(retry(504)), "0"),
