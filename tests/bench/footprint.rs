@@ -32,7 +32,7 @@ use statistics::Samples;
 use table::Figure;
 
 /// Limit for a broken agent, not a measurement of a working one.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// After the last write at the start, until memory is read.
 const SETTLE: Duration = Duration::from_secs(5);

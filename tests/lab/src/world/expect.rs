@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{POLL, World, eventually};
 
 /// Generous: this is the limit for a broken agent, not a measurement of a working one.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 impl World {
     /// Waits until a label of the Node has a value.

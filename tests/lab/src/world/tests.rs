@@ -5,7 +5,7 @@ use super::*;
 use crate::cloud_controller;
 use crate::harvester::{Firmware, PodLabels};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 const ZONE: &str = "topology.kubernetes.io/zone";
 const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
