@@ -106,7 +106,7 @@ fn real(binary: &std::path::Path, agent: usize) -> Vec<Requests> {
             ..WorldOptions::default()
         })
         .await;
-        let config = format!("[timing]\npoll = \"{}s\"\n", POLL.as_secs());
+        let config = format!("[timing]\npoll_interval = \"{}s\"\n", POLL.as_secs());
         world.guest.write(
             "/etc/harvester-node-agent/config.d/50-fleet.toml",
             config.as_bytes(),
