@@ -45,7 +45,7 @@ impl Alarm {
         self.timer.set(wait);
     }
 
-    /// Waits until the timer rings. Cancel-safe: a ring that nobody waited for is still there.
+    /// Waits until the timer expires. Cancel-safe: an expiration without a waiter is kept.
     pub async fn ring(&self) {
         self.timer.ring().await;
     }

@@ -43,7 +43,7 @@ impl Failures {
 }
 
 /// The failures of one API, shared by all that talk to it. The default one never delays anything, which is right for a
-/// command that somebody waits for.
+/// command with a user waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff(Option<Shared>);
 

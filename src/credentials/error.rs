@@ -33,7 +33,7 @@ pub enum CredentialError {
     },
     /// A file that the kubeconfig names is not read, because others could have named it.
     #[error(
-        "`{key}` of `{path}` names a file, which is read only where nobody but root can change the kubeconfig: {place}"
+        "`{key}` of `{path}` names a file, which is read only if just root can write the kubeconfig: {place}"
     )]
     Untrusted {
         /// The kubeconfig.
