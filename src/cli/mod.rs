@@ -127,7 +127,8 @@ pub enum Command {
         strict: Strict,
     },
     /// Show the runtime status of the agent
-    Status(Strict),
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::Options),
     /// Wait for the VM name before the kubelet starts
     ///
     /// Delays the first kubelet start until the node name matches the VM; always exits with status 0.
@@ -168,7 +169,11 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigAction {
     /// Print every value and its origin
-    Show,
+    Show {
+        /// Print only values that differ from the default
+        #[arg(long)]
+        changed: bool,
+    },
     /// Validate the configuration
     Check,
 }
