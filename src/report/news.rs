@@ -88,7 +88,7 @@ impl Told {
             let text = format!(
                 "VM identified: {}, {}",
                 vm.as_deref().unwrap_or_default(),
-                identity.verdict
+                identity.state
             );
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
@@ -218,7 +218,7 @@ impl Told {
     /// The last step of the clock, where it is news. The detail of the signal is `...; the clock was last set by STEP, step N`.
     fn clock_set(&mut self, status: &Status) -> Option<String> {
         let clock = status
-            .signals
+            .event_sources
             .iter()
             .find(|signal| signal.name == Trigger::Clock.as_str())?;
         let before = self.clock.replace(clock.detail.clone())?;

@@ -247,7 +247,7 @@ impl Demo {
         self.expect(ZONE, "rack-b").await?;
         let confirmed = |status: &Value| {
             let is = |pointer, value: &str| status.pointer(pointer).is_some_and(|v| v == value);
-            is("/lastResync/outcome", "confirmed")
+            is("/lastMigrationHint/outcome", "confirmed")
                 && is("/lastMigration/from", "hv-c")
                 && is("/lastMigration/to", "hv-b")
                 && is("/lastMigration/trigger", "port")

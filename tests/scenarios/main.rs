@@ -32,6 +32,7 @@ mod registration;
 mod resync;
 mod service;
 mod signals;
+mod status;
 
 use harvester_lab::process::{Agent, Output, run_once};
 use harvester_lab::world::{Api, World, WorldOptions};
