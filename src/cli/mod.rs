@@ -368,6 +368,28 @@ mod tests {
     }
 
     #[test]
+    fn examples_are_below_a_heading_and_indented_alike() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        let mut count = 0;
+        for command in command.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let Some((_, examples)) = help.split_once("\nExamples:\n") else {
+                let about = command.get_after_help().map(ToString::to_string);
+                assert_eq!(about, None, "{}", command.get_name());
+                continue;
+            };
+            let block = examples.split("\n\n").next().unwrap_or_default();
+            for pair in block.lines().collect::<Vec<_>>().chunks(2) {
+                let indents = pair.iter().map(|line| line.len() - line.trim_start().len());
+                assert_eq!(indents.collect::<Vec<_>>(), [2, 4], "{pair:?}");
+                count += 1;
+            }
+        }
+        assert!(count >= 6, "{count}");
+    }
+
+    #[test]
     fn strict_is_an_option_only_where_it_does_something() {
         let command = Arguments::command();
         let strict = command.get_subcommands().filter(|command| {

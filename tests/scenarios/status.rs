@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::process::{Agent, run_once};
 use harvester_lab::world::{World, WorldOptions};
+use harvester_node_agent::reason::Trigger;
 use serde_json::Value;
 
 use crate::{BINARY, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve};
@@ -38,7 +39,15 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
     let began = Instant::now();
     let output = agent(&world, &["status", "--wait", "50s"]).await;
     assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
-    assert!(output.stdout.contains("harvester-forbidden"), "{}", output.stdout);
+    // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
+    assert!(
+        output.stdout.contains(": harvester-forbidden, host unknown"),
+        "{}",
+        output.stdout
+    );
+    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterForbidden").await;
+    let status = world.guest.status().unwrap();
+    assert_eq!(status["labels"]["state"], "harvester-forbidden", "{status:#}");
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
 }
 
@@ -102,6 +111,42 @@ async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
             && name.chars().all(|c| c.is_ascii_alphanumeric());
         assert!(is_camel, "{name}");
         assert!(page.contains(&format!("`{name}`")), "{name} is not on the page");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_source_has_one_name_and_says_its_state_once() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/packaging/docs/pages/harvester-node-agent-triggers.7.md"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<&str> = names
+        .filter_map(|line| line.split(" | ").next())
+        .flat_map(|cell| cell.split('`'))
+        .collect();
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    let status = world.guest.status().unwrap();
+    let sources = status["eventSources"].as_array().unwrap();
+    assert!(sources.len() >= 6, "{status:#}");
+    for source in sources {
+        let name = source["name"].as_str().unwrap();
+        assert!(names.contains(&name), "{name} is not on the page");
+        let detail = source["detail"].as_str().unwrap();
+        for state in ["active", "inactive", "live", "not live"] {
+            assert!(!detail.starts_with(state), "{name}: {detail}");
+        }
+    }
+    let shown = agent(&world, &["status", "-v"]).await.stdout;
+    assert!(shown.contains("hostname inactive: "), "{shown}");
+    // A hint has the name of the event source that it is from.
+    for hint in [Trigger::Link, Trigger::Port] {
+        assert!(hint.is_sign_of_move());
+        let name = hint.as_str();
+        assert!(sources.iter().any(|source| source["name"] == name), "{name}");
     }
 }
 
