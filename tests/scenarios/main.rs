@@ -21,6 +21,7 @@ mod downward_metrics;
 mod faults;
 mod guest_agent;
 mod hostile;
+mod hostile_doctor;
 mod identity;
 mod labels;
 mod load;
