@@ -11,6 +11,7 @@
 
 mod bake_check;
 mod channel;
+mod configuration;
 mod credentials;
 mod doctor;
 mod doctor_bundle;
