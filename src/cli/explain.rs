@@ -209,7 +209,10 @@ mod tests {
     fn all_links_are_indented_alike() {
         for code in Code::ALL {
             let text = explain(&[code.as_str()], Output::Text).text;
-            let links: Vec<&str> = text.lines().filter(|line| line.contains("https://")).collect();
+            let links: Vec<&str> = text
+                .lines()
+                .filter(|line| line.contains("https://"))
+                .collect();
             for link in code.links() {
                 assert!(links.contains(&&*format!("  {link}")), "{code}: {links:?}");
             }

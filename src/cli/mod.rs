@@ -383,7 +383,10 @@ mod tests {
             let indent = |line: &str| line.len() - line.trim_start().len();
             let indents: Vec<usize> = block.lines().map(indent).collect();
             assert_eq!(indents[..2], [2, 4], "{block}");
-            assert!(indents.iter().all(|indent| [2, 4, 6].contains(indent)), "{block}");
+            assert!(
+                indents.iter().all(|indent| [2, 4, 6].contains(indent)),
+                "{block}"
+            );
             count += 1;
         }
         assert_eq!(count, 3);

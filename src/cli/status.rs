@@ -97,7 +97,8 @@ enum Progress {
 
 /// Returns whether a published status is final: that of the process that runs, and with labels that time alone does not change.
 fn progress(status: &Status, presence: Presence) -> Progress {
-    let is_of_another = |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
+    let is_of_another =
+        |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
     match presence {
         Presence::Running(holder) if is_of_another(holder) => {
             Progress::Waiting("agent has not published a status since its start".to_owned())

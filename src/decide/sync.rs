@@ -279,7 +279,13 @@ mod tests {
         ] {
             assert!(is_final_state(state), "{state}");
         }
-        for state in ["pending", "harvester-unreachable", "node-missing", "of-a-later-version", ""] {
+        for state in [
+            "pending",
+            "harvester-unreachable",
+            "node-missing",
+            "of-a-later-version",
+            "",
+        ] {
             assert!(!is_final_state(state), "{state}");
         }
         assert!(PASSING.iter().all(|reason| REASONS.contains(reason)));

@@ -392,10 +392,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
 
 #[test]
 fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
-    for (seconds, expected) in [
-        (0, vec![Code::HostnameDiffers]),
-        (60, vec![]),
-    ] {
+    for (seconds, expected) in [(0, vec![Code::HostnameDiffers]), (60, vec![])] {
         let mut world = World::new();
         world.settings.timing.hostname_debounce = Duration::from_secs(seconds);
         world.settle();

@@ -16,8 +16,8 @@ use crate::escape::one_line;
 
 mod text;
 
-pub(crate) use text::*;
 use text::Within;
+pub(crate) use text::*;
 
 /// Keys of a map. The largest objects that Kubernetes stores hold some hundreds.
 pub const MAXIMUM_KEYS: usize = 10_000;

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use super::status::{
     API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
-    EvidenceStatus, FindingStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, MigrationHintStatus, MigrationStatus,
-    NameStatus, PermissionStatus, PlacementStatus, RegistrationStatus, SkippedLabelStatus,
-    SourceStatus, Status, VmStatus,
+    EvidenceStatus, FindingStatus, GuestAgentStatus, IdentityStatus, LabelsStatus,
+    MigrationHintStatus, MigrationStatus, NameStatus, PermissionStatus, PlacementStatus,
+    RegistrationStatus, SkippedLabelStatus, SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
 use crate::decide::conditions::kebab;
@@ -179,20 +178,25 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
     let written =
         !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
-    let left = report.plan.labels.left.iter().map(|left| SkippedLabelStatus {
-        key: left.key.clone(),
-        current: left.present.clone(),
-        desired: left.wanted.clone(),
-        reason: match left.reason {
-            LeftReason::Held => "pinned",
-            LeftReason::ReportOnly => "report-only",
-            LeftReason::Foreign => "not-managed",
-            LeftReason::HostHasNone => "host-has-none",
-            LeftReason::WouldMix => "would-mix",
-            LeftReason::HostNotRead => "host-not-read",
-        }
-        .to_owned(),
-    });
+    let left = report
+        .plan
+        .labels
+        .left
+        .iter()
+        .map(|left| SkippedLabelStatus {
+            key: left.key.clone(),
+            current: left.present.clone(),
+            desired: left.wanted.clone(),
+            reason: match left.reason {
+                LeftReason::Held => "pinned",
+                LeftReason::ReportOnly => "report-only",
+                LeftReason::Foreign => "not-managed",
+                LeftReason::HostHasNone => "host-has-none",
+                LeftReason::WouldMix => "would-mix",
+                LeftReason::HostNotRead => "host-not-read",
+            }
+            .to_owned(),
+        });
     LabelsStatus {
         node: report
             .who

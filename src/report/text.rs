@@ -380,11 +380,7 @@ fn guest_agent(status: &Status) -> String {
 /// The event sources, and why one is inactive.
 fn event_sources(rows: &mut Rows, sources: &[EventSourceStatus]) {
     for source in sources {
-        let state = if source.active {
-            "active"
-        } else {
-            "inactive"
-        };
+        let state = if source.active { "active" } else { "inactive" };
         let text = format!("{} {state}: {}", source.name, source.detail);
         rows.row("Event source", &text);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use harvester_lab::harvester::Order;
+use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::world::{AGENT, HOSTS, HostAccess, Side, World, WorldOptions};
 use serde_json::json;
@@ -13,8 +14,6 @@ use serde_json::json;
 use crate::process::milliseconds;
 use crate::statistics::Samples;
 use crate::{SOON, started};
-
-const HOST: &str = "topology.harvesterhci.io/host";
 
 /// Migrations per latency figure.
 pub(crate) const ROUNDS: usize = 20;

@@ -49,7 +49,11 @@ async fn harvester_kubeconfig_is_read_from_where_it_says() {
     let text = world.guest.read(HARVESTER).unwrap();
     world.guest.remove(HARVESTER);
     world.guest.write_secret("/opt/harvester.yaml", text);
-    labels_only_with(&world, "[harvester]\nkubeconfig = \"/opt/harvester.yaml\"\n").await;
+    labels_only_with(
+        &world,
+        "[harvester]\nkubeconfig = \"/opt/harvester.yaml\"\n",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,14 +63,20 @@ async fn guest_cluster_kubeconfig_is_read_from_where_it_says() {
     let text = world.guest.read(usual).unwrap();
     world.guest.remove(usual);
     world.guest.write_secret("/opt/kubelet.yaml", text);
-    labels_only_with(&world, "[guest_cluster]\nkubeconfig = \"/opt/kubelet.yaml\"\n").await;
+    labels_only_with(
+        &world,
+        "[guest_cluster]\nkubeconfig = \"/opt/kubelet.yaml\"\n",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn harvester_namespace_replaces_that_of_the_kubeconfig() {
     let world = world().await;
     let named = format!("namespace: \"{NAMESPACE}\"");
-    edit(&world, HARVESTER, |text| text.replace(&named, "namespace: \"elsewhere\""));
+    edit(&world, HARVESTER, |text| {
+        text.replace(&named, "namespace: \"elsewhere\"")
+    });
     let toml = format!("[harvester]\nnamespace = \"{NAMESPACE}\"\n");
     labels_only_with(&world, &toml).await;
 }
@@ -74,16 +84,28 @@ async fn harvester_namespace_replaces_that_of_the_kubeconfig() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn harvester_allow_lets_the_kubeconfig_skip_tls_verification() {
     let world = world().await;
-    edit(&world, HARVESTER, |text| without_authority(text, "certificate-authority-data:"));
-    labels_only_with(&world, "[harvester]\nallow = [\"insecure-skip-tls-verify\"]\n").await;
+    edit(&world, HARVESTER, |text| {
+        without_authority(text, "certificate-authority-data:")
+    });
+    labels_only_with(
+        &world,
+        "[harvester]\nallow = [\"insecure-skip-tls-verify\"]\n",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guest_cluster_allow_lets_the_kubeconfig_skip_tls_verification() {
     let world = world().await;
     let kubeconfig = Distribution::Rke2.kubeconfig();
-    edit(&world, kubeconfig, |text| without_authority(text, "certificate-authority:"));
-    labels_only_with(&world, "[guest_cluster]\nallow = [\"insecure-skip-tls-verify\"]\n").await;
+    edit(&world, kubeconfig, |text| {
+        without_authority(text, "certificate-authority:")
+    });
+    labels_only_with(
+        &world,
+        "[guest_cluster]\nallow = [\"insecure-skip-tls-verify\"]\n",
+    )
+    .await;
 }
 
 /// A kubeconfig whose CA certificate is replaced by `insecure-skip-tls-verify`.
@@ -101,10 +123,10 @@ fn without_authority(text: &str, key: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guest_cluster_node_name_counts_where_no_certificate_names_the_node() {
     let world = world().await;
-    let user = User {
-        name: format!("system:node:{}", world.node_name()),
-        groups: ["system:nodes", "system:authenticated"].map(str::to_owned).to_vec(),
-    };
+    let user = User::new(
+        &format!("system:node:{}", world.node_name()),
+        &["system:nodes"],
+    );
     lab(&world.guest_api).add_token("of-the-node", user);
     edit(&world, Distribution::Rke2.kubeconfig(), |text| {
         let (before, _) = text.split_once("    client-certificate:").unwrap();
@@ -124,7 +146,11 @@ async fn topology_configmap_is_the_one_that_is_read() {
     })
     .await;
     world.harvester.publish_topology("places").await.unwrap();
-    labels_only_with(&world, "[topology]\nconfigmap = \"harvester-public/places\"\n").await;
+    labels_only_with(
+        &world,
+        "[topology]\nconfigmap = \"harvester-public/places\"\n",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,7 +168,12 @@ async fn without_a_grace_period_stale_annotations_are_not_waited_for() {
     world.migrate("hv-b").await;
     // The default is 10 s.
     let is_labeled = || async { world.node_label(ZONE).await.as_deref() == Some("rack-b") };
-    eventually(Duration::from_secs(6), "the label of the new host", is_labeled).await;
+    eventually(
+        Duration::from_secs(6),
+        "the label of the new host",
+        is_labeled,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,7 +188,10 @@ async fn a_short_watch_delay_brings_watches_back_before_the_least_of_the_default
     eventually(SOON, "a watch", is_watched).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.end_watches();
-    eventually(Duration::from_secs(1), "no watch", async || server.watch_count() == 0).await;
+    eventually(Duration::from_secs(1), "no watch", async || {
+        server.watch_count() == 0
+    })
+    .await;
     // The default waits for at least 5 s.
     eventually(Duration::from_secs(4), "a watch again", is_watched).await;
     world.migrate("hv-b").await;

@@ -34,7 +34,11 @@ async fn doctor(world: &World, server: &Server, path: &str, body: &str, what: &s
     assert!(injected.hits() >= 2, "{what}: {} requests", injected.hits());
     assert!((1..=MOST).contains(&peak), "{what}: {peak} KiB");
     server.faults().clear();
-    doctor.lines().iter().map(|line| line.text.clone() + "\n").collect()
+    doctor
+        .lines()
+        .iter()
+        .map(|line| line.text.clone() + "\n")
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,7 +53,12 @@ async fn doctor_takes_little_memory_for_a_large_or_dense_node() {
         ("/x", "[]", list, ""),
         ("/x", "{}", list, ""),
         ("/metadata/managedFields", "{}", list, ""),
-        ("/spec/taints", "{}", list, "`spec.taints`: more than 256 entries"),
+        (
+            "/spec/taints",
+            "{}",
+            list,
+            "`spec.taints`: more than 256 entries",
+        ),
         (
             "/status/addresses",
             "{}",
@@ -76,7 +85,10 @@ async fn doctor_takes_little_memory_for_a_large_or_dense_node() {
         assert!(text.contains(said), "{said}\n{text}");
     }
     for (place, said) in [
-        ("annotations", "`metadata.annotations`: longer than 262144 bytes"),
+        (
+            "annotations",
+            "`metadata.annotations`: longer than 262144 bytes",
+        ),
         ("labels", "`metadata.labels`: longer than 262144 bytes"),
         ("uid", "`metadata.uid`: longer than 253 bytes"),
     ] {

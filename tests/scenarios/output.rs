@@ -95,7 +95,6 @@ async fn a_healthy_node_takes_18_lines_in_doctor_9_in_whoami_and_one_in_once() {
         "{status}"
     );
 
-
     let dry_run = agent(&world, &["once", "--dry-run"]).await;
     let unchanged = format!("node/{VM_NAME} unchanged (dry run)\n");
     assert_eq!((dry_run.stdout, dry_run.stderr), (unchanged, String::new()));
@@ -150,10 +149,16 @@ fn lines_are_wrapped_at_the_width_of_the_terminal() {
                 let line = line.trim();
                 line.contains(' ') && !line.contains("sudo ") && !line.contains("kubectl ")
             };
-            let widths = text.lines().filter(is_text).map(|line| line.chars().count());
+            let widths = text
+                .lines()
+                .filter(is_text)
+                .map(|line| line.chars().count());
             let widest = widths.max().unwrap();
             let columns = usize::from(columns);
-            assert!((columns - 20..=columns).contains(&widest), "{widest} of {columns}\n{text}");
+            assert!(
+                (columns - 20..=columns).contains(&widest),
+                "{widest} of {columns}\n{text}"
+            );
         }
     }
 }

@@ -218,7 +218,10 @@ async fn signals_stand(guest: &GuestTree, names: &[&str], live: bool) {
     let what = format!("{names:?} live: {live}");
     eventually(SOON, &what, || async {
         let status = guest.status().unwrap_or_default();
-        let signals = status["eventSources"].as_array().cloned().unwrap_or_default();
+        let signals = status["eventSources"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let stands = |name: &&str| {
             let mut signals = signals.iter();
             signals.any(|signal| signal["name"] == **name && signal["active"] == live)

@@ -20,7 +20,11 @@ async fn status_wait_returns_when_the_labels_of_an_agent_that_starts_later_are_i
     let _agent = serve(&world).await;
     let output = waiting.await.unwrap();
     assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
-    assert!(output.stdout.contains(" labels=synced"), "{}", output.stdout);
+    assert!(
+        output.stdout.contains(" labels=synced"),
+        "{}",
+        output.stdout
+    );
     // What it says is so.
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let again = agent(&world, &["status", "--wait"]).await;
@@ -41,14 +45,23 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
     assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
     // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
     assert!(
-        output.stdout.contains(": harvester-forbidden, host unknown"),
+        output
+            .stdout
+            .contains(": harvester-forbidden, host unknown"),
         "{}",
         output.stdout
     );
     condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterForbidden").await;
     let status = world.guest.status().unwrap();
-    assert_eq!(status["labels"]["state"], "harvester-forbidden", "{status:#}");
-    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    assert_eq!(
+        status["labels"]["state"], "harvester-forbidden",
+        "{status:#}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,14 +116,23 @@ async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
         let document: Value = serde_json::from_str(&output.stdout).unwrap();
         fields(&document, &mut names);
     }
-    for name in ["eventSources", "lastMigration", "expirationTime", "dryRun", "allowed"] {
+    for name in [
+        "eventSources",
+        "lastMigration",
+        "expirationTime",
+        "dryRun",
+        "allowed",
+    ] {
         assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
     }
     for name in names {
         let is_camel = name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.chars().all(|c| c.is_ascii_alphanumeric());
         assert!(is_camel, "{name}");
-        assert!(page.contains(&format!("`{name}`")), "{name} is not on the page");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is not on the page"
+        );
     }
 }
 
@@ -146,7 +168,10 @@ async fn an_event_source_has_one_name_and_says_its_state_once() {
     for hint in [Trigger::Link, Trigger::Port] {
         assert!(hint.is_sign_of_move());
         let name = hint.as_str();
-        assert!(sources.iter().any(|source| source["name"] == name), "{name}");
+        assert!(
+            sources.iter().any(|source| source["name"] == name),
+            "{name}"
+        );
     }
 }
 
@@ -164,13 +189,25 @@ async fn config_show_changed_prints_only_what_differs_and_config_check_counts_th
         "configuration OK (no files, defaults only)\n"
     );
     let guest = &world.guest;
-    guest.agent_config("10-a.toml", "[topology]\non_change = \"hold\"\nremove_stale = false\n");
+    guest.agent_config(
+        "10-a.toml",
+        "[topology]\non_change = \"hold\"\nremove_stale = false\n",
+    );
     guest.agent_config("20-b.toml", "watch = false\n");
-    assert_eq!(run(&["config", "check"]).await, "configuration OK (2 files)\n");
+    assert_eq!(
+        run(&["config", "check"]).await,
+        "configuration OK (2 files)\n"
+    );
     let changed = run(&["config", "show", "--changed"]).await;
-    let keys: Vec<&str> = changed.lines().filter_map(|line| line.split(' ').next()).collect();
+    let keys: Vec<&str> = changed
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
     assert_eq!(keys, ["watch", "topology.on_change"], "{changed}");
-    assert!(changed.lines().next().unwrap().ends_with("20-b.toml:1"), "{changed}");
+    assert!(
+        changed.lines().next().unwrap().ends_with("20-b.toml:1"),
+        "{changed}"
+    );
     let json = run(&["config", "show", "--changed", "-ojson"]).await;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 2, "{json:#}");

@@ -60,10 +60,7 @@ impl<'de> Visitor<'de> for OptionallyWithin {
         Ok(None)
     }
 
-    fn visit_some<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> Result<Option<String>, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
         Within(self.0).deserialize(deserializer).map(Some)
     }
 }
@@ -160,7 +157,10 @@ mod tests {
             assert_eq!(read.uid.unwrap().len(), NAME_BYTES);
             let error = serde_json::from_str::<Object>(&object(NAME_BYTES + 1)).unwrap_err();
             let text = error.to_string();
-            assert!(text.starts_with("`metadata.uid`: longer than 253 bytes"), "{text}");
+            assert!(
+                text.starts_with("`metadata.uid`: longer than 253 bytes"),
+                "{text}"
+            );
         }
     }
 

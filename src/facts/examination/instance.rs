@@ -237,7 +237,9 @@ fn interfaces(given: &[WireGiven], seen: Vec<WireSeen>) -> Vec<Interface> {
         let source = source.as_deref();
         source.is_some_and(|source| source.contains(GUEST_AGENT))
     };
-    let seen = seen.into_iter().filter(|seen| is_of_guest(&seen.info_source));
+    let seen = seen
+        .into_iter()
+        .filter(|seen| is_of_guest(&seen.info_source));
     seen.filter_map(|seen| {
         let name = seen.name.filter(|name| !name.is_empty())?;
         (!masked.contains(name.as_str())).then_some(Interface {
@@ -321,7 +323,10 @@ mod tests {
     fn an_instance_of_the_wrong_shape_is_refused_with_its_field() {
         for (vmi, said) in [
             (json!({"metadata": {"labels": []}}), "`metadata.labels`: "),
-            (json!({"status": {"interfaces": "x"}}), "`status.interfaces`: "),
+            (
+                json!({"status": {"interfaces": "x"}}),
+                "`status.interfaces`: ",
+            ),
             (
                 json!({"status": {"interfaces": vec![json!({}); 4097]}}),
                 "`status.interfaces`: more than 4096 entries",
@@ -331,14 +336,18 @@ mod tests {
                 "`status.interfaces[].ipAddresses`: ",
             ),
         ] {
-            let error = serde_json::from_value::<Instance>(vmi).unwrap_err().to_string();
+            let error = serde_json::from_value::<Instance>(vmi)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{error}");
         }
     }
 
     #[test]
     fn of_the_addresses_of_an_interface_the_first_are_kept() {
-        let addresses: Vec<String> = (0..5000).map(|n| format!("10.43.{}.{}", n / 250, n % 250)).collect();
+        let addresses: Vec<String> = (0..5000)
+            .map(|n| format!("10.43.{}.{}", n / 250, n % 250))
+            .collect();
         let vmi = json!({"status": {"interfaces": [
             {"name": "nic-0", "infoSource": "guest-agent", "ipAddresses": addresses},
         ]}});

@@ -251,7 +251,10 @@ mod tests {
     fn a_node_of_the_wrong_shape_is_refused_with_its_field() {
         for (node, said) in [
             (json!({"spec": {"taints": "x"}}), "`spec.taints`: "),
-            (json!({"status": {"addresses": {"a": 1}}}), "`status.addresses`: "),
+            (
+                json!({"status": {"addresses": {"a": 1}}}),
+                "`status.addresses`: ",
+            ),
             (
                 json!({"spec": {"taints": vec![json!({}); 257]}}),
                 "`spec.taints`: more than 256 entries",
@@ -261,7 +264,9 @@ mod tests {
                 "`spec.taints[].key`: longer than 317 bytes",
             ),
         ] {
-            let error = serde_json::from_value::<NodeDetails>(node).unwrap_err().to_string();
+            let error = serde_json::from_value::<NodeDetails>(node)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{error}");
         }
     }

@@ -407,7 +407,9 @@ mod tests {
                 "`spec.containers[].image`: longer than 1024 bytes",
             ),
         ] {
-            let error = serde_json::from_value::<Pod>(wrong).unwrap_err().to_string();
+            let error = serde_json::from_value::<Pod>(wrong)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{error}");
         }
     }

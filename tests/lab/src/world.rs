@@ -249,8 +249,8 @@ impl World {
         }
         for (name, region, zone) in HOSTS {
             let labels = [
-                ("topology.kubernetes.io/region", region),
-                ("topology.kubernetes.io/zone", zone),
+                (crate::names::REGION, region),
+                (crate::names::ZONE, zone),
             ];
             harvester.add_host(name, &labels).await?;
         }

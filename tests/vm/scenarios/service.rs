@@ -91,7 +91,8 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
             .sh(&format!("cat >{path} <<'PEM'\n{pem}\nPEM"))
             .await;
     }
-    let is_new = |status: &serde_json::Value| status["credentials"]["kubelet"]["expirationTime"] != before;
+    let is_new =
+        |status: &serde_json::Value| status["credentials"]["kubelet"]["expirationTime"] != before;
     stage
         .inside
         .status_becomes("the new certificate", is_new)
