@@ -134,7 +134,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
             let allowed = match (permission.allowed, &permission.error) {
                 (Some(true), _) => "allowed",
                 (Some(false), _) => "denied",
-                (None, Some(error)) => error,
+                (None, Some(error)) => error.as_str(),
                 (None, None) => "unknown",
             };
             let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);

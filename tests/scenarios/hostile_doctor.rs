@@ -74,6 +74,8 @@ async fn doctor_takes_little_memory_for_a_large_or_dense_node() {
     ] {
         let mut node = node.clone();
         node["spec"]["taints"] = json!([]);
+        node["status"]["addresses"] = json!([]);
+        node["metadata"]["annotations"] = json!({});
         let body = filled(
             node,
             place,

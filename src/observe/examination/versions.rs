@@ -39,16 +39,16 @@ pub(super) async fn read(given: &Given<'_>) -> Versions {
     let of_hosts = async {
         let harvester = &given.harvester;
         (
-            read_object(harvester, HARVESTER).await,
-            read_object(harvester, KUBEVIRT).await,
-            read_object(harvester, VERSION).await,
+            read_object::<Setting>(harvester, HARVESTER).await,
+            read_object::<Info>(harvester, KUBEVIRT).await,
+            read_object::<Info>(harvester, VERSION).await,
         )
     };
     let ((harvester, kubevirt, hosts), guest) =
-        tokio::join!(of_hosts, read_object(&given.guest, VERSION));
+        tokio::join!(of_hosts, read_object::<Info>(&given.guest, VERSION));
     let of_info = |info: Seen<Info>| parsed(info.map(|info| info.git_version));
     Versions {
-        harvester: parsed(harvester.map(|setting: Setting| setting.value)),
+        harvester: parsed(harvester.map(|setting| setting.value)),
         kubevirt: of_info(kubevirt),
         host_kubernetes: of_info(hosts),
         guest_kubernetes: of_info(guest),
