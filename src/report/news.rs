@@ -209,7 +209,7 @@ impl Told {
             let old = before.get(&name.kind)?;
             (*old != name.name).then(|| {
                 let (kind, new) = (&name.kind, &name.name);
-                format!("{kind} changed from `{old}` to `{new}`: {}", name.verdict)
+                format!("{kind} changed from `{old}` to `{new}`: {}", name.state)
             })
         };
         status.identity.names.iter().filter_map(text).collect()
@@ -224,7 +224,7 @@ impl Told {
         let before = self.clock.replace(clock.detail.clone())?;
         let (_, step) = clock.detail.split_once(" set by ")?;
         let (step, _) = step.split_once(',')?;
-        (before != clock.detail && clock.live).then(|| format!("wall clock set by {step}"))
+        (before != clock.detail && clock.active).then(|| format!("wall clock set by {step}"))
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.

@@ -184,7 +184,7 @@ async fn a_short_watch_delay_brings_watches_back_before_the_least_of_the_default
     let _agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     let server = lab(&world.harvester_api);
-    let is_watched = async || server.watch_count() > 0;
+    let is_watched = || async { server.watch_count() > 0 };
     eventually(SOON, "a watch", is_watched).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     server.end_watches();
