@@ -87,7 +87,7 @@ pub enum NotAVmi {
     #[error("a VirtualMachineInstance without `{0}`")]
     Missing(&'static str),
     /// A name breaks the rules of names.
-    #[error("a VirtualMachineInstance with an unusable `{field}`")]
+    #[error("a VirtualMachineInstance with an invalid `{field}`")]
     Name {
         /// The field.
         field: &'static str,

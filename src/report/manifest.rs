@@ -33,7 +33,7 @@ pub struct Extras {
 /// Returns one document for each object, with comments.
 pub fn yaml(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> String {
     let mut text = format!(
-        "# Permissions that harvester-node-agent needs on Harvester as service account {account}, and nothing else.\n\
+        "# Permissions that harvester-node-agent needs on Harvester as service account {account}, and no others.\n\
          # Apply on Harvester as an administrator: kubectl apply -f FILE. Revoke: kubectl delete -f FILE.\n\
          # List all objects of this kind, including those for other service accounts:\n\
          #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
@@ -188,8 +188,8 @@ fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &Role) {
 fn write_rule(text: &mut String, rule: &Rule) {
     if rule.resource == INSTANCES && !rule.names.is_empty() {
         text.push_str(
-            "# Of these VMs only. A rule with names allows no list, so the agent cannot search its VM: each machine must go by the\n\
-             # name of its VM, or have [harvester] vm in its configuration.\n",
+            "# Only these VMs. A rule with names does not allow list, so the agent cannot search for its VM: the node must have\n\
+             # the name of its VM, or [harvester] vm in its configuration.\n",
         );
     }
     for useful in &rule.requests {

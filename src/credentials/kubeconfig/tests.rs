@@ -265,7 +265,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
-        &["`users[0].user.exec`", "runs no program"],
+        &["`users[0].user.exec`", "runs no credential plugins"],
     ),
     (
         "token: CANARY",
@@ -320,7 +320,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         &["control character"],
     ),
     ("token: CANARY", "token: CANARY x", &["a space"]),
-    ("token: CANARY", "token: eyJDQU5BUlk", &["cut short"]),
+    ("token: CANARY", "token: eyJDQU5BUlk", &["truncated"]),
     (
         "token: CANARY",
         "tokenFile: nowhere",
@@ -344,7 +344,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         "http://192",
         &[
             "`clusters[0].cluster.server`",
-            "without TLS",
+            "disables TLS",
             "`allow = [\"plain-http\"]`",
         ],
     ),
@@ -353,7 +353,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         "ftp://CANARY:CANARY@192",
         &["refused", "password"],
     ),
-    ("https://192", "192", &["no URL"]),
+    ("https://192", "192", &["not a URL"]),
     (":6443", ":6443/?token=CANARY", &["`?`"]),
     (
         "    server:",
@@ -504,7 +504,7 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
     assert!(
         matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
     );
-    assert!(error.to_string().contains("took it out"));
+    assert!(error.to_string().contains("cannot be verified"));
 }
 
 #[test]

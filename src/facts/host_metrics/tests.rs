@@ -138,12 +138,12 @@ fn whatever_is_no_clear_word_of_the_host_is_refused_in_one_line() {
         (
             "nested too deep",
             format!("<metrics>{}</metrics>", deep(20_000)),
-            "more elements",
+            "too many elements",
         ),
         (
             "too many",
             format!("<metrics>{}</metrics>", "<a/>".repeat(20_000)),
-            "more elements",
+            "too many elements",
         ),
         (
             "too many attributes",
