@@ -45,8 +45,8 @@ impl Listen {
         })?;
         if !address.ip().is_loopback() {
             Err(value.refuse(
-                "is not a loopback address: metrics contain names of hosts and VMs, so they are served on this node only; \
-                 use an authenticating proxy or the textfile collector of node-exporter to export them",
+                "is not a loopback address; to export metrics, use an authenticating proxy or the textfile collector of \
+                 node-exporter",
             ))
         } else if address.port() < FIRST_PORT {
             Err(value.refuse(format_args!(

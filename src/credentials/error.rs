@@ -131,7 +131,7 @@ pub enum CredentialError {
     },
     /// Neither a token nor a client certificate.
     #[error(
-        "`{key}` of `{path}` has neither a token nor a client certificate: set `token`, `tokenFile`, \
+        "`{key}` of `{path}` has no credential: set `token`, `tokenFile`, \
          `client-certificate-data` or `client-certificate`"
     )]
     NoIdentity {

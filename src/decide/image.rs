@@ -119,7 +119,7 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
         [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
-        ["/usr/bin/harvester-node-agent", "ours"],
+        ["/usr/bin/harvester-node-agent", "harvester-node-agent"],
         tree.install_ourselves(image.family),
         tree,
     );

@@ -24,8 +24,8 @@ use crate::findings::{Code, Finding};
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What follows the mark in the first line, and the second line.
-const NOTE: &str = " in sync ([registration] node_labels); changes are overwritten.
-# To maintain it yourself, remove the line above. The kubelet registers the Node with these labels.
+const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
+# To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
 ";
 
 /// The answer.

@@ -60,7 +60,7 @@ pub enum MetricsError {
     #[error("the host has no metrics at the moment")]
     NoMetrics,
     /// Metrics of the VM alone: the host could not collect its own, which passes.
-    #[error("the host name is missing in the metrics")]
+    #[error("the name of the host is missing in the metrics")]
     NoHostName,
     /// Something that is said once is said twice.
     #[error("the metrics have a duplicate `{0}` of the host")]

@@ -46,8 +46,8 @@ pub static USEFUL: &[Useful] = &[
         resource: INSTANCES,
         place: Place::Vm,
         source: None,
-        purpose: "required: the VM and its host",
-        without: "migrations are not followed (finding harvester-forbidden)",
+        purpose: "required: reads the VM and its host",
+        without: "live migrations are not followed (finding harvester-forbidden)",
     },
     Useful {
         verb: "list",
@@ -55,8 +55,8 @@ pub static USEFUL: &[Useful] = &[
         resource: INSTANCES,
         place: Place::Vm,
         source: None,
-        purpose: "finds the VM by UUID and MAC address, whatever the hostname, and its duplicates",
-        without: "the VM is found only by hostname or node name, or by [harvester] vm in the configuration",
+        purpose: "finds the VM if no name matches, and its duplicates",
+        without: "the VM is found only by a name of this node, or by [harvester] vm in its configuration",
     },
     Useful {
         verb: "watch",
@@ -73,8 +73,8 @@ pub static USEFUL: &[Useful] = &[
         resource: "nodes",
         place: Place::Cluster,
         source: Some(Source::HostNode),
-        purpose: "source host-node: for any VM, with any label of the host",
-        without: "region and zone come from the other sources, [labels.extra] from the ConfigMap alone",
+        purpose: "source host-node: any VM, any host label",
+        without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
     },
     Useful {
         verb: "list",
@@ -82,7 +82,7 @@ pub static USEFUL: &[Useful] = &[
         resource: "pods",
         place: Place::Vm,
         source: Some(Source::LauncherPod),
-        purpose: "source launcher-pod, read if host and annotations of the VM have no region and zone",
+        purpose: "source launcher-pod, used if host-node and vmi-annotations provide nothing",
         without: "region and zone come from the other sources",
     },
     Useful {
@@ -91,7 +91,7 @@ pub static USEFUL: &[Useful] = &[
         resource: "configmaps",
         place: Place::ConfigMap,
         source: Some(Source::ConfigMap),
-        purpose: "source configmap, read if the other sources have no result",
+        purpose: "source configmap, used if the earlier sources provide nothing",
         without: "region and zone come from the other sources",
     },
 ];

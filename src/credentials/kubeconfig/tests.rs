@@ -306,7 +306,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "    token: CANARY",
         "    token: \"\"",
-        &["neither a token nor a client certificate"],
+        &["has no credential"],
     ),
     (
         "token: CANARY",
