@@ -351,7 +351,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "https://192",
         "ftp://CANARY:CANARY@192",
-        &["refused", "password"],
+        &["not supported", "password"],
     ),
     ("https://192", "192", &["not a URL"]),
     (":6443", ":6443/?token=CANARY", &["`?`"]),
