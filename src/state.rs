@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn a_damaged_or_newer_state_is_moved_aside_and_said() {
         for (text, word) in [
-            ("", "damaged"),
-            ("{\"version\":", "damaged"),
+            ("", "corrupt"),
+            ("{\"version\":", "corrupt"),
             (
                 r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
                 "version 9",

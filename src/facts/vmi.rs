@@ -316,11 +316,11 @@ mod tests {
         for (metadata, named) in [
             (
                 r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: the key `a`",
+                "`metadata.labels`: duplicate key `a`",
             ),
             (
                 r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: the key `a`",
+                "`metadata.annotations`: duplicate key `a`",
             ),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),

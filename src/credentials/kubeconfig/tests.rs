@@ -280,7 +280,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "token: t\n    username: CANARY",
-        &["`users[0].user.username`", "passwords"],
+        &["`users[0].user.username`", "basic authentication"],
     ),
     (
         "token: CANARY",
@@ -290,7 +290,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "token: t\n    as: CANARY",
-        &["`users[0].user.as`", "impersonation"],
+        &["`users[0].user.as`", "impersonate"],
     ),
     ("token: CANARY", "token: t\n    as-uid: CANARY", &["as-uid"]),
     (
