@@ -88,7 +88,7 @@ pub enum NotANode {
     #[error("a Node without `{0}`")]
     Missing(&'static str),
     /// The name breaks the rules of names.
-    #[error("a Node with an unusable `metadata.name`")]
+    #[error("a Node with an invalid `metadata.name`")]
     Name(#[source] NotAName),
 }
 
@@ -316,7 +316,7 @@ mod tests {
             let text =
                 format!(r#"{{"metadata":{{"name":"n","uid":"u","{field}":{{"a":"1","a":"2"}}}}}}"#);
             let error = serde_json::from_str::<Node>(&text).unwrap_err().to_string();
-            let named = format!("`metadata.{field}`: the key `a` comes twice");
+            let named = format!("`metadata.{field}`: duplicate key `a`");
             assert!(error.contains(&named), "{error}");
         }
     }

@@ -87,7 +87,7 @@ pub enum NotAVmi {
     #[error("a VirtualMachineInstance without `{0}`")]
     Missing(&'static str),
     /// A name breaks the rules of names.
-    #[error("a VirtualMachineInstance with an unusable `{field}`")]
+    #[error("a VirtualMachineInstance with an invalid `{field}`")]
     Name {
         /// The field.
         field: &'static str,
@@ -316,11 +316,11 @@ mod tests {
         for (metadata, named) in [
             (
                 r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: the key `a`",
+                "`metadata.labels`: duplicate key `a`",
             ),
             (
                 r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: the key `a`",
+                "`metadata.annotations`: duplicate key `a`",
             ),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),

@@ -103,10 +103,10 @@ fn identity(identity: &Identity) -> IdentityStatus {
     let reason = match &identity.vm {
         OwnVm::Identified(_) => None,
         OwnVm::ProvenOffline(_) => {
-            Some("proven by the firmware UUID; Harvester was not read".to_owned())
+            Some("verified by the firmware UUID; Harvester was not read".to_owned())
         }
         OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
-        OwnVm::Ambiguous(vms) => Some(format!("several VMs fit: {}", vms.join(", "))),
+        OwnVm::Ambiguous(vms) => Some(format!("several VMs match: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
     };
     IdentityStatus {
@@ -322,8 +322,8 @@ impl PermissionStatus {
             format!(".{}", useful.group)
         };
         let scope = match useful.place {
-            Place::Vm => "in the VM's namespace",
-            Place::ConfigMap => "in the ConfigMap's namespace",
+            Place::Vm => "in the namespace of the VM",
+            Place::ConfigMap => "in the namespace of the ConfigMap",
             Place::Cluster => "in the cluster",
         };
         let allowed = match &permission.allowed {

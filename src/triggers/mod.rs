@@ -202,7 +202,7 @@ impl Listener {
         if let Some(old) = slot {
             old.task.abort();
             self.health
-                .set(trigger.as_str(), false, "not known yet what to watch");
+                .set(trigger.as_str(), false, "object to watch is still unknown");
             self.health.remark(trigger.as_str(), None);
         }
         let target = target?;
@@ -279,11 +279,11 @@ impl Listener {
             health.remark("files", None);
             let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
             let detail = ended.err().map_or_else(
-                || "inotify ended".to_owned(),
+                || "inotify stopped".to_owned(),
                 |error| format!("inotify: {error}"),
             );
             health.set("files", false, detail.clone());
-            let what = format!("{detail}; files are read again at the poll");
+            let what = format!("{detail}; files are only polled");
             health.remark("files", Some(Remark::SignalUnavailable { what }));
         });
         self.files = Some((files, task));

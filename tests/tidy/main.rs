@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod cold;
+mod language;
 mod layers;
 mod outcomes;
 mod readme;

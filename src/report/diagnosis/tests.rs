@@ -374,7 +374,7 @@ fn the_summary_of_the_image_agrees_with_its_findings() {
             vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
             "has problems",
         ),
-        (vec![], "not all of it was checked"),
+        (vec![], "not everything was checked"),
     ] {
         let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);
