@@ -24,8 +24,8 @@ use crate::findings::{Code, Finding};
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What follows the mark in the first line, and the second line.
-const NOTE: &str = " as [registration] node_labels asks; changes are overwritten.
-# To keep it yourself, remove the line above. It tells the kubelet at its start which Harvester host runs this VM.
+const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
+# To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
 ";
 
 /// The answer.

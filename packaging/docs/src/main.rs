@@ -3,7 +3,7 @@
 //! command, a key of the configuration or a record of the journal is added.
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
-//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licences.txt`. DATE is printed in the footer of the
+//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licenses.txt`. DATE is printed in the footer of the
 //! pages. `harvester-docs findings` prints the reference of all findings, `harvester-docs recording TITLE` an SVG of the lines
 //! that it reads.
 
@@ -11,7 +11,7 @@ mod catalog;
 mod completions;
 mod configuration;
 mod findings;
-mod licences;
+mod licenses;
 mod manual;
 mod pages;
 mod recording;
@@ -58,7 +58,7 @@ fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Erro
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
-    files.push(("third-party-licences.txt".into(), licences::text()?));
+    files.push(("third-party-licenses.txt".into(), licenses::text()?));
     for (name, text) in files {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap_or(directory))?;
