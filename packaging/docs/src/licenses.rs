@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every library that is linked into the agent, with its license and the text that comes with it.
+//! Lists every library that is linked into the agent, with its license and license texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -10,14 +10,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// How the names of files with the text of a license begin, in small letters.
+/// Prefixes of the names of license files, in lower case.
 const NAMES: &[&str] = &["licen", "copying", "copyright", "unlicense", "notice"];
 
-/// The file.
+/// Returns the file.
 ///
 /// # Errors
 ///
-/// When cargo does not run, or a library comes without the text of its license.
+/// Fails if cargo cannot be run, or if a library has no license text.
 pub(crate) fn text() -> Result<String, Box<dyn Error>> {
     let homes = homes()?;
     let mut list = String::new();
@@ -36,8 +36,8 @@ pub(crate) fn text() -> Result<String, Box<dyn Error>> {
         }
     }
     let mut whole = format!(
-        "The program harvester-node-agent is under the Apache License, version 2.0. Linked into it are Rust's standard \
-         library\n(MIT or Apache-2.0, https://www.rust-lang.org) and these libraries (https://crates.io):\n\n{list}"
+        "harvester-node-agent is licensed under the Apache License, version 2.0. It contains the Rust standard library\n(MIT or \
+         Apache-2.0, https://www.rust-lang.org) and these libraries (https://crates.io):\n\n{list}"
     );
     for (text, libraries) in texts {
         let libraries: Vec<String> = libraries.into_iter().collect();
@@ -51,7 +51,7 @@ pub(crate) fn text() -> Result<String, Box<dyn Error>> {
     Ok(whole)
 }
 
-/// Name, version and license of what is linked: neither build scripts nor procedural macros, for this platform.
+/// Returns name, version and license of the linked libraries, without build scripts and procedural macros.
 fn linked() -> Result<BTreeSet<(String, String)>, Box<dyn Error>> {
     let tree = cargo(&[
         "tree",
@@ -78,7 +78,7 @@ fn linked() -> Result<BTreeSet<(String, String)>, Box<dyn Error>> {
     Ok(linked)
 }
 
-/// Where the source of each package is.
+/// Returns the source directory of each package.
 fn homes() -> Result<BTreeMap<String, PathBuf>, Box<dyn Error>> {
     let metadata: Value =
         serde_json::from_str(&cargo(&["metadata", "--locked", "--format-version=1"])?)?;
@@ -96,7 +96,7 @@ fn homes() -> Result<BTreeMap<String, PathBuf>, Box<dyn Error>> {
         .collect())
 }
 
-/// The texts, without what differs from copy to copy and means nothing.
+/// Returns the license texts of a package, normalized so that equal texts are listed once.
 fn license_files(home: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     let mut texts = BTreeSet::new();
     for entry in fs::read_dir(home)? {

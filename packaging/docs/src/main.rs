@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes what packages ship beside the agent, from the agent's own definitions: nothing here can be forgotten when a
-//! command, a key of the configuration or a record of the journal is added.
+//! Generates what packages ship with the agent from the agent's own definitions, so that a new command, configuration key or
+//! journal entry is never missing.
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
 //! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licenses.txt`. DATE is printed in the footer of the
