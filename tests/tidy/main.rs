@@ -4,9 +4,12 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod cold;
+mod commands;
 mod layers;
 mod outcomes;
 mod readme;
+mod recording;
+mod reference;
 
 use std::fs;
 use std::path::Path;

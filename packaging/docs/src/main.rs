@@ -4,8 +4,8 @@
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
 //! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licenses.txt`. DATE is printed in the footer of the
-//! pages. `harvester-docs findings` prints the reference of all findings, `harvester-docs recording TITLE` an SVG of the lines
-//! that it reads.
+//! pages. `harvester-docs findings` and `harvester-docs states` print the generated reference pages. `harvester-docs recording
+//! TITLE` prints an SVG of the lines that it reads.
 
 mod catalog;
 mod completions;
@@ -15,6 +15,7 @@ mod licenses;
 mod manual;
 mod pages;
 mod recording;
+mod states;
 
 use std::error::Error;
 use std::fs;
@@ -30,10 +31,14 @@ fn main() -> ExitCode {
             print!("{}", findings::page());
             Ok(())
         }
+        ["states"] => {
+            print!("{}", states::page());
+            Ok(())
+        }
         ["recording", title] => record(title),
         [directory, date] => write_all(&PathBuf::from(directory), date),
         _ => {
-            eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
+            eprintln!("usage: harvester-docs DIR DATE | findings | states | recording TITLE");
             return ExitCode::from(2);
         }
     };

@@ -5,8 +5,22 @@ use std::io;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use harvester_node_agent::cli::Arguments;
+use harvester_node_agent::cli::{Arguments, Exit};
 use roff::{Inline, Roff, bold, roman};
+
+/// The entries of the section EXIT STATUS.
+const EXIT_STATUS: &[(Exit, &str)] = &[
+    (Exit::Ok, "Success."),
+    (Exit::Failed, "A check failed."),
+    (Exit::Usage, "Usage error."),
+    (Exit::Warnings, "There are only warnings (with --strict)."),
+    (Exit::NotKubevirt, "Not a KubeVirt virtual machine."),
+    (
+        Exit::TryAgain,
+        "Temporary failure, such as an unreachable API or another running agent; try again.",
+    ),
+    (Exit::Configuration, "Invalid configuration."),
+];
 
 /// The entries of the section FILES.
 const FILES: &[(&str, &str)] = &[
@@ -78,6 +92,10 @@ fn rest(command: &Command) -> Roff {
     let is_main = command.get_display_name().is_none();
     let mut roff = Roff::new();
     if is_main {
+        section(&mut roff, "EXIT STATUS");
+        for (status, what) in EXIT_STATUS {
+            entry(&mut roff, &(*status as i32).to_string(), what);
+        }
         section(&mut roff, "ENVIRONMENT");
         entry(
             &mut roff,
