@@ -49,7 +49,7 @@ variable "output_directory" {
 variable "accelerator" {
   type        = string
   default     = "kvm"
-  description = "QEMU accelerator: kvm, or tcg on a machine without /dev/kvm (ten times slower)."
+  description = "QEMU accelerator: kvm, or tcg if /dev/kvm does not exist (ten times slower)."
 }
 
 variable "disk_size" {

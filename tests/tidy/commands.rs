@@ -98,7 +98,7 @@ const COMMANDS: &[(&str, Tested)] = &[
         By("tests/scenarios/service.rs", &["\"run\""]),
     ),
     (
-        "harvester-node-agent once [--dry-run]",
+        "harvester-node-agent once",
         Here(&["--dry-run"], 1, "no Harvester kubeconfig found"),
     ),
     (
@@ -111,7 +111,7 @@ const COMMANDS: &[(&str, Tested)] = &[
         Here(&[], 1, "[harvester-credential-missing]"),
     ),
     (
-        "harvester-node-agent explain [CODE...]",
+        "harvester-node-agent explain",
         Here(&["not-kubevirt"], 0, "not-kubevirt (error"),
     ),
     (
@@ -201,6 +201,8 @@ fn commands(readme: &str) -> BTreeSet<String> {
     let rows: Vec<String> = table
         .filter(|line| line.starts_with("| `"))
         .flat_map(|line| quoted(line.split('|').nth(1).unwrap_or_default()))
+        // Options and arguments that may be left out.
+        .map(|text| text.split(" [").next().unwrap_or(text))
         .map(|text| format!("{PROGRAM} {text}"))
         .collect();
     let all = blocks.chain(text).map(|text| text.trim().to_owned());
@@ -253,8 +255,8 @@ fn commands_that_need_no_cluster_do_what_they_say() {
             continue;
         };
         let words = command.trim_start_matches("sudo ").split_whitespace();
-        // What stands for something is replaced by `more`.
-        let is_word = |word: &&str| !word.starts_with('[') && word.chars().any(char::is_lowercase);
+        // A placeholder is replaced by `more`.
+        let is_word = |word: &&str| word.chars().any(char::is_lowercase);
         let words = words.skip(1).filter(is_word);
         let output = Command::new(env!("CARGO_BIN_EXE_harvester-node-agent"))
             .args(words)
@@ -275,7 +277,7 @@ fn commands_are_found_in_blocks_in_text_and_in_the_table() {
     let readme = "Use `apt purge x`, not `x.toml`:\n\n    a --b   # why\n\n```\n$ sudo c\nresult\n```\n\n```toml\nd = 1\n```\n\n\
                   ## Commands\n\n| `e`, `f [--g]` | h |\n";
     let found: Vec<String> = commands(readme).into_iter().collect();
-    let table = ["e", "f [--g]"].map(|text| format!("{PROGRAM} {text}"));
+    let table = ["e", "f"].map(|text| format!("{PROGRAM} {text}"));
     let expected = ["a --b", "apt purge x", &table[0], &table[1], "sudo c"];
     assert_eq!(found, expected);
 }
