@@ -116,7 +116,7 @@ const COMMANDS: &[(&str, Tested)] = &[
     ),
     (
         "harvester-node-agent config show",
-        Here(&[], 0, "poll_interval = "),
+        Here(&[], 0, "on_change"),
     ),
     (
         "harvester-node-agent config check",

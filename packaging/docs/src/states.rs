@@ -59,11 +59,15 @@ A condition that is True when it is first written has no Event.
 `harvester-node-agent-findings`(7), `harvester-node-agent-metrics`(7), `harvester-node-agent-explain`(1)
 ";
 
-/// The findings that explain why the Harvester API cannot be read.
-const HARVESTER: [Code; 9] = [
+/// The findings that explain why there is no usable Harvester credential.
+const CREDENTIAL: [Code; 3] = [
     Code::HarvesterCredentialMissing,
     Code::HarvesterCredentialInvalid,
     Code::HarvesterIsOwnApi,
+];
+
+/// The findings that explain why the Harvester API cannot be read with a credential.
+const API: [Code; 6] = [
     Code::HarvesterUnreachable,
     Code::HarvesterUnauthorized,
     Code::HarvesterForbidden,
@@ -181,8 +185,8 @@ fn topology_codes(reason: &str) -> Vec<Code> {
     match (Code::parse(&kebab(reason)), reason) {
         (Some(code), _) => vec![code],
         (None, "NoHost") => vec![Code::NoTopologySource],
-        (None, "NoHarvesterCredential") => HARVESTER[..3].to_vec(),
-        (None, "HarvesterNotRead") => HARVESTER.to_vec(),
+        (None, "NoHarvesterCredential") => CREDENTIAL.to_vec(),
+        (None, "HarvesterNotRead") => [&CREDENTIAL[..], &API[..]].concat(),
         (None, "NodeNotRead") => GUEST.to_vec(),
         (None, _) => Vec::new(),
     }
@@ -198,7 +202,7 @@ fn identity() -> Vec<Row> {
             | Verdict::ConfiguredOverride
             | Verdict::Mismatch => vec![Code::HostnameDiffers],
             Verdict::AnotherVm => vec![Code::NameOfAnotherVm],
-            Verdict::Unknown => HARVESTER.to_vec(),
+            Verdict::Unknown => [&CREDENTIAL[..], &API[..]].concat(),
         };
         let unread = Why::new(WhyKind::Unreachable, "");
         let vm = match (verdict, VmName::parse("vm")) {
