@@ -11,6 +11,15 @@ use serde_json::Value;
 
 use crate::doctor::doctor;
 
+/// Documents that say how many reports are recreated.
+const DOCUMENTS: [(&str, &str); 2] = [
+    ("README.md", include_str!("../../README.md")),
+    (
+        "development.md",
+        include_str!("../../packaging/docs/pages/development.md"),
+    ),
+];
+
 /// What somebody reported.
 #[derive(Debug)]
 struct Report {
@@ -292,5 +301,11 @@ fn every_report_has_a_scenario_and_a_code_or_the_reason_why_not() {
     let out_of_sight = REPORTS.iter().filter(|report| report.sights.is_empty());
     let (whole, none) = (whole.count(), out_of_sight.count());
     let part = REPORTS.len() - whole - none;
-    println!("{whole} are seen, {part} in part, {none} not at all");
+    let counts = format!("{whole} are recreated, {part} in part and {none} not at all");
+    println!("{counts}");
+    let shown = format!("Of {} published reports, {counts}", REPORTS.len());
+    for (name, document) in DOCUMENTS {
+        let words: Vec<&str> = document.split_whitespace().collect();
+        assert!(words.join(" ").contains(&shown), "{name} lacks `{shown}`");
+    }
 }

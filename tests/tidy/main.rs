@@ -5,9 +5,12 @@
 
 mod cold;
 mod language;
+mod commands;
 mod layers;
 mod outcomes;
 mod readme;
+mod recording;
+mod reference;
 
 use std::fs;
 use std::path::Path;
