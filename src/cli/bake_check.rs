@@ -53,11 +53,11 @@ fn document(image: &str, faults: &[Fault]) -> serde_json::Value {
                 "title": entry.title,
                 "observed": one_line(&fault.seen, SEEN_MAX),
                 "impact": entry.impact,
-                "fix": one_line(&fault.remedy, REMEDY_MAX),
+                "command": one_line(&fault.remedy, REMEDY_MAX),
             })
         })
         .collect();
-    json!({"image": image, "isClean": faults.is_empty(), "problems": faults})
+    json!({"image": image, "clean": faults.is_empty(), "findings": faults})
 }
 
 fn text(image: &str, faults: &[Fault]) -> String {

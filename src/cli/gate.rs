@@ -205,13 +205,13 @@ fn said(status: &Status) -> Option<Said> {
     Some(Said {
         kind: name.kind.clone(),
         name: name.name.clone(),
-        verdict: Verdict::parse(&name.verdict)?,
+        verdict: Verdict::parse(&name.state)?,
         vm: status
             .identity
-            .expected
+            .expected_name
             .clone()
             .or_else(|| vm.as_ref().map(|vm| vm.name.clone())),
-        reason: status.identity.reason.clone(),
+        reason: status.identity.message.clone(),
         may_learn: status.credentials.harvester.kubeconfig.is_some(),
         labels,
     })
@@ -276,10 +276,10 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
         let value = json!({
             "reason": opening.reason.as_str(),
             "message": opening.text,
-            "waitedMs": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            "durationSeconds": waited.as_millis() as f64 / 1000.0,
             "labels": labels,
-            "written": written.files,
-            "problems": written.problems,
+            "writtenFiles": written.files,
+            "errors": written.problems,
         });
         return Answer::new(json_text(&value), Exit::Ok);
     }

@@ -919,6 +919,21 @@ fn text_and_json_name_the_origin_of_each_value() {
 }
 
 #[test]
+fn only_values_that_differ_from_the_default_are_changed() {
+    let content = "watch = true\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
+                   topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table']";
+    let loaded = Tree::new().file(ADMIN_FILE, content).load();
+    let keys = |changed| -> Vec<String> {
+        let shown = show::selected(&loaded.values, changed);
+        shown.into_iter().map(|value| value.key).collect()
+    };
+    assert_eq!(keys(true), ["topology.on_change", "hosts.hv-a.zone"]);
+    assert!(keys(false).len() > 20);
+    let defaults = Tree::new().load();
+    assert_eq!(show::text(&show::selected(&defaults.values, true)), "");
+}
+
+#[test]
 fn the_watched_paths_are_those_that_are_read() {
     let expected = [VENDOR, RUNTIME, ADMIN_FILE, ADMIN].map(PathBuf::from);
     assert_eq!(watched_paths(), expected);

@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::names::{NodeName, NotAName};
 use crate::document::json::{
-    Capped, Keys, StringMap, annotations, conditions, labels, managed_fields,
+    Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
+    condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
+    resource_version, uid,
 };
 use crate::few::Few;
 
@@ -68,16 +70,16 @@ impl Node {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeCondition {
     /// Type.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "condition_type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "condition_status")]
     pub status: String,
     /// CamelCase reason.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "condition_reason")]
     pub reason: Option<String>,
-    /// Text for people.
-    #[serde(default)]
+    /// Human-readable.
+    #[serde(default, deserialize_with = "condition_message")]
     pub message: Option<String>,
 }
 
@@ -104,8 +106,11 @@ struct Wire {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireMetadata {
+    #[serde(default, deserialize_with = "name")]
     name: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
+    #[serde(default, deserialize_with = "resource_version")]
     resource_version: Option<String>,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
@@ -153,7 +158,7 @@ impl LabelManagers {
         // A text that is longer is no time.
         let time = entry.time.filter(|time| time.len() <= 64);
         for mut key in metadata.labels.0 {
-            if !key.starts_with("f:") {
+            if !key.starts_with("f:") || key.len() > KEY_BYTES + 2 {
                 continue;
             }
             key.drain(..2);
@@ -208,7 +213,7 @@ impl<'de> Visitor<'de> for LabelManagersVisitor {
 
 #[derive(Deserialize, Default)]
 struct WireSpec {
-    #[serde(rename = "providerID")]
+    #[serde(rename = "providerID", default, deserialize_with = "provider_id")]
     provider_id: Option<String>,
 }
 

@@ -151,10 +151,13 @@ pub async fn started(world: &World, binary: &Path, environment: &[(&str, &str)])
     // By the agent's own word: the log of a real server tells of a watch only when it is over.
     eventually(SOON, "both watches are open", || async {
         let status = world.guest.status().unwrap_or_default();
-        let signals = status["signals"].as_array().cloned().unwrap_or_default();
+        let signals = status["eventSources"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let is_live = |name| {
             let mut signals = signals.iter();
-            signals.any(|signal| signal["name"] == name && signal["live"] == true)
+            signals.any(|signal| signal["name"] == name && signal["active"] == true)
         };
         is_live("vmi") && is_live("node")
     })

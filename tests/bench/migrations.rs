@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::admin::{Admin, paths};
 use harvester_lab::harvester::Order;
+use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::world::{AGENT, HOSTS, HostAccess, Side, World, WorldOptions};
 use serde_json::{Value, json};
@@ -16,8 +17,6 @@ use tokio::task::JoinSet;
 use crate::process::milliseconds;
 use crate::statistics::Samples;
 use crate::{SOON, started};
-
-const HOST: &str = "topology.harvesterhci.io/host";
 
 /// What the bare PATCH changes.
 const ROUND: &str = "footprint.example.com/round";

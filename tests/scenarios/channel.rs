@@ -186,11 +186,11 @@ async fn makes_the_agent_look(client: &mut Client<VirtioPort>) -> Value {
 }
 
 fn signal(status: &Value) -> (bool, String) {
-    let signals = status["signals"].as_array().unwrap();
+    let signals = status["eventSources"].as_array().unwrap();
     let mut channel = signals.iter().filter(|signal| signal["name"] == "port");
     let signal = channel.next().unwrap();
     (
-        signal["live"].as_bool().unwrap(),
+        signal["active"].as_bool().unwrap(),
         signal["detail"].as_str().unwrap().to_owned(),
     )
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{HOST, SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
 
 /// The most that the agent may ever take, in KiB.
-const MOST: u64 = 32 << 10;
+pub(crate) const MOST: u64 = 32 << 10;
 
 /// The most that signals on the bus may bring it to, in KiB.
 const MOST_OF_BUS: u64 = 24 << 10;
@@ -59,7 +59,7 @@ async fn is_said(world: &World, parts: &[&str]) {
 }
 
 /// The object with `piece` repeated in a list or map at a place of it, up to the largest size.
-fn filled(
+pub(crate) fn filled(
     mut object: Value,
     place: &str,
     piece: impl Fn(usize) -> String,

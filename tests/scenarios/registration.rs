@@ -121,7 +121,7 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert_eq!(answer["reason"], "name-fits", "{answer:#}");
-    assert_eq!(answer["written"][0], FILE);
+    assert_eq!(answer["writtenFiles"][0], FILE);
     assert_eq!(
         node_labels(&world),
         [
@@ -200,7 +200,7 @@ async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
     let daemon = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert!(
-        answer["problems"][0]
+        answer["errors"][0]
             .as_str()
             .unwrap()
             .contains("not managed by the agent"),
@@ -277,7 +277,7 @@ async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert_eq!(
-        answer["written"],
+        answer["writtenFiles"],
         serde_json::json!([DROP_IN]),
         "{answer:#}"
     );

@@ -6,6 +6,7 @@
 mod cold;
 mod language;
 mod commands;
+mod effects;
 mod layers;
 mod outcomes;
 mod readme;

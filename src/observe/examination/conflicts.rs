@@ -30,8 +30,7 @@ async fn instance(given: &Given<'_>) -> Seen<Instance> {
         return Seen::failed(WhyKind::NotAsked, "the VM is unknown");
     };
     let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
-    let object = read_object(&given.harvester, &path).await;
-    object.map(|object| Instance::of(&object))
+    read_object(&given.harvester, &path).await
 }
 
 async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {

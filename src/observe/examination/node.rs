@@ -3,8 +3,6 @@
 //!
 //! The pods are listed with a field selector, as a kubelet may list no others.
 
-use serde_json::Value;
-
 use super::{Given, briefly, read_object};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::examination::node::NodeDetails;
@@ -22,7 +20,7 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
     };
     let name = &kubelet.node_name;
     let node = match read_object(&given.guest, &format!("/api/v1/nodes/{name}")).await {
-        Seen::Known(node) => NodeDetails::of(&node),
+        Seen::Known(node) => node,
         Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "the Node does not exist")),
         Seen::Failed(why) => NodeDetails::unseen(&why),
     };
@@ -52,8 +50,8 @@ async fn pods(given: &Given<'_>, node: &str) -> Seen<Vec<Pod>> {
         label: None,
     };
     briefly(async {
-        match client.list::<Value>("/api/v1/pods", &selectors).await {
-            Ok(list) => Seen::Known(list.items.iter().map(Pod::of).collect()),
+        match client.list::<Pod>("/api/v1/pods", &selectors).await {
+            Ok(list) => Seen::Known(list.items),
             Err(error) => Seen::Failed(why(&error)),
         }
     })

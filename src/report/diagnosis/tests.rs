@@ -395,7 +395,10 @@ fn a_consequence_is_shown_with_its_cause_and_its_group_is_not_ok() {
         .iter()
         .find(|group| group["group"] == "placement")
         .unwrap();
-    assert_eq!(placement["suppressed"][0]["by"], "harvester-unreachable");
+    assert_eq!(
+        placement["suppressed"][0]["suppressedBy"],
+        "harvester-unreachable"
+    );
     assert_eq!(
         (&placement["state"], &document["counts"]["errors"]),
         (&json!("skipped"), &json!(0))
