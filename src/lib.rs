@@ -92,7 +92,6 @@
 //! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
-//! | which code the service never runs, and so never has in memory | `cold.ld` |
 
 pub mod agent;
 pub mod alarm;
