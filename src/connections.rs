@@ -19,7 +19,6 @@ use crate::facts::distribution::Distribution;
 use crate::facts::requests::Requests;
 use crate::facts::who::{Api, Remark};
 use crate::facts::{Why, WhyKind};
-use crate::few::Few;
 use crate::kubeapi::{Client, Tally, Timeouts};
 use crate::root::Root;
 
@@ -163,7 +162,7 @@ impl Connections {
             .iter()
             .filter_map(|side| side.source.as_ref())
             .flat_map(|source| source.watched(root));
-        places.chain(read).into_set()
+        places.chain(read).collect()
     }
 }
 

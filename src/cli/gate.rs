@@ -26,7 +26,6 @@ use crate::decide::verdict::Verdict;
 use crate::escape::json_text;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
-use crate::few::Few;
 use crate::lock::Presence;
 use crate::observe;
 use crate::report::status::{IdentityStatus, Status};
@@ -271,7 +270,7 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
             labels
                 .iter()
                 .map(|(key, value)| (key, value.as_str()))
-                .into_map()
+                .collect::<BTreeMap<_, _>>()
         });
         let value = json!({
             "reason": opening.reason.as_str(),

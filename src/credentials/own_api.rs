@@ -4,7 +4,6 @@
 //! It does where somebody copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
 //! Everything would be looked for in the wrong cluster then, and written on evidence from it.
 
-use crate::few::Few;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -56,7 +55,7 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
             .certificate_authorities
             .iter()
             .map(|certificate| certificate.to_vec())
-            .into_set()
+            .collect()
     };
     let own = authorities(guest);
     (!through_rancher && !own.is_empty() && authorities(harvester) == own)

@@ -13,7 +13,6 @@ use crate::bake::{Code, Fault};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
 use crate::facts::image::{Image, Place, Service, TextFile};
-use crate::few;
 
 /// Names that are nobody's, besides the distribution's own: systemd's and the installers'.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
@@ -88,7 +87,7 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
         };
         faults.push(fault(Code::Unreadable, unreadable.line.clone(), remedy));
     }
-    few::sort_by_key(&mut faults, |fault| fault.code);
+    faults.sort_by_key(|fault| fault.code);
     faults
 }
 

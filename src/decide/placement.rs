@@ -12,7 +12,6 @@ use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,7 +256,7 @@ fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
     let labels = parts
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?.to_string())));
-    Some(labels.into_map())
+    Some(labels.collect())
 }
 
 fn unasked() -> Failed {

@@ -16,7 +16,6 @@ use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, Labe
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::who::Who;
 use crate::facts::{self, WhyKind};
-use crate::few::Few;
 use crate::findings::{Code, Finding};
 
 /// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
@@ -217,7 +216,7 @@ fn labels(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Option<Label
     };
     Some(
         keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
-            .into_map(),
+            .collect(),
     )
 }
 
@@ -227,7 +226,7 @@ fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPla
         None => node.labels.get(key),
     };
     keys.filter_map(|key| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?)))
-        .into_map()
+        .collect()
 }
 
 /// The text of a file. Keys and values have no character that YAML or systemd would take for something else.

@@ -13,7 +13,6 @@ use crate::document::json::{
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
     resource_version, uid,
 };
-use crate::few::Few;
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
@@ -246,7 +245,7 @@ impl TryFrom<Wire> for Node {
                 .0
                 .into_iter()
                 .map(|(key, (_, manager))| (key, manager))
-                .into_map(),
+                .collect(),
         })
     }
 }
@@ -283,7 +282,7 @@ mod tests {
                 "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
             })
         };
-        // The newest first, which is the worst for a sort that is made for a few.
+        // The newest first: the worst order for a sort by insertion.
         let entries: Vec<serde_json::Value> = (0..20_000)
             .rev()
             .map(|number| entry(number % 3600))

@@ -436,7 +436,7 @@ pub enum Phase {
     Turn,
     /// Name resolution, TCP and TLS.
     Connect,
-    /// From the connection to the last line of the answer's head.
+    /// From the request to the last line of the answer's head.
     Headers,
     /// Between two pieces of the body.
     BodyProgress,

@@ -5,7 +5,6 @@ use crate::document::DocumentError;
 use crate::document::yaml::{Value, parse};
 use crate::escape::one_line;
 use crate::facts::placement::HostLabels;
-use crate::few::Few;
 
 /// Bytes of one entry. A host has some dozens of labels of less than 400 bytes each.
 const ENTRY_MAX: usize = 64 << 10;
@@ -60,7 +59,7 @@ pub(super) fn labels(text: &str) -> Result<HostLabels, EntryError> {
             }
         }
     }
-    Ok(labels.into_iter().into_map())
+    Ok(labels.into_iter().collect())
 }
 
 #[cfg(test)]

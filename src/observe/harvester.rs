@@ -13,7 +13,6 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 use crate::kubeapi::{Class, Client, Error, Selectors, Versioned};
 
 use super::node::Freshness;
@@ -63,7 +62,7 @@ impl Names {
                 .chain(earlier)
                 .cloned()
                 .chain(names)
-                .into_set(),
+                .collect(),
         )
     }
 }

@@ -21,7 +21,6 @@ use crate::facts::Seen;
 use crate::facts::permissions::{Permission, Place};
 use crate::facts::topology::LabelValue;
 use crate::facts::who::Who;
-use crate::few::Few;
 use crate::triggers::health::Signal;
 
 /// Characters of a name of this machine: more than the kernel or DNS allow.
@@ -219,7 +218,7 @@ fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
     let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
     let ours = report.who.label_files.iter().filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
-        labels: labels.map(|labels| labels.iter().map(text).into_map()),
+        labels: labels.map(|labels| labels.iter().map(text).collect()),
         files: ours
             .map(|file| file.kind.path().display().to_string())
             .collect(),

@@ -23,7 +23,6 @@ use crate::bus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
 use crate::escape::chain;
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::facts::who::Remark;
-use crate::few::Few;
 use crate::root::Root;
 
 /// Between two looks for the socket where the kernel cannot tell of it.
@@ -109,7 +108,7 @@ fn dead(health: &Health, why: &str) {
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
-    let socket = [PathBuf::from(SOCKET)].into_iter().into_set();
+    let socket = [PathBuf::from(SOCKET)].into_iter().collect();
     let watch = files::watch(root.clone(), socket, || {
         // The first call says only that the watch stands: the socket may have come before it did.
         if stands || (is_absent && root.exists(SOCKET)) {

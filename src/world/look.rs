@@ -17,7 +17,6 @@ use crate::facts::names::VmName;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 use crate::observe::harvester::{self, List, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{credentials, distribution, guest_agent, host_metrics, machine, registration};
@@ -126,7 +125,7 @@ impl World {
                 .filter(|vmi| is_proven(who, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
             self.duplicates = match ours.as_slice() {
-                [_, _, ..] => ours.into_iter().cloned().into_set(),
+                [_, _, ..] => ours.into_iter().cloned().collect(),
                 _ => BTreeSet::new(),
             };
             // What was found before says nothing of the others: each look reads all of them until one is left.

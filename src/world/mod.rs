@@ -48,7 +48,7 @@ use limit::{limited, too_slow_text};
 /// For one look with somebody waiting for it.
 const HURRIED: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
-    headers: Duration::from_secs(3),
+    headers: Duration::from_secs(5),
     body_progress: Duration::from_secs(3),
     body: Duration::from_secs(10),
     watch_silence: Duration::from_secs(10),

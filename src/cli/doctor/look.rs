@@ -24,7 +24,6 @@ use crate::decide::examination::{self, Case};
 use crate::decide::{Memory, rfc3339};
 use crate::facts::examination::{Examination, Gap, Need};
 use crate::facts::{Why, WhyKind};
-use crate::few::Few;
 use crate::findings::{Code, Finding, Group};
 use crate::lock::Presence;
 use crate::observe::machine::read_machine;
@@ -277,7 +276,7 @@ fn service(process: &Process) -> Service {
                 .and_then(|status| status.get("lastUpdateTime")),
         ),
         findings: told.collect(),
-        since: since.into_map(),
+        since: since.collect(),
     }
 }
 
