@@ -13,7 +13,6 @@ use crate::decide::access::{Wanted, roles};
 use crate::escape::json_text;
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
-use crate::few::Few;
 use crate::findings::{Name, PRINT_KUBECONFIG};
 use crate::observe::{credentials, distribution};
 use crate::report::manifest::{self, Extras};
@@ -108,13 +107,13 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     let wanted = Wanted {
         account,
         namespace,
-        vms: options.vm.into_iter().into_set(),
+        vms: options.vm.into_iter().collect(),
         sources: settings
             .topology
             .sources
             .into_iter()
             .filter(|source| !is_left_out(source))
-            .into_set(),
+            .collect(),
         mode: settings.mode,
         configmap: settings.topology.configmap,
     };

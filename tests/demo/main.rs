@@ -13,16 +13,13 @@ use std::time::{Duration, Instant};
 use harvester_lab::cloud_controller::Running;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
+use harvester_lab::names::{HOST, REGION, ZONE, ZONE_BETA};
 use harvester_lab::process::{Agent, Line, Signal, run_once};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{NodeVersion, VM_NAME, World, WorldOptions};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
-const REGION: &str = "topology.kubernetes.io/region";
-const ZONE: &str = "topology.kubernetes.io/zone";
-const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-const HOST: &str = "topology.harvesterhci.io/host";
 
 /// No step takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -246,7 +243,7 @@ impl Demo {
         self.expect(ZONE, "rack-b").await?;
         let confirmed = |status: &Value| {
             let is = |pointer, value: &str| status.pointer(pointer).is_some_and(|v| v == value);
-            is("/lastResync/outcome", "confirmed")
+            is("/lastMigrationHint/outcome", "confirmed")
                 && is("/lastMigration/from", "hv-c")
                 && is("/lastMigration/to", "hv-b")
                 && is("/lastMigration/trigger", "port")

@@ -101,7 +101,7 @@ reports! {
         seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
     9 a_hostname_in_the_user_data_leaves_the_node_tainted
         ["harvester/harvester#4947"]
-        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is called `renamed`",
+        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is `renamed`",
             beside [HostnameDiffers, CloudProviderTooOld]);
     10 a_cluster_with_hostnames_of_its_own_cannot_be_upgraded
         ["harvester/harvester#11682"]
@@ -183,7 +183,7 @@ reports! {
             "harvester/harvester#11338",
         ]
         seen(vip_that_is_away, HarvesterUnreachable, "refused")
-        seen(vip_with_another_certificate, HarvesterTlsError, "which has the same name and another key");
+        seen(vip_with_another_certificate, HarvesterTlsError, "which has the same name but another key");
     31 kubevirt_puts_no_zone_on_the_instance
         ["kubevirt/kubevirt#8063"]
         seen(kubevirt_without_harvester, NoTopologySource, "vmi-annotations");

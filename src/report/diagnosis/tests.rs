@@ -395,7 +395,10 @@ fn a_consequence_is_shown_with_its_cause_and_its_group_is_not_ok() {
         .iter()
         .find(|group| group["group"] == "placement")
         .unwrap();
-    assert_eq!(placement["suppressed"][0]["by"], "harvester-unreachable");
+    assert_eq!(
+        placement["suppressed"][0]["suppressedBy"],
+        "harvester-unreachable"
+    );
     assert_eq!(
         (&placement["state"], &document["counts"]["errors"]),
         (&json!("skipped"), &json!(0))
@@ -443,7 +446,7 @@ fn the_summary_of_the_image_agrees_with_its_findings() {
             vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
             "has problems",
         ),
-        (vec![], "not all of it was checked"),
+        (vec![], "not everything was checked"),
     ] {
         let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);
