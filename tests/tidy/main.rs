@@ -3,9 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod language;
 mod commands;
 mod effects;
+mod language;
 mod layers;
 mod outcomes;
 mod readme;
