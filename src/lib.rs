@@ -22,21 +22,21 @@
 //!
 //! | part | may use of ours | and of others | must not |
 //! |---|---|---|---|
-//! | `facts` | `bake::Code` `document::json` `escape` `few` `findings::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
-//! | `decide` | `bake` `config` `escape` `facts` `few` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
+//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
+//! | `decide` | `bake` `config` `escape` `facts` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
 //! | `reason` | | `serde` | carry facts |
-//! | `config` | `escape` `facts` `few` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
-//! | `credentials` | `config` `document` `escape` `facts` `few` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `zeroize` | write, use the network |
-//! | `connections` | `backoff` `config` `credentials` `decide::schedule` `escape` `facts` `few` `kubeapi` `root` | | send a request |
-//! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `document` `escape` `facts` `few` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `zbus` `zeroize` | write, judge, remember |
-//! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `few` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | judge |
+//! | `config` | `escape` `facts` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
+//! | `credentials` | `config` `document` `escape` `facts` `root` `x509` | `base64` `reqwest` `ring` `rustls` `secrecy` `serde` `serde_json` `std::net` `std::os` `thiserror` `zeroize` | write, use the network |
+//! | `connections` | `backoff` `config` `credentials` `decide::schedule` `escape` `facts` `kubeapi` `root` | | send a request |
+//! | `observe` | `bake::Code` `bus` `channel` `config` `connections` `credentials` `document` `escape` `facts` `kubeapi` `netlink` `root` `x509` | `nix` `now()` `serde` `serde_json` `std::os` `thiserror` `time` `tokio` `uuid` `zbus` `zeroize` | write, judge, remember |
+//! | `triggers` | `agent` `alarm` `backoff` `bus` `channel` `decide` `edges` `escape` `facts` `kubeapi` `netlink` `root` | `futures_core` `inotify` `nix` `now()` `serde` `std::fs` `std::os` `std::thread` `thiserror` `tokio` `tracing` `zbus` | judge |
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
-//! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `few` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
+//! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
-//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `few` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
-//! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `few` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` `tower_layer` `tower_service` | know labels or findings, retry |
+//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
+//! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` | know labels or findings, retry |
 //! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
@@ -50,7 +50,6 @@
 //! | `x509` | | `der` `std::net` `thiserror` | read or write anything |
 //! | `escape` | | | read or write anything |
 //! | `backoff` | `decide::schedule` | `now()` `tokio` | know what failed |
-//! | `few` | | | read or write anything |
 //! | `edges` | | `nix` `std::os` `tokio` | know what its descriptor is for |
 //! | `alarm` | | `nix` `std::os` `tokio` `tracing` | know what it is set for |
 //! | `cli` | everything | everything | hold logic worth testing |
@@ -93,7 +92,6 @@
 //! | what an image must not carry | [`bake`] |
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
-//! | which code the service never runs, and so never has in memory | `cold.ld` |
 
 pub mod agent;
 pub mod alarm;
@@ -113,7 +111,6 @@ pub mod edges;
 pub mod endpoint;
 pub mod escape;
 pub mod facts;
-pub mod few;
 pub mod findings;
 #[cfg(test)]
 #[path = "../tests/fleet/mod.rs"]

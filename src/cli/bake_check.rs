@@ -27,7 +27,7 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     let dir: PathBuf = path::absolute(&dir).unwrap_or(dir).components().collect();
     let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
     if !dir.is_dir() {
-        let complaint = format!("`{name}` is not a directory: no image was checked\n");
+        let complaint = format!("`{name}` is not a directory; no image was checked\n");
         return Answer::complaint(complaint, Exit::Failed);
     }
     let faults = judge(&image::read(root, only), &Tree::new(&dir));

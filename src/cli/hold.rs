@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 
 use super::run::Process;
 use crate::config::{self, ConfigErrors, Loaded};
-use crate::few::Few;
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
@@ -41,7 +40,7 @@ pub(super) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         Some(file) => vec![file.clone()],
         None => config::watched_paths(),
     };
-    let paths = paths.into_iter().into_set();
+    let paths = paths.into_iter().collect();
     let changed = Notify::new();
     let mut watch = Box::pin(async {
         // It ends where inotify does not work; then there is the poll.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! First stage: the text of one file becomes entries, each a known key with its value and line.
 
-use crate::few;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -50,7 +49,7 @@ pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> V
     };
     walk.table(table.get_ref(), &[]);
     let mut entries = walk.entries;
-    few::sort_by_key(&mut entries, |entry| entry.place.line);
+    entries.sort_by_key(|entry| entry.place.line);
     entries
 }
 

@@ -128,7 +128,7 @@ pub const KEYS: &[Key] = &[
         path: "topology.on_change",
         default: r#""follow""#,
         allowed: r#""follow", "hold", "report""#,
-        help: "after a migration to another zone: follow the host, hold the first zone, or only report",
+        help: "after a migration to another zone: follow the host, keep the first zone, or only report",
         set: |settings, _, value| put(&mut settings.topology.on_change, value.choice()),
     },
     Key {
@@ -296,7 +296,7 @@ pub const KEYS: &[Key] = &[
         path: "timing.watch_delay",
         default: r#""60s""#,
         allowed: r#"a duration from "1s" to "10m""#,
-        help: "longest delay before a watch that ended is opened again; agents spread over it",
+        help: "longest delay before a closed watch is re-established; the delays of all agents are spread over it",
         set: |settings, _, value| {
             let delay = value.duration(LEAST_WATCH_DELAY, MOST_WATCH_DELAY);
             put(&mut settings.timing.watch_delay, delay)

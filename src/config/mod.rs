@@ -47,7 +47,6 @@ pub use settings::{
     Registration, Report, Settings, TextFile, Timing, Topology,
 };
 
-use crate::few;
 use crate::root::Root;
 
 /// Far more than every key with every host of a large Harvester takes.
@@ -124,7 +123,7 @@ fn only_file(root: &Root, path: &Path) -> files::Found {
 
 /// In the order in which a person meets them: unreadable files first, then file by file, line by line.
 fn sort(problems: &mut [Problem], read: &[PathBuf]) {
-    few::sort_by_key(problems, |problem| {
+    problems.sort_by_key(|problem| {
         problem.place().map(|place| {
             let file = read.iter().position(|path| *path == place.path);
             (file, place.line)

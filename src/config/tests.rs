@@ -486,7 +486,7 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ("metrics.listen = ':9879'", "is neither ADDRESS:PORT"),
         (
             "metrics.listen = 'localhost:9879'",
-            "host names are not resolved",
+            "hostnames are not resolved",
         ),
         ("metrics.listen = 'unix:a.sock'", "has no absolute path"),
         ("metrics.listen = 'unix:/run/'", "has no absolute path"),
@@ -601,7 +601,7 @@ fn all_problems_of_all_files_are_reported_in_order() {
         .file(ADMIN_FILE, [0xff, 0xfe])
         .errors();
     let starts = [
-        format!("`{ADMIN_FILE}` is not UTF-8 text"),
+        format!("`{ADMIN_FILE}` is not valid UTF-8"),
         format!("{VENDOR}/50-v.toml:2: `log.level`"),
         format!("{VENDOR}/50-v.toml:3: unknown key `log.foo`"),
         format!("{VENDOR}/50-v.toml:5: `timing.poll_interval`"),

@@ -4,7 +4,6 @@
 //! It does where somebody copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
 //! Everything would be looked for in the wrong cluster then, and written on evidence from it.
 
-use crate::few::Few;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -31,10 +30,10 @@ impl fmt::Display for OwnApiEvidence {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SameEndpoint { server } => {
-                write!(formatter, "both kubeconfigs name the server {server}")
+                write!(formatter, "both kubeconfigs have the server {server}")
             }
             Self::SameAuthority => {
-                formatter.write_str("both kubeconfigs trust the same certificate authority")
+                formatter.write_str("both kubeconfigs have the same CA certificate")
             }
         }
     }
@@ -56,7 +55,7 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
             .certificate_authorities
             .iter()
             .map(|certificate| certificate.to_vec())
-            .into_set()
+            .collect()
     };
     let own = authorities(guest);
     (!through_rancher && !own.is_empty() && authorities(harvester) == own)

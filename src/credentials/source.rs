@@ -5,6 +5,7 @@
 //! that is written in place can change twice within one tick of its clock. The last good credential stays in use while a new
 //! one is half-written, does not fit together, or is gone.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use ring::digest::Digest;
 use super::kubeconfig::{Loaded, read};
 use super::trust::{Changeable, changeable};
 use super::{Credential, CredentialError, Exposure, OptIns};
-use crate::few::Few;
 use crate::root::Root;
 
 /// Others may read or write.
@@ -118,7 +118,7 @@ impl Source {
             .chain(&self.touched)
             .chain([&self.path])
             .flat_map(|file| root.steps(file))
-            .into_set()
+            .collect::<BTreeSet<_>>()
             .into_iter()
             .collect()
     }

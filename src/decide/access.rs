@@ -7,7 +7,6 @@ use crate::config::{ConfigMapName, Mode};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::permissions::{INSTANCES, Place, USEFUL, Useful};
 use crate::facts::placement::Source;
-use crate::few;
 
 /// What is to be allowed, and to whom.
 #[derive(Debug, Clone)]
@@ -75,7 +74,7 @@ pub fn roles(wanted: &Wanted) -> Vec<Role> {
             }
         }
     }
-    few::sort_by_key(&mut roles, |role| role.namespace.is_none());
+    roles.sort_by_key(|role| role.namespace.is_none());
     roles
 }
 

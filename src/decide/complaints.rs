@@ -16,7 +16,6 @@ use super::rival::StandDown;
 use super::sync::Sync;
 use super::{Memory, Now, Seen};
 use crate::config::Settings;
-use crate::few;
 use crate::findings::{Code, Finding, without_consequences};
 
 pub use placement::sources;
@@ -45,7 +44,7 @@ pub fn raise(
     findings.extend(labels.left.iter().filter_map(labels::left));
     if let Some(stand) = stand_down {
         let text = format!(
-            "`{}` changed {} back 3 times in 10 minutes",
+            "`{}` reverted {} 3 times in 10 minutes",
             stand.rival.escape_debug(),
             stand.key
         );
@@ -63,9 +62,7 @@ pub fn raise(
     findings.extend(guest_agent::findings(agent, health));
     findings.extend(remark::findings(seen.who));
     let mut findings = without_consequences(&findings);
-    few::sort_by_key(&mut findings, |finding| {
-        std::cmp::Reverse(finding.code.entry().severity)
-    });
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
     findings.dedup();
     findings
 }

@@ -8,7 +8,6 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::facts::examination::Gap;
-use crate::few;
 use crate::findings::{Code, Finding, Group, Severity};
 
 pub use gaps::{Rights, gaps, is_hidden};
@@ -120,9 +119,7 @@ impl Diagnosis {
                 None => push_new(&mut told, finding),
             }
         }
-        few::sort_by_key(&mut told, |finding| {
-            std::cmp::Reverse(finding.code.entry().severity)
-        });
+        told.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
         let sections = Group::ALL.iter().map(|group| Section {
             group: *group,
             findings: of(&told, |finding| finding.group() == *group),

@@ -12,7 +12,6 @@ use super::placement::{Absence, Placement};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS};
-use crate::few::Few;
 
 /// The changes, and what was left alone with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -190,12 +189,12 @@ fn plan_topology(
                 reason,
             });
         };
-        let with_twin = |value: Option<&str>| {
+        let with_twin = |value: Option<&str>| -> BTreeMap<_, _> {
             [Some(key), node.labels.contains_key(twin).then_some(twin)]
                 .into_iter()
                 .flatten()
                 .map(|key| (key.to_owned(), value.map(str::to_owned)))
-                .into_map()
+                .collect()
         };
         match (wanted, present) {
             // The pair is held as a whole: its halves are of one host.

@@ -12,7 +12,6 @@ use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,12 +153,12 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable => Absence::Silent,
         };
         let (outcome, detail) = if !allowed.contains(&source) {
-            (
-                Outcome::Off,
-                "switched off by `topology.sources`".to_owned(),
-            )
+            (Outcome::Off, "disabled by `topology.sources`".to_owned())
         } else if known.is_some() {
-            (Outcome::NotNeeded, "an earlier source answered".to_owned())
+            (
+                Outcome::NotNeeded,
+                "an earlier source has a result".to_owned(),
+            )
         } else {
             let labels = match source {
                 Source::HostsTable => stated.as_ref().ok_or_else(|| {
@@ -189,7 +188,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                     }
                     (
                         Outcome::Nothing,
-                        format!("tells neither region nor zone of {host}"),
+                        format!("has neither region nor zone of {host}"),
                     )
                 }
                 Ok(topology) => {
@@ -257,13 +256,13 @@ fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
     let labels = parts
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value.as_ref()?.to_string())));
-    Some(labels.into_map())
+    Some(labels.collect())
 }
 
 fn unasked() -> Failed {
     (
         Outcome::NotNeeded,
-        "Harvester's API did not tell of the VM".to_owned(),
+        "the VM was not read from the Harvester API".to_owned(),
     )
 }
 
@@ -272,7 +271,7 @@ type Failed = (Outcome, String);
 fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
     match seen {
         Seen::Known(labels) => Ok(labels),
-        Seen::Absent => Err((Outcome::Nothing, "there is none".to_owned())),
+        Seen::Absent => Err((Outcome::Nothing, "does not exist".to_owned())),
         Seen::Failed(Why {
             kind: WhyKind::NotAsked,
             text,
@@ -286,7 +285,7 @@ fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
 fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
     match vmi.annotated_host() {
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
-        Some(annotated) => Err((Outcome::Stale, format!("written for host {annotated}, the VM runs on {host}"))),
+        Some(annotated) => Err((Outcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
         None if vmi.annotated_by_harvester => Err((Outcome::Nothing, "Harvester has not written them yet".to_owned())),
         None if tells_topology(&vmi.annotations) => {
             Err((Outcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))

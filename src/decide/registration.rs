@@ -16,7 +16,6 @@ use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, Labe
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::who::Who;
 use crate::facts::{self, WhyKind};
-use crate::few::Few;
 use crate::findings::{Code, Finding};
 
 /// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
@@ -24,8 +23,8 @@ use crate::findings::{Code, Finding};
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What follows the mark in the first line, and the second line.
-const NOTE: &str = " as [registration] node_labels asks; changes are overwritten.
-# To keep it yourself, remove the line above. It tells the kubelet at its start which Harvester host runs this VM.
+const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
+# To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
 ";
 
 /// The answer.
@@ -182,7 +181,7 @@ fn hidden(other: &Path) -> Finding {
     let path = LabelFileKind::Kubelet.path().display();
     let is_environment = other.starts_with("/etc/default") || other.starts_with("/etc/sysconfig");
     let other = other.display();
-    let text = format!("{other} sets KUBELET_EXTRA_ARGS, so {path} says nothing");
+    let text = format!("{other} sets KUBELET_EXTRA_ARGS, so {path} has no effect");
     let empty = if is_environment {
         format!(
             "where its line is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise "
@@ -191,7 +190,7 @@ fn hidden(other: &Path) -> Finding {
         String::new()
     };
     Finding::new(Code::LabelFileWithoutEffect, text).with_remedy(format!(
-        "{empty}move its arguments to `nodeRegistration.kubeletExtraArgs` of kubeadm's configuration"
+        "{empty}move its arguments to `nodeRegistration.kubeletExtraArgs` in the kubeadm configuration"
     ))
 }
 
@@ -217,7 +216,7 @@ fn labels(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Option<Label
     };
     Some(
         keys.filter_map(|key| Some((key.to_owned(), value(key)?)))
-            .into_map(),
+            .collect(),
     )
 }
 
@@ -227,7 +226,7 @@ fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPla
         None => node.labels.get(key),
     };
     keys.filter_map(|key| Some((key.to_owned(), LabelValue::parse(after(key)?).ok()?)))
-        .into_map()
+        .collect()
 }
 
 /// The text of a file. Keys and values have no character that YAML or systemd would take for something else.

@@ -123,9 +123,7 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
                 .ok_or_else(|| A::Error::custom(format_args!("more than {BYTES} bytes")))?;
             if map.contains_key(&key) {
                 let key = one_line(&key, KEY_BYTES);
-                return Err(A::Error::custom(format_args!(
-                    "the key `{key}` comes twice"
-                )));
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             if map.len() == MAXIMUM_KEYS {
                 return Err(too_many(MAXIMUM_KEYS));
@@ -321,7 +319,7 @@ mod tests {
     #[test]
     fn a_key_that_comes_twice_is_refused_even_in_another_spelling() {
         let error = parse(r#"{"zone":"a","z\u006fne":"b"}"#).unwrap_err();
-        assert!(error.to_string().contains("the key `zone` comes twice"));
+        assert!(error.to_string().contains("duplicate key `zone`"));
     }
 
     #[test]
@@ -371,7 +369,7 @@ mod tests {
         let error = serde_json::from_str::<Object>(r#"{"labels":{"a":"1","a":"2"}}"#).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`metadata.labels`: the key `a` comes twice at line 1 column 27"
+            "`metadata.labels`: duplicate key `a` at line 1 column 27"
         );
     }
 

@@ -18,7 +18,7 @@ pub(super) fn answer(read: &[u8], page: &str) -> Option<Vec<u8>> {
     if !is_whole {
         let is_long = read.len() >= HEAD_MAX;
         return is_long.then(|| {
-            let problem = "the head of the request is longer than 4096 bytes\n";
+            let problem = "the request header is longer than 4096 bytes\n";
             response("431 Request Header Fields Too Large", PLAIN, problem, true)
         });
     }
@@ -29,7 +29,7 @@ pub(super) fn answer(read: &[u8], page: &str) -> Option<Vec<u8>> {
     let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
         (method, target, version, words.next())
     else {
-        let problem = "this is not a request of HTTP/1.1\n";
+        let problem = "not an HTTP/1.1 request\n";
         return Some(response("400 Bad Request", PLAIN, problem, true));
     };
     let path = target.split('?').next();
@@ -45,7 +45,7 @@ pub(super) fn answer(read: &[u8], page: &str) -> Option<Vec<u8>> {
         _ => response(
             "405 Method Not Allowed\r\nAllow: GET, HEAD",
             PLAIN,
-            "the metrics can only be read\n",
+            "metrics are read-only\n",
             true,
         ),
     })

@@ -13,7 +13,6 @@ use crate::document::json::{
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
     resource_version, uid,
 };
-use crate::few::Few;
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
@@ -90,7 +89,7 @@ pub enum NotANode {
     #[error("a Node without `{0}`")]
     Missing(&'static str),
     /// The name breaks the rules of names.
-    #[error("a Node with an unusable `metadata.name`")]
+    #[error("a Node with an invalid `metadata.name`")]
     Name(#[source] NotAName),
 }
 
@@ -246,7 +245,7 @@ impl TryFrom<Wire> for Node {
                 .0
                 .into_iter()
                 .map(|(key, (_, manager))| (key, manager))
-                .into_map(),
+                .collect(),
         })
     }
 }
@@ -283,7 +282,7 @@ mod tests {
                 "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
             })
         };
-        // The newest first, which is the worst for a sort that is made for a few.
+        // The newest first: the worst order for a sort by insertion.
         let entries: Vec<serde_json::Value> = (0..20_000)
             .rev()
             .map(|number| entry(number % 3600))
@@ -321,7 +320,7 @@ mod tests {
             let text =
                 format!(r#"{{"metadata":{{"name":"n","uid":"u","{field}":{{"a":"1","a":"2"}}}}}}"#);
             let error = serde_json::from_str::<Node>(&text).unwrap_err().to_string();
-            let named = format!("`metadata.{field}`: the key `a` comes twice");
+            let named = format!("`metadata.{field}`: duplicate key `a`");
             assert!(error.contains(&named), "{error}");
         }
     }

@@ -4,7 +4,6 @@
 //! Everything is optional in the wire shape, because versions of KubeVirt differ and a field that we do not need must
 //! never make an object unreadable.
 
-use crate::few::Few;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
@@ -88,7 +87,7 @@ pub enum NotAVmi {
     #[error("a VirtualMachineInstance without `{0}`")]
     Missing(&'static str),
     /// A name breaks the rules of names.
-    #[error("a VirtualMachineInstance with an unusable `{field}`")]
+    #[error("a VirtualMachineInstance with an invalid `{field}`")]
     Name {
         /// The field.
         field: &'static str,
@@ -216,7 +215,7 @@ impl TryFrom<Wire> for Vmi {
                     .filter_map(|seen| seen.mac),
             )
             .filter_map(|text| Mac::parse(&text))
-            .into_set();
+            .collect();
         let host = status.node_name.filter(|host| !host.is_empty());
         Ok(Self {
             name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
@@ -259,7 +258,7 @@ impl TryFrom<Wire> for Vmi {
                 .0
                 .into_iter()
                 .filter(|(key, _)| is_host_key(key))
-                .into_map(),
+                .collect(),
             active_pods: status.active_pods.0,
         })
     }
@@ -329,11 +328,11 @@ mod tests {
         for (metadata, named) in [
             (
                 r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: the key `a`",
+                "`metadata.labels`: duplicate key `a`",
             ),
             (
                 r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: the key `a`",
+                "`metadata.annotations`: duplicate key `a`",
             ),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),

@@ -9,7 +9,6 @@
 mod address;
 mod answer;
 mod client;
-mod connecting;
 mod error;
 mod expected;
 mod lines;

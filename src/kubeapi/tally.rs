@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{Class, Error};
-use crate::few::Few;
 
 /// The head of a successful response came.
 const OK: &str = "ok";
@@ -23,7 +22,7 @@ impl Default for Tally {
         let classes = Class::ALL.iter().map(|class| class.as_str());
         let results = [OK, TIMEOUT].into_iter().chain(classes);
         Self(Arc::new(Mutex::new(
-            results.map(|result| (result, 0)).into_map(),
+            results.map(|result| (result, 0)).collect(),
         )))
     }
 }

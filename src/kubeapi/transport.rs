@@ -2,7 +2,6 @@
 //! The connections to one API server: how they are opened, what each request carries, and how long its answer's head may take.
 
 use std::future::Future;
-use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -11,10 +10,9 @@ use reqwest::redirect::Policy;
 use reqwest::{Method, Proxy, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout};
 
 use super::address::{is_http, public_form, rename, request_url};
-use super::connecting::Connecting;
 use super::error::{Class, CredentialProblem, Error, Phase, Target};
 use super::resolve::ServerHost;
 use super::tally::Tally;
@@ -41,9 +39,9 @@ const USER_AGENT: &str = concat!("harvester-node-agent/", env!("CARGO_PKG_VERSIO
 /// How long each part of a request may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Name resolution, TCP and TLS. Default 10 s.
+    /// Name resolution, TCP and TLS. Default 5 s.
     pub connect: Duration,
-    /// From the standing connection to the last line of the answer's head. Default 10 s.
+    /// From the request to the last line of the answer's head, including the time for connecting. Default 10 s.
     pub headers: Duration,
     /// From one piece of a body to the next. Default 10 s.
     pub body_progress: Duration,
@@ -56,7 +54,7 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(10),
+            connect: Duration::from_secs(5),
             headers: Duration::from_secs(10),
             body_progress: Duration::from_secs(10),
             body: Duration::from_secs(30),
@@ -98,7 +96,6 @@ pub(super) struct Transport {
     /// Kept to be taken out of foreign text.
     pub(super) token: Option<SecretString>,
     pub(super) timeouts: Timeouts,
-    connecting: Connecting,
     tally: Tally,
     pub(super) backoff: Backoff,
     /// The failure for which the API is left alone: its class, and one line for people.
@@ -148,7 +145,6 @@ impl Transport {
         if !is_http(&base) {
             return Err(CredentialProblem::Server);
         }
-        let connecting = Connecting::default();
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::configure(credential)?)
             .user_agent(USER_AGENT)
@@ -158,7 +154,6 @@ impl Transport {
             .no_proxy()
             .http1_only()
             .connect_timeout(timeouts.connect)
-            .connector_layer(connecting.clone())
             // Of a server that is not verified, its certificate is all that is known of it.
             .tls_info(credential.verify_server == ServerVerification::Skipped)
             .pool_idle_timeout(None)
@@ -197,7 +192,6 @@ impl Transport {
             authorization: credential.token.as_ref().map(authorization).transpose()?,
             token: credential.token.clone(),
             timeouts,
-            connecting,
             tally,
             backoff,
             failure: std::sync::Mutex::default(),
@@ -224,7 +218,6 @@ impl Transport {
             authorization: None,
             token: credential.token.clone(),
             timeouts,
-            connecting: Connecting::default(),
             tally,
             backoff,
             failure: std::sync::Mutex::default(),
@@ -251,7 +244,10 @@ impl Transport {
         let sent = Instant::now();
         if let Some(left) = self.backoff.left() {
             let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
-                let text = format!("{} is left alone after a failure", self.server);
+                let text = format!(
+                    "no request to {} yet: backing off after an error",
+                    self.server
+                );
                 (Class::Retry, text.into())
             });
             return Err(Error::Deferred { class, text, left });
@@ -324,7 +320,7 @@ impl Transport {
             return wire.ask(call, self.timeouts, target).await;
         }
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
-            let problem = "the path is not a plain one".to_owned();
+            let problem = "invalid request path".to_owned();
             return Err(Error::Protocol {
                 target: Arc::clone(target),
                 problem,
@@ -358,29 +354,20 @@ impl Transport {
         self.head(request.send(), target).await
     }
 
-    /// Waits for the head of the answer: so long for connecting, so long from there.
+    /// Waits for the head of the answer. The HTTP library limits the time for connecting within it.
     async fn head(
         &self,
         sending: impl Future<Output = reqwest::Result<Response>>,
         target: &Arc<Target>,
     ) -> Result<Response, Error> {
-        let Timeouts {
-            connect, headers, ..
-        } = self.timeouts;
-        let start = Instant::now();
-        let mut sending = pin!(sending);
-        loop {
-            let deadline = self.connecting.headers_deadline(start, connect, headers);
-            tokio::select! {
-                biased;
-                sent = &mut sending => return sent.map_err(|source| self.failure(source, target)),
-                () = sleep_until(deadline) => {
-                    if self.connecting.headers_deadline(start, connect, headers) <= deadline {
-                        let target = Arc::clone(target);
-                        return Err(Error::Timeout { target, phase: Phase::Headers, limit: headers });
-                    }
-                }
-            }
+        let limit = self.timeouts.headers;
+        match timeout(limit, sending).await {
+            Ok(sent) => sent.map_err(|source| self.failure(source, target)),
+            Err(_) => Err(Error::Timeout {
+                target: Arc::clone(target),
+                phase: Phase::Headers,
+                limit,
+            }),
         }
     }
 }

@@ -126,5 +126,5 @@ async fn briefly<T>(work: impl Future<Output = Seen<T>>) -> Seen<T> {
 }
 
 fn too_slow(limit: Duration) -> String {
-    format!("no answer within {} s", limit.as_secs())
+    format!("timed out after {} s", limit.as_secs())
 }

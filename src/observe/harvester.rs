@@ -13,7 +13,6 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 use crate::kubeapi::{Class, Client, Error, Selectors, Versioned};
 
 use super::node::Freshness;
@@ -63,7 +62,7 @@ impl Names {
                 .chain(earlier)
                 .cloned()
                 .chain(names)
-                .into_set(),
+                .collect(),
         )
     }
 }
@@ -176,7 +175,7 @@ impl Search<'_> {
             List::Always => {}
             List::After(left) if !is_found => {
                 let text = format!(
-                    "no VM of our names is this machine; the VMs of the namespace are listed in {} s",
+                    "no VM with a name of this node matches; the VMs of the namespace are listed in {} s",
                     left.as_secs()
                 );
                 let why = Why {
@@ -385,7 +384,7 @@ fn failed(error: &Error) -> Seen<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
         let text = format!(
-            "{}: what answers there serves no KubeVirt, so it is not Harvester, or something in between answers for it",
+            "{}: the server has no KubeVirt API, so it is not Harvester, or a proxy responds in its place",
             reason.text
         );
         return Seen::failed(WhyKind::Refused, text);

@@ -7,7 +7,6 @@ use super::machine::failed;
 use crate::facts::Seen;
 use crate::facts::machine::Mac;
 use crate::facts::nic::Nic;
-use crate::few::Few;
 use crate::netlink::inventory::read_nics;
 use crate::root::Root;
 
@@ -24,7 +23,7 @@ pub fn read(root: &Root) -> Seen<Vec<Nic>> {
 pub fn addresses(nics: &Seen<Vec<Nic>>) -> Seen<BTreeSet<Mac>> {
     match nics {
         Seen::Known(nics) => {
-            let addresses = nics.iter().filter_map(|nic| nic.address).into_set();
+            let addresses: BTreeSet<Mac> = nics.iter().filter_map(|nic| nic.address).collect();
             if addresses.is_empty() {
                 Seen::Absent
             } else {

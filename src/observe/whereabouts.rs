@@ -173,7 +173,7 @@ async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
         }
         Ok(_) => Seen::failed(
             WhyKind::Refused,
-            format!("asked for Node `{host}` of Harvester, got another one"),
+            format!("requested Node `{host}` of Harvester, got another one"),
         ),
         Err(error) => absent_or_failed(&error),
     }

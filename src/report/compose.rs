@@ -21,7 +21,6 @@ use crate::facts::Seen;
 use crate::facts::permissions::{Permission, Place};
 use crate::facts::topology::LabelValue;
 use crate::facts::who::Who;
-use crate::few::Few;
 use crate::triggers::health::Signal;
 
 /// Characters of a name of this machine: more than the kernel or DNS allow.
@@ -103,10 +102,10 @@ fn identity(identity: &Identity) -> IdentityStatus {
     let message = match &identity.vm {
         OwnVm::Identified(_) => None,
         OwnVm::ProvenOffline(_) => {
-            Some("proven by the firmware UUID; Harvester was not read".to_owned())
+            Some("verified by the firmware UUID; Harvester was not read".to_owned())
         }
         OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
-        OwnVm::Ambiguous(vms) => Some(format!("several VMs fit: {}", vms.join(", "))),
+        OwnVm::Ambiguous(vms) => Some(format!("several VMs match: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
     };
     IdentityStatus {
@@ -219,7 +218,7 @@ fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
     let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
     let ours = report.who.label_files.iter().filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
-        labels: labels.map(|labels| labels.iter().map(text).into_map()),
+        labels: labels.map(|labels| labels.iter().map(text).collect()),
         files: ours
             .map(|file| file.kind.path().display().to_string())
             .collect(),
@@ -327,8 +326,8 @@ impl PermissionStatus {
             format!(".{}", useful.group)
         };
         let scope = match useful.place {
-            Place::Vm => "in the VM's namespace",
-            Place::ConfigMap => "in the ConfigMap's namespace",
+            Place::Vm => "in the namespace of the VM",
+            Place::ConfigMap => "in the namespace of the ConfigMap",
             Place::Cluster => "in the cluster",
         };
         let (allowed, error) = match &permission.allowed {

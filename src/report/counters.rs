@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::agent::Report;
 use crate::decide::window::Outcome;
-use crate::few::Few;
 use crate::reason::Trigger;
 
 /// Bounds of the histogram of label updates, in seconds: from an immediate read to the last read of a fast-poll window.
@@ -36,8 +35,8 @@ impl Default for Counters {
             migrations: detecting
                 .into_iter()
                 .map(|trigger| (trigger.as_str(), 0))
-                .into_map(),
-            hints: outcomes.into_map(),
+                .collect(),
+            hints: outcomes.collect(),
             latency: Histogram::default(),
         }
     }

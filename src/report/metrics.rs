@@ -5,6 +5,8 @@
 //! A state is a plain 0/1 gauge, and beside it one 0/1 series for each state (a StateSet in the words of OpenMetrics), so that a
 //! series keeps its labels while the state changes. Labels are named so that none collides with the labels of a scrape target.
 
+use std::collections::BTreeSet;
+
 use time::UtcDateTime;
 
 use super::counters::{BOUNDS, Counters};
@@ -19,7 +21,6 @@ use crate::decide::sync;
 use crate::decide::verdict::Verdict;
 use crate::facts::requests::Requests;
 use crate::facts::who::Who;
-use crate::few::Few;
 
 /// Returns the page of the state and of what happened.
 pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counters) -> String {
@@ -172,9 +173,9 @@ fn is_match(verdict: &str) -> bool {
 
 fn findings(page: &mut String, status: &Status) {
     let keys = status.findings.iter();
-    let keys = keys
+    let keys: BTreeSet<(&str, &str)> = keys
         .map(|finding| (finding.code.as_str(), finding.severity.as_str()))
-        .into_set();
+        .collect();
     let mut family = Family::new(
         page,
         "harvester_node_agent_findings",

@@ -35,7 +35,6 @@ use crate::decide::{Action, rfc3339};
 use crate::durable;
 use crate::endpoint::Board;
 use crate::facts::who::Remark;
-use crate::few::Few;
 use crate::findings::Code;
 use crate::reason::{Herald, Trigger};
 use crate::root::Root;
@@ -261,7 +260,7 @@ impl Publish for Reporter {
             .findings
             .iter()
             .map(|finding| finding.code.as_str())
-            .into_set();
+            .collect();
         let unread = report.placement.is_none();
         let stays = |code: &str| {
             codes.contains(code) || unread && Code::parse(code).is_some_and(Code::needs_placement)

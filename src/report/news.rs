@@ -11,7 +11,6 @@ use super::status::{NameStatus, Status};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::window::{Epoch, Outcome};
-use crate::few::Few;
 use crate::findings::{Code, Severity};
 use crate::reason::Trigger;
 
@@ -201,7 +200,7 @@ impl Told {
             .iter()
             .filter(is_host_name)
             .map(|name| (name.kind.clone(), name.name.clone()))
-            .into_map();
+            .collect();
         let Some(before) = self.names.replace(names) else {
             return Vec::new();
         };

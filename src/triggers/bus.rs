@@ -23,7 +23,6 @@ use crate::bus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
 use crate::escape::chain;
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
 use crate::facts::who::Remark;
-use crate::few::Few;
 use crate::root::Root;
 
 /// Between two looks for the socket where the kernel cannot tell of it.
@@ -101,7 +100,7 @@ fn systemd_detail() -> String {
 /// Says that systemd's signals do not come.
 fn dead(health: &Health, why: &str) {
     health.set(SYSTEMD1, false, why);
-    let what = format!("{why}; the guest agent's unit is looked at again at the poll");
+    let what = format!("{why}; the unit of qemu-guest-agent is only polled");
     health.remark(SYSTEMD1, Some(Remark::SignalUnavailable { what }));
 }
 
@@ -109,7 +108,7 @@ fn dead(health: &Health, why: &str) {
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
-    let socket = [PathBuf::from(SOCKET)].into_iter().into_set();
+    let socket = [PathBuf::from(SOCKET)].into_iter().collect();
     let watch = files::watch(root.clone(), socket, || {
         // The first call says only that the watch stands: the socket may have come before it did.
         if stands || (is_absent && root.exists(SOCKET)) {

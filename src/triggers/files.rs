@@ -16,7 +16,6 @@ use std::time::Duration;
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
 
-use crate::few::Few;
 use crate::root::Root;
 
 /// A writer makes several events of one change; they are one reason.
@@ -55,7 +54,7 @@ pub async fn watch_name(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, [path].into_iter().into_set(), What::Name, changed).await
+    follow(root, [path].into_iter().collect(), What::Name, changed).await
 }
 
 /// As [`watch`], without delay, for a file that is only ever replaced as a whole.
@@ -64,7 +63,7 @@ pub async fn watch_whole(
     path: PathBuf,
     changed: impl FnMut(),
 ) -> Result<(), std::io::Error> {
-    follow(root, [path].into_iter().into_set(), What::Whole, changed).await
+    follow(root, [path].into_iter().collect(), What::Whole, changed).await
 }
 
 async fn follow(

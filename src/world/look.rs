@@ -17,7 +17,6 @@ use crate::facts::names::VmName;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::{Candidates, Remark, Who};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::few::Few;
 use crate::observe::harvester::{self, List, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{credentials, distribution, guest_agent, host_metrics, machine, registration};
@@ -126,7 +125,7 @@ impl World {
                 .filter(|vmi| is_proven(who, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
             self.duplicates = match ours.as_slice() {
-                [_, _, ..] => ours.into_iter().cloned().into_set(),
+                [_, _, ..] => ours.into_iter().cloned().collect(),
                 _ => BTreeSet::new(),
             };
             // What was found before says nothing of the others: each look reads all of them until one is left.
@@ -228,7 +227,7 @@ impl World {
                 (Ok(_), Some(_)) => None,
                 (Ok(_), None) => Some(Seen::failed(
                     WhyKind::NotAsked,
-                    "the name of our Node is not known",
+                    "the name of this Node is unknown",
                 )),
                 (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
             }
@@ -238,7 +237,7 @@ impl World {
                 (Ok(link), Some(namespace)) if stale_vm => (link, namespace),
                 (Ok(_), Some(_)) => return None,
                 (Ok(_), None) => {
-                    let unknown = Seen::failed(WhyKind::NotAsked, "the namespace is not known");
+                    let unknown = Seen::failed(WhyKind::NotAsked, "the namespace is unknown");
                     return Some(Answer::None(unknown));
                 }
                 (Err(why), _) => {
@@ -308,7 +307,7 @@ impl World {
         if let Some(metrics) = metrics.unwrap_or_else(|| Some(too_slow(METRICS))) {
             self.host_metrics = metrics;
         }
-        if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster's API"))) {
+        if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster API"))) {
             self.node = node;
             defer(&mut self.node, self.connections.guest.deferred());
         }
@@ -321,7 +320,7 @@ impl World {
                 self.candidates = own.candidates;
             }
             Some(Some(Answer::Search(found))) => self.searched(found, &known, pinned, now),
-            None => self.candidates = too_slow("Harvester's API"),
+            None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
         if scope.host {

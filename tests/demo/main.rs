@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo demo`: the agent's story, told by the real binary on a directory tree against the lab. Each step is checked; the
-//! first one that fails ends the demo with exit code 1.
+//! `cargo demo`: the main scenarios, step by step, with the real binary on a directory tree against the lab. Each step is checked;
+//! the first one that fails stops the demo with exit status 1.
 
 #![expect(
     clippy::indexing_slicing,
@@ -30,11 +30,9 @@ type Step = Result<String, String>;
 async fn main() -> ExitCode {
     let began = Instant::now();
     println!(
-        "harvester-node-agent: a VM on Harvester host hv-a (eu-1/rack-a) that is a node of an RKE2 cluster."
+        "The VM {VM_NAME} runs on Harvester host hv-a (region eu-1, zone rack-a) and is a node of an RKE2 cluster."
     );
-    println!(
-        "The lab plays Harvester and the guest cluster, over TLS; the agent is the real binary.\n"
-    );
+    println!("The lab provides both API servers over TLS; the agent is the real binary.\n");
     match story().await {
         Ok(()) => {
             println!("all steps passed in {:.1} s", began.elapsed().as_secs_f64());
@@ -66,28 +64,28 @@ async fn story() -> Result<(), String> {
     }
     step!("the agent starts and labels its Node", labels_appear);
     step!(
-        "live migration to hv-c; Harvester's annotations lag by 300 ms",
+        "live migration to hv-c; the annotations of Harvester lag by 300 ms",
         migration_with_lag
     );
     step!(
-        "an administrator moves host hv-c to another rack",
+        "an administrator labels host hv-c with another zone",
         host_relabelled
     );
-    step!("somebody changes the hostname", hostname_changed);
+    step!("the hostname is changed", hostname_changed);
     step!(
-        "live migration to hv-b; the guest notices it before Harvester's API tells of it",
+        "live migration to hv-b, detected in the guest before the Harvester API shows it",
         noticed_by_the_guest
     );
-    step!("a person overwrites the host label", label_overwritten);
+    step!("a user overwrites the host label", label_overwritten);
     step!(
-        "Harvester's API goes away, the VM migrates, the API comes back",
+        "the Harvester API is unavailable during a live migration",
         api_away_and_back
     );
     step!(
-        "the kubelet's certificate is rotated, then the VM migrates",
+        "the kubelet certificate is rotated before a live migration",
         credential_rotated
     );
-    step!("the agent is told to stop", stop);
+    step!("the agent is stopped (SIGTERM)", stop);
     Ok(())
 }
 
@@ -122,13 +120,14 @@ impl Demo {
         }
     }
 
-    /// What the agent wrote to its journal since the last step.
+    /// What the agent wrote to its journal since the last step, without the long form of messages that were shortened.
     fn new_lines(&mut self) -> Vec<String> {
         let lines = self.agent.lines();
         let new = lines
             .iter()
             .skip(self.printed)
             .map(|line| line.text.clone())
+            .filter(|line| !line.trim_start().starts_with("detail: "))
             .collect();
         self.printed = lines.len();
         new
@@ -145,7 +144,7 @@ impl Demo {
         self.condition("HarvesterIdentityVerified", "True").await?;
         let labelled = at.duration_since(self.agent.started());
         Ok(format!(
-            "ready after {} ms, labels after {} ms, both conditions True",
+            "ready after {} ms, labeled after {} ms, both conditions True",
             ms(ready),
             ms(labelled)
         ))
@@ -176,11 +175,11 @@ impl Demo {
         let ahead = annotated.saturating_duration_since(at);
         let wait = at.saturating_duration_since(annotated);
         Ok(format!(
-            "never a mixture of two hosts; labels visible {}",
+            "labels are never a mixture of two hosts; updated {}",
             if wait.is_zero() {
-                format!("{} ms before the migration was over", ms(ahead))
+                format!("{} ms before the migration completed", ms(ahead))
             } else {
-                format!("{} ms after it was over", ms(wait))
+                format!("{} ms after the migration completed", ms(wait))
             }
         ))
     }
@@ -201,7 +200,7 @@ impl Demo {
         let began = Instant::now();
         let at = self.visible(ZONE, "rack-z").await?;
         Ok(format!(
-            "the Node follows, {} ms after Harvester's annotation",
+            "Node labeled {} ms after the annotation of Harvester",
             ms(at.saturating_duration_since(began))
         ))
     }
@@ -226,7 +225,7 @@ impl Demo {
         self.world.guest.kernel_hostname(VM_NAME);
         self.world.guest.static_hostname(VM_NAME);
         self.condition("HarvesterIdentityVerified", "True").await?;
-        Ok("condition False with the verdict as reason, one Event, one record; True again when put right".to_owned())
+        Ok("condition False, one Event, one journal entry; True again after the hostname is restored".to_owned())
     }
 
     async fn noticed_by_the_guest(&mut self) -> Step {
@@ -270,7 +269,7 @@ impl Demo {
             "`status` shows which event sources are active",
         )?;
         Ok(format!(
-            "noticed after {} ms, when the API still said hv-c; labels after {} ms",
+            "hint after {} ms, while the API still showed hv-c; labels after {} ms",
             ms(noticed),
             ms(at.saturating_duration_since(began))
         ))
@@ -287,7 +286,7 @@ impl Demo {
         };
         let at = self.version(HOST, right).await?;
         Ok(format!(
-            "put right after {} ms",
+            "restored after {} ms",
             ms(at.duration_since(overwritten))
         ))
     }
@@ -314,7 +313,7 @@ impl Demo {
         let at = self.visible(HOST, "hv-c").await?;
         self.expect(ZONE, "rack-z").await?;
         Ok(format!(
-            "labels stayed, and moved {} ms after the API was back",
+            "labels unchanged during the outage, updated {} ms after it",
             ms(at.saturating_duration_since(back))
         ))
     }
@@ -343,7 +342,7 @@ impl Demo {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(format!(
-            "labels written with the new certificate, {} ms after the move",
+            "labels written with the new certificate, {} ms after the migration",
             ms(at.saturating_duration_since(began))
         ))
     }
@@ -355,7 +354,7 @@ impl Demo {
         check(status.success(), "exit code 0")?;
         self.expect(HOST, "hv-a").await?;
         Ok(format!(
-            "ended after {} ms; the labels stay",
+            "stopped after {} ms; labels unchanged",
             ms(began.elapsed())
         ))
     }

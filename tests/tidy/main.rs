@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The house rules that a compiler cannot know: the table of `src/lib.rs`, the size of files, the linker's list, the README.
+//! The house rules that a compiler cannot know: the table of `src/lib.rs`, the size of files, the README.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod cold;
+mod commands;
 mod effects;
+mod language;
 mod layers;
 mod outcomes;
 mod readme;
+mod recording;
+mod reference;
 
 use std::fs;
 use std::path::Path;

@@ -32,8 +32,9 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     let height = MARGIN * 2.0 + (lines.len() + 1) as f64 * LINE;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
-         font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"12\">\n\
-         <style>text{{fill:#e2e8f0;white-space:pre;animation:show .01s linear both}}.title{{fill:#94a3b8}}\
+         xml:space=\"preserve\" font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"12\">\n\
+         <style>text{{fill:#cbd5e1;white-space:pre;animation:show .01s linear both}}.title{{fill:#94a3b8}}\
+         .step{{fill:#f8fafc;font-weight:bold}}.ok{{fill:#86efac}}.warning{{fill:#fcd34d}}\
          @keyframes show{{from{{opacity:0}}to{{opacity:1}}}}\
          @media (prefers-reduced-motion:reduce){{text{{animation:none}}}}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#0f172a\"/>\n\
@@ -42,16 +43,40 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     );
     for (index, (at, text)) in lines.iter().enumerate() {
         let y = MARGIN + LINE * (index as f64 + 1.7);
-        let text: String = text.chars().take(COLUMNS).collect();
+        let text = cut(text);
         // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
-            "<text x=\"{MARGIN}\" y=\"{y:.0}\" style=\"animation-delay:{at:.1}s\">{}</text>",
+            "<text{} x=\"{MARGIN}\" y=\"{y:.0}\" style=\"animation-delay:{at:.1}s\">{}</text>",
+            class(&text),
             escape(&text)
         );
     }
     svg.push_str("</svg>\n");
     Ok(svg)
+}
+
+/// Returns the class of a line, which decides its color, as an attribute.
+fn class(line: &str) -> &'static str {
+    let words = line.trim_start();
+    if words.starts_with(|first: char| first.is_ascii_digit()) {
+        " class=\"step\""
+    } else if words.starts_with("ok: ") || words.starts_with("all steps passed") {
+        " class=\"ok\""
+    } else if words.starts_with("| warning: ") || words.starts_with("| error: ") {
+        " class=\"warning\""
+    } else {
+        ""
+    }
+}
+
+/// Returns a line that fits, with an ellipsis if it is too long.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= COLUMNS {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(COLUMNS.saturating_sub(1)).collect();
+    format!("{kept}\u{2026}")
 }
 
 fn escape(text: &str) -> String {
@@ -72,6 +97,13 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("animation-delay:2.0s"), "{svg}");
+        let step = draw("x", "1\t1. a step\n1\t   ok: done\n1\t  | info: x\n").unwrap();
+        assert_eq!(step.matches("<text class=").count(), 3, "{step}");
         draw("x", "no time").unwrap_err();
+        let long = draw("x", &format!("1\t{}\n", "y".repeat(200))).unwrap();
+        assert!(
+            long.contains(&format!("{}\u{2026}<", "y".repeat(119))),
+            "{long}"
+        );
     }
 }

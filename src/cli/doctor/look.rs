@@ -24,7 +24,6 @@ use crate::decide::examination::{self, Case};
 use crate::decide::{Memory, rfc3339};
 use crate::facts::examination::{Examination, Gap, Need};
 use crate::facts::{Why, WhyKind};
-use crate::few::Few;
 use crate::findings::{Code, Finding, Group};
 use crate::lock::Presence;
 use crate::observe::machine::read_machine;
@@ -166,7 +165,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         is_unanswered: is_unanswered(round),
         ..part(findings, next)
     };
-    tell(of_round(&findings, Some("the checks of doctor alone")));
+    tell(of_round(&findings, Some("the additional checks of doctor")));
 
     let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
     let case = Case {
@@ -277,7 +276,7 @@ fn service(process: &Process) -> Service {
                 .and_then(|status| status.get("lastUpdateTime")),
         ),
         findings: told.collect(),
-        since: since.into_map(),
+        since: since.collect(),
     }
 }
 

@@ -32,8 +32,8 @@ const CONTAINERS_MAX: usize = 256;
 const KEPT_MAX: usize = 8;
 
 /// What is said of a version that is not to be seen here.
-const ELSEWHERE: &str = "no pod of it runs on this Node, and the kubelet's credential may list the pods of no other; from \
-                         elsewhere: kubectl -n kube-system get pods -o wide | grep harvester";
+const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
+    kubectl -n kube-system get pods -o wide | grep harvester";
 
 /// The pods of our Node, and what they tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,10 +289,10 @@ impl Pods {
         let group = Group::Versions;
         let components = [
             (
-                "the version of Harvester's cloud provider",
+                "the version of the Harvester cloud provider",
                 &self.cloud_provider,
             ),
-            ("the version of Harvester's CSI driver", &self.csi_driver),
+            ("the version of the Harvester CSI driver", &self.csi_driver),
         ];
         let components = components
             .into_iter()

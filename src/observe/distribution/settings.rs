@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::document::yaml::Value;
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
-use crate::few::Few;
 
 /// What RKE2 and K3s take for true: their YAML is that of YAML 1.1.
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
@@ -89,7 +88,7 @@ pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Pat
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .map(|(key, value)| (key.trim(), value.trim()))
         .filter(|(key, _)| !key.is_empty());
-    let new: BTreeMap<&str, &str> = pairs.into_map();
+    let new: BTreeMap<&str, &str> = pairs.collect();
     labels.retain(|label| !new.contains_key(label.key.as_str()));
     labels.extend(new.into_iter().map(|(key, value)| StaticLabel {
         key: key.to_owned(),

@@ -15,13 +15,13 @@ use crate::observe::why;
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
     let who = given.who;
     let Some(kubelet) = who.kubelet.known() else {
-        let why = Why::new(WhyKind::NotAsked, "the name of our Node is not known");
+        let why = Why::new(WhyKind::NotAsked, "the name of this Node is unknown");
         return (NodeDetails::unseen(&why), Pods::unseen(&why));
     };
     let name = &kubelet.node_name;
     let node = match read_object(&given.guest, &format!("/api/v1/nodes/{name}")).await {
         Seen::Known(node) => node,
-        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "there is no Node")),
+        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "the Node does not exist")),
         Seen::Failed(why) => NodeDetails::unseen(&why),
     };
     let here = pods(given, name.as_str()).await;

@@ -109,7 +109,7 @@ impl View<'_> {
         let section = sections.find(|section| section.group == Group::Image);
         match section.map(|section| self.state(section)) {
             Some(State::Ok) => "no machine-specific state from the image",
-            Some(State::Skipped) | None => "not all of it was checked",
+            Some(State::Skipped) | None => "not everything was checked",
             Some(State::Found(_)) => "has problems",
         }
     }

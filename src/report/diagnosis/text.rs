@@ -72,7 +72,7 @@ pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
             }),
         }
     }
-    crate::few::sort_by_key(&mut problems, |problem| std::cmp::Reverse(problem.severity));
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
     problems
 }
 

@@ -113,7 +113,7 @@ impl Record {
             message_id: Some(RECORDS_LOST),
             ..Self::new(
                 Priority::Warning,
-                format!("{count} entries lost: the journal was too slow"),
+                format!("{count} journal entries lost: journald was too slow"),
             )
         }
     }
