@@ -8,9 +8,10 @@ use clap::Args;
 use super::{Answer, Exit, Output, Strict, Strictness};
 use crate::decide::sync;
 use crate::escape::json_text;
+use crate::findings::Severity;
 use crate::lock::{self, Instance, Presence};
 use crate::report::relative::relative;
-use crate::report::status::{AgentStatus, Status};
+use crate::report::status::{AgentStatus, FindingStatus, Status};
 use crate::report::status_file;
 use crate::report::text::{self, Show};
 use crate::root::Root;
@@ -26,6 +27,9 @@ Examples:
     harvester-node-agent status --wait 90s -o short
 
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out.";
+
+/// The state while Harvester was not read, for whatever reason.
+const NOT_READ: &str = "harvester-not-read";
 
 /// The interval between two reads of the status file with `--wait`.
 const POLL: Duration = Duration::from_secs(1);
@@ -107,7 +111,11 @@ fn progress(status: &Status, presence: Presence) -> Progress {
         // A user who cannot see the process has only what was published.
         Presence::Running(_) | Presence::Unknown => {
             let state = &status.labels.state;
-            if sync::is_final_state(state) {
+            // The name of the VM may be verified without Harvester; then the error finding has the reason as its code.
+            let is_error = |finding: &FindingStatus| finding.severity == Severity::Error.as_str();
+            let mut errors = status.findings.iter().filter(|finding| is_error(finding));
+            let mut is_explained = || errors.any(|finding| sync::is_final_state(&finding.code));
+            if sync::is_final_state(state) || state == NOT_READ && is_explained() {
                 Progress::Done
             } else {
                 Progress::Waiting(format!("labels are {state}"))

@@ -46,16 +46,14 @@ async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
     assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
     // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
     assert!(
-        output
-            .stdout
-            .contains(": harvester-forbidden, host unknown"),
+        output.stdout.contains(": harvester-not-read, host unknown"),
         "{}",
         output.stdout
     );
-    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterForbidden").await;
+    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterNotRead").await;
     let status = world.guest.status().unwrap();
     assert_eq!(
-        status["labels"]["state"], "harvester-forbidden",
+        status["labels"]["state"], "harvester-not-read",
         "{status:#}"
     );
     assert!(
