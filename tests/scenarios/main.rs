@@ -22,6 +22,7 @@ mod faults;
 mod guest_agent;
 mod hostile;
 mod identity;
+mod journal;
 mod labels;
 mod load;
 mod metrics;
