@@ -35,7 +35,7 @@
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
-//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` `tracing` `tracing_journald` `tracing_subscriber` | return an error, change a decision |
+//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `tar` `thiserror` `time` `tracing` `tracing_journald` `tracing_subscriber` | return an error, change a decision |
 //! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` | know labels or findings, retry |
 //! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
