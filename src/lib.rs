@@ -40,7 +40,7 @@
 //! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
-//! | `endpoint` | `config` `durable` `escape` `facts` `root` `triggers::health` | `nix` `std::net` `std::os` `thiserror` `tokio` | tell more than the reported text |
+//! | `endpoint` | `config` `durable` `escape` `facts` `root` `triggers::health` | `hyper` `hyper_util` `nix` `std::net` `std::os` `thiserror` `tokio` | tell more than the reported text |
 //! | `state` | `decide` `durable` `escape` `facts` `root` | `serde` `serde_json` `std::thread` `uuid` | decide |
 //! | `durable` | `root` | `nix` `std::fs` `std::os` `thiserror` | know what it writes |
 //! | `lock` | `durable` `root` | `nix` `std::fs` `std::process` `thiserror` | know for whom |
