@@ -86,7 +86,7 @@ impl Connections {
         {
             let file = harvester.credential.kubeconfig.display();
             let text = format!(
-                "`{file}` leads to {}, the guest cluster's own API: {evidence}",
+                "`{file}` points to {}, the API of this guest cluster: {evidence}",
                 harvester.client.server()
             );
             self.harvester.refuse(Why::new(WhyKind::OwnApi, text));
@@ -169,7 +169,7 @@ impl Connections {
 impl Side {
     /// The link, or why there is none.
     pub fn link(&self) -> Result<&Link, Why> {
-        let missing = || Why::new(WhyKind::NotAsked, "not looked for yet");
+        let missing = || Why::new(WhyKind::NotAsked, "not searched yet");
         self.link
             .as_ref()
             .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
@@ -215,7 +215,7 @@ impl Side {
                     .collect();
                 self.refuse(Why::new(
                     WhyKind::Missing,
-                    format!("no {what}; looked for at {}", tried.join(", ")),
+                    format!("no {what} found at {}", tried.join(", ")),
                 ));
                 return;
             }

@@ -41,7 +41,7 @@ pub enum Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// Something stands in the way that we must not touch.
-    #[error("refused to write `{path}`: `{obstacle}` {reason}")]
+    #[error("did not write `{path}`: `{obstacle}` {reason}")]
     Refused {
         /// The file that was to be written.
         path: PathBuf,
@@ -318,7 +318,7 @@ fn objection(found: &FileStat) -> Option<&'static str> {
     } else if found.st_uid != Uid::effective().as_raw() {
         Some("belongs to another user")
     } else if found.st_nlink > 1 {
-        Some("has a second name (hard link)")
+        Some("has another hard link")
     } else {
         None
     }
@@ -350,7 +350,7 @@ fn own_directory(
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let opened = match openat(&parent, name, flags, Mode::empty()) {
         Ok(opened) => opened,
-        Err(Errno::ELOOP | Errno::ENOTDIR) => return Err(refused("is not a real directory")),
+        Err(Errno::ELOOP | Errno::ENOTDIR) => return Err(refused("is not a directory")),
         Err(errno) => return Err(io_error("open", directory)(errno)),
     };
     let found = fstat(&opened).map_err(io_error("examine", directory))?;

@@ -65,7 +65,7 @@ impl fmt::Display for Holder {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another agent is running.
-    #[error("`{LOCK_FILE}` is held by {holder}")]
+    #[error("`{LOCK_FILE}` is locked by {holder}")]
     Held {
         /// The other agent.
         holder: Holder,

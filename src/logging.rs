@@ -96,9 +96,9 @@ pub fn deny_core_dumps() -> io::Result<()> {
 fn describe_panic(info: &PanicHookInfo<'_>) -> String {
     let place = info
         .location()
-        .map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        .map_or_else(|| "an unknown location".to_owned(), ToString::to_string);
     let current = thread::current();
-    let thread = current.name().unwrap_or("without a name");
+    let thread = current.name().unwrap_or("unnamed");
     let text = literal_message(info.payload());
     let line = format!("harvester-node-agent panicked at {place} in thread {thread}: {text}");
     one_line(&line, PANIC_LIMIT).into_owned()

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::agent::Mode;
 use harvester_node_agent::cli::run::{Process, Task, run};
+use harvester_node_agent::cli::status::Waited;
 use harvester_node_agent::cli::{self, Answer, Arguments, Command, Strictness};
 use harvester_node_agent::logging;
 use harvester_node_agent::report::layout::TermStyle;
@@ -43,9 +44,8 @@ fn width() -> usize {
 /// Returns what `--strict` asks for, of the commands that have it.
 fn strictness(command: &Command) -> Strictness {
     match command {
-        Command::Once { strict, .. } | Command::Status(strict) | Command::Whoami(strict) => {
-            (*strict).into()
-        }
+        Command::Once { strict, .. } | Command::Whoami(strict) => (*strict).into(),
+        Command::Status(options) => options.strict.into(),
         Command::Doctor(options) => options.strict.into(),
         _ => Strictness::Lenient,
     }
@@ -96,12 +96,19 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
         Command::Gate { timeout, .. } => cli::gate::run(&process, timeout),
         Command::Doctor(options) => cli::doctor::run(&process, &options),
         Command::Whoami(_) => run(&process, Task::Whoami),
-        Command::Status(_) => cli::status::run(
-            &process.root,
-            process.output,
-            process.show(time::UtcDateTime::now()),
-            process.strictness,
-        ),
+        Command::Status(options) => {
+            let waited = match options.wait {
+                Some(limit) => cli::status::wait(&process.root, limit),
+                None => Waited::Final,
+            };
+            cli::status::run(
+                &process.root,
+                process.output,
+                process.show(time::UtcDateTime::now()),
+                process.strictness,
+                &waited,
+            )
+        }
         Command::Explain(options) => cli::explain::run(&options, process.output, process.term),
         Command::Config { action } => cli::config::run(
             &process.root,

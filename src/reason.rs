@@ -32,9 +32,11 @@ pub enum Trigger {
     Operator,
     /// The configuration was read again.
     Reload,
-    /// A signal of this machine died or came back.
+    /// An event source of this machine failed or recovered.
+    #[serde(rename = "event-source")]
     Signals,
-    /// A read of a re-sync window, after a sign of a move.
+    /// A read of the fast-poll window, after a migration hint.
+    #[serde(rename = "fast-poll")]
     Resync,
     /// It is time.
     Timer,
@@ -54,8 +56,8 @@ impl Trigger {
             Self::Hostname => "hostname",
             Self::Units => "units",
             Self::Operator => "operator",
-            Self::Signals => "signals",
-            Self::Resync => "resync",
+            Self::Signals => "event-source",
+            Self::Resync => "fast-poll",
             Self::Reload => "reload",
             Self::Timer => "timer",
         }

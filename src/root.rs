@@ -31,7 +31,7 @@ pub enum ReadError {
     #[error("`{0}` does not exist")]
     NotFound(PathBuf),
     /// The kernel refused access.
-    #[error("not allowed to read `{0}`")]
+    #[error("not permitted to read `{0}`")]
     Denied(PathBuf),
     /// Something other than a regular file stands at the path.
     #[error("`{0}` is not a regular file")]
@@ -45,7 +45,7 @@ pub enum ReadError {
         limit: u64,
     },
     /// The file is not UTF-8 text.
-    #[error("`{0}` is not UTF-8 text")]
+    #[error("`{0}` is not valid UTF-8")]
     NotText(PathBuf),
     /// Any other failure.
     #[error("failed to read `{path}`")]
@@ -204,7 +204,7 @@ impl Root {
         } else {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is not a character device",
+                "not a character device",
             ))
         }
     }
@@ -228,7 +228,7 @@ impl Root {
         } else {
             Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is not a block device",
+                "not a block device",
             ))
         }
     }

@@ -76,14 +76,14 @@ impl State {
 /// Why an earlier state is not used.
 #[derive(Debug)]
 enum Unused {
-    /// It belongs to another machine.
+    /// It belongs to another VM.
     Foreign(String),
     /// It cannot be read or understood.
     Unusable(String),
 }
 
 /// Reads the state for the daemon. The second value says why an earlier one was not used; it was then moved aside or belongs
-/// to another machine.
+/// to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
     match read(root, machine) {
@@ -108,14 +108,14 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
     };
     match serde_json::from_slice::<State>(&bytes) {
         Ok(state) if state.version != VERSION => Err(Unused::Unusable(format!(
-            "`{path}` has version {}, this agent knows {VERSION}",
+            "`{path}` has version {}, this agent supports {VERSION}",
             state.version
         ))),
-        Ok(state) if state.machine != *machine => Err(Unused::Foreign(format!(
-            "`{path}` belongs to another machine"
-        ))),
+        Ok(state) if state.machine != *machine => {
+            Err(Unused::Foreign(format!("`{path}` belongs to another VM")))
+        }
         Ok(state) => Ok(Some(state)),
-        Err(error) => Err(Unused::Unusable(format!("`{path}` is damaged: {error}"))),
+        Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),
     }
 }
 
@@ -162,14 +162,14 @@ mod tests {
         assert_eq!(load(&root, &machine("a")), (state, None));
         let (other, why) = load(&root, &machine("b"));
         assert_eq!(other, State::new(machine("b")));
-        assert!(why.unwrap().contains("another machine"));
+        assert!(why.unwrap().contains("another VM"));
     }
 
     #[test]
     fn a_damaged_or_newer_state_is_moved_aside_and_said() {
         for (text, word) in [
-            ("", "damaged"),
-            ("{\"version\":", "damaged"),
+            ("", "corrupt"),
+            ("{\"version\":", "corrupt"),
             (
                 r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
                 "version 9",

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# An image with harvester-node-agent from a distribution's own cloud image, on the qemu builder. One template for all
-# distributions; what differs is in the *.pkrvars.hcl beside it. Use it by ./bake, which makes the key to log in with:
+# Builds an image with harvester-node-agent from the cloud image of an OS, with the qemu builder. One template for all OSes; the
+# differences are in the *.pkrvars.hcl files. Run it with ./bake, which creates the SSH key:
 #
 #   ./bake debian-12 harvester-node-agent_0.1.0_amd64.deb
 #
-# Works with packer 1.6.6 (Debian 12) and later. Since 1.14 packer has no builders of its own; once per user:
+# Works with packer 1.6.6 (Debian 12) and later. packer 1.14 and later needs the builder as a plugin, once per user:
 #
 #   packer plugins install github.com/hashicorp/qemu
 #
-# Upload the result in Harvester under Images > Create > File, or make it available by HTTP and give the URL.
+# Upload the image in Harvester (Images > Create > File), or provide it at a URL.
 
 variable "name" {
   type        = string
@@ -17,39 +17,39 @@ variable "name" {
 
 variable "image_url" {
   type        = string
-  description = "The distribution's cloud image: a URL or a path."
+  description = "Cloud image of the OS: a URL or a path."
 }
 
 variable "image_checksum" {
   type        = string
-  description = "Its checksum: sha256:..., sha512:..., or file:URL of a list of checksums."
+  description = "Checksum of the cloud image: sha256:..., sha512:..., or file:URL of a checksum file."
 }
 
 variable "package" {
   type        = string
-  description = "The package of harvester-node-agent: a .deb or a .rpm."
+  description = "Package of harvester-node-agent: a .deb or .rpm file."
 }
 
 variable "seed" {
   type        = string
-  description = "Directory with meta-data and user-data for the build machine; made by ./bake."
+  description = "Directory with meta-data and user-data for the build machine; created by ./bake."
 }
 
 variable "ssh_private_key_file" {
   type        = string
-  description = "Key to log in to the build machine with; made by ./bake, and never in the image."
+  description = "SSH private key for the build machine; created by ./bake, not part of the image."
 }
 
 variable "output_directory" {
   type        = string
   default     = "output"
-  description = "Where the image is put; must not exist."
+  description = "Output directory; must not exist."
 }
 
 variable "accelerator" {
   type        = string
   default     = "kvm"
-  description = "kvm, or tcg on a machine without /dev/kvm (ten times slower)."
+  description = "QEMU accelerator: kvm, or tcg if /dev/kvm does not exist (ten times slower)."
 }
 
 variable "disk_size" {
@@ -70,7 +70,7 @@ variable "cpus" {
 variable "compress" {
   type        = bool
   default     = true
-  description = "Whether the image is made small; it takes a while."
+  description = "Compress the image (slow)."
 }
 
 variable "ssh_timeout" {
@@ -92,11 +92,11 @@ source "qemu" "image" {
   memory           = var.memory
   headless         = true
 
-  # cloud-init's NoCloud: a CD with this label. It goes with the build machine and is no part of the image.
+  # A CD for the NoCloud data source of cloud-init. It is not part of the image.
   cd_files = ["${var.seed}/meta-data", "${var.seed}/user-data"]
   cd_label = "cidata"
 
-  # root, because a user made for the build could not remove himself at its end.
+  # root, because a user created for the build could not remove itself.
   ssh_username         = "root"
   ssh_private_key_file = var.ssh_private_key_file
   ssh_timeout          = var.ssh_timeout
@@ -109,8 +109,8 @@ source "qemu" "image" {
 build {
   sources = ["source.qemu.image"]
 
-  # The network and the package lock are cloud-init's until it has ended; its verdict on the distribution's own modules is
-  # not ours to judge.
+  # Until cloud-init has finished, it configures the network and holds the package lock. Errors in modules of the OS do not
+  # matter here.
   provisioner "shell" {
     inline = ["cloud-init status --wait >/dev/null || true", "mkdir -p /run/bake"]
   }
@@ -120,7 +120,7 @@ build {
     destination = "/run/bake/${basename(var.package)}"
   }
 
-  # The last one: it takes away what would be needed for another. The login stays open until the machine is off.
+  # Must be the last provisioner: it removes the SSH key, so packer cannot log in again. Its own session stays open.
   provisioner "shell" {
     script          = "${path.root}/provision"
     execute_command = "chmod +x {{ .Path }} && {{ .Vars }} {{ .Path }} /run/bake/${basename(var.package)}"

@@ -54,7 +54,7 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
         Ok(format!("/api/v1/nodes/{own}"))
     } else {
         Err(Refusal {
-            text: format!("the plan names Node `{named}`, our own is `{own}`"),
+            text: format!("the plan is for Node `{named}`, this Node is `{own}`"),
             passing: true,
             retry_after: None,
         })

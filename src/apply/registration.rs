@@ -63,7 +63,7 @@ pub async fn keep(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Ref
     }
     told(bus.call(MANAGER, "Reload", &[]).await, |why| {
         let path = path.display();
-        format!("{path} is written and systemd does not read it: {why}; systemctl daemon-reload")
+        format!("{path} was written, but systemd did not reload it: {why}; systemctl daemon-reload")
     })
 }
 

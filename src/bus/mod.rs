@@ -59,7 +59,7 @@ pub const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// There is no system bus on this machine, or not yet.
-    #[error("there is no system bus: `{}` does not exist", .0.display())]
+    #[error("no system bus: `{}` does not exist", .0.display())]
     Absent(PathBuf),
     /// The bus is there and cannot be used.
     #[error("failed to connect to the system bus at `{address}`: {said}")]
@@ -70,13 +70,13 @@ pub enum BusError {
         said: zbus::Error,
     },
     /// The bus, or who was asked, is stopped or stuck.
-    #[error("no answer on the system bus within {} s", DEADLINE.as_secs())]
+    #[error("no response on the system bus within {} s", DEADLINE.as_secs())]
     Silent,
     /// The connection ended.
-    #[error("the connection to the system bus ended")]
+    #[error("the connection to the system bus was closed")]
     Ended,
     /// Who was asked refused.
-    #[error("`{method}` was refused: {said}")]
+    #[error("`{method}` failed: {said}")]
     Refused {
         /// The method.
         method: String,
@@ -84,7 +84,7 @@ pub enum BusError {
         said: zbus::Error,
     },
     /// The answer has another shape than the interface says.
-    #[error("the answer to `{0}` is not what the interface says")]
+    #[error("unexpected response to `{0}`")]
     Malformed(String),
 }
 

@@ -58,40 +58,40 @@ impl Default for Patience {
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The host does not offer the port.
-    #[error("the host offers no port `{PORT}`")]
+    #[error("the host does not provide the port `{PORT}`")]
     NotOffered,
     /// A port has one reader, and it is another program for the moment.
     #[error(
-        "another program, as vm-dump-metrics, holds the port `{PORT}`; it is asked again later"
+        "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
     )]
     Busy,
     /// The port cannot be used.
-    #[error("failed to ask on `{PORT}`")]
+    #[error("failed to use the port `{PORT}`")]
     Port(#[source] PortError),
     /// The port is there, and no virt-handler behind it.
-    #[error("nobody serves `{PORT}` on the host: no request was taken within {} ms", .0.as_millis())]
+    #[error("nothing on the host reads from `{PORT}`: sending the request timed out after {} ms", .0.as_millis())]
     NotServed(Duration),
     /// The request was taken and not answered.
-    #[error("the host did not answer on `{PORT}` within {} ms", .0.as_millis())]
+    #[error("no response from the host on `{PORT}` within {} ms", .0.as_millis())]
     NoAnswer(Duration),
     /// virt-handler went away after it took the request.
-    #[error("the host hung up on `{PORT}` before it answered")]
+    #[error("the host closed `{PORT}` before it responded")]
     HungUp,
     /// More than any answer has.
-    #[error("the answer on `{PORT}` did not end within {ANSWER_MAX} bytes")]
+    #[error("the response on `{PORT}` is longer than {ANSWER_MAX} bytes")]
     TooLarge,
     /// The host's own refusal.
-    #[error("the host answers `INVALID REQUEST` on `{PORT}`")]
+    #[error("the host responded `INVALID REQUEST` on `{PORT}`")]
     Refused,
     /// Bytes that are no text.
-    #[error("the answer on `{PORT}` is not UTF-8 text")]
+    #[error("the response on `{PORT}` is not valid UTF-8")]
     NotText,
     /// A document that says nothing about the host.
-    #[error("the answer on `{PORT}` is of no use")]
+    #[error("unexpected response on `{PORT}`")]
     Document(#[source] MetricsError),
     /// A document from before the request. Either it answered somebody else, or the clocks differ.
     #[error(
-        "the answer on `{PORT}` is stale: by its time it is {} s older than the question; or the clocks of host and guest differ",
+        "the response on `{PORT}` is stale: it is {} s older than the request, or the clocks of host and guest differ",
         asked.saturating_sub(*time)
     )]
     Stale {

@@ -31,16 +31,16 @@ const NAME_MAX: u64 = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// The host does not offer a port of this name.
-    #[error("the host offers no port `{0}`")]
+    #[error("the host does not provide the port `{0}`")]
     NotOffered(String),
     /// Another program holds it: a port has one reader.
-    #[error("another program holds the port `{}`", .0.display())]
+    #[error("the port `{}` is in use by another program", .0.display())]
     Busy(PathBuf),
     /// The kernel refused access.
-    #[error("not allowed to open the port `{}`", .0.display())]
+    #[error("not permitted to open the port `{}`", .0.display())]
     Denied(PathBuf),
     /// The port was taken away while it was open.
-    #[error("the host took the port `{}` away", .0.display())]
+    #[error("the host removed the port `{}`", .0.display())]
     Unplugged(PathBuf),
     /// Any other failure.
     #[error("failed to use the port `{path}`")]

@@ -54,7 +54,7 @@ const STALL: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The kernel refused access.
-    #[error("not allowed to read the disk `{}`; to allow it to the service: {DROP_IN}", .0.display())]
+    #[error("not permitted to read the disk `{}`; to allow it for the service: {DROP_IN}", .0.display())]
     Denied(PathBuf),
     /// Any other failure to read.
     #[error("failed to read the disk `{}`", .disk.display())]
@@ -71,7 +71,7 @@ pub enum DiskError {
     #[error("the metrics on `{}` do not match their checksum", .0.display())]
     Checksum(PathBuf),
     /// The body would be longer than the disk.
-    #[error("the metrics on `{}` claim {length} bytes; {BODY_MAX} is the most", .disk.display())]
+    #[error("the metrics on `{}` have a length of {length} bytes, more than {BODY_MAX}", .disk.display())]
     TooLarge {
         /// The disk.
         disk: PathBuf,
@@ -79,13 +79,13 @@ pub enum DiskError {
         length: u32,
     },
     /// The disk ends before the body does.
-    #[error("the metrics on `{}` are cut off", .0.display())]
+    #[error("the metrics on `{}` are truncated", .0.display())]
     Truncated(PathBuf),
     /// Bytes that are no text.
-    #[error("the metrics on `{}` are not UTF-8 text", .0.display())]
+    #[error("the metrics on `{}` are not valid UTF-8", .0.display())]
     NotText(PathBuf),
     /// A document that says nothing about the host.
-    #[error("the metrics on `{}` are of no use", .disk.display())]
+    #[error("the metrics on `{}` are invalid", .disk.display())]
     Document {
         /// The disk.
         disk: PathBuf,
@@ -93,10 +93,10 @@ pub enum DiskError {
         source: MetricsError,
     },
     /// It cannot be told which of them is the host's.
-    #[error("`{}` is not the only disk of metrics", .0.display())]
+    #[error("`{}` is not the only metrics disk", .0.display())]
     Several(PathBuf),
     /// The read did not come back.
-    #[error("the metrics' disk did not answer within {} s", STALL.as_secs())]
+    #[error("reading the metrics disk timed out after {} s", STALL.as_secs())]
     Stalled,
 }
 

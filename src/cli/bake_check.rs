@@ -27,7 +27,7 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     let dir: PathBuf = path::absolute(&dir).unwrap_or(dir).components().collect();
     let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
     if !dir.is_dir() {
-        let complaint = format!("`{name}` is not a directory: no image was checked\n");
+        let complaint = format!("`{name}` is not a directory; no image was checked\n");
         return Answer::complaint(complaint, Exit::Failed);
     }
     let faults = judge(&image::read(root, only), &Tree::new(&dir));
@@ -53,11 +53,11 @@ fn document(image: &str, faults: &[Fault]) -> serde_json::Value {
                 "title": entry.title,
                 "observed": one_line(&fault.seen, SEEN_MAX),
                 "impact": entry.impact,
-                "fix": one_line(&fault.remedy, REMEDY_MAX),
+                "command": one_line(&fault.remedy, REMEDY_MAX),
             })
         })
         .collect();
-    json!({"image": image, "isClean": faults.is_empty(), "problems": faults})
+    json!({"image": image, "clean": faults.is_empty(), "findings": faults})
 }
 
 fn text(image: &str, faults: &[Fault]) -> String {

@@ -8,15 +8,18 @@ use crate::config::{self, show};
 use crate::escape::json_text;
 use crate::root::Root;
 
-/// The configuration in force with the origin of each value, or every fault of it.
+/// Returns the effective configuration with the origin of each value, or every error in it.
 pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
     let loaded = match config::load(root, only) {
         Ok(loaded) => loaded,
         Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
     };
+    let shown = |changed| show::selected(&loaded.values, changed);
     let text = match (action, output) {
-        (ConfigAction::Show, Output::Text | Output::Short) => show::text(&loaded.values),
-        (ConfigAction::Show, Output::Json) => json_text(&show::json(&loaded.values)),
+        (ConfigAction::Show { changed }, Output::Text | Output::Short) => {
+            show::text(&shown(changed))
+        }
+        (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "configuration OK (no files, defaults only)\n".to_owned(),
             1 => "configuration OK (1 file)\n".to_owned(),

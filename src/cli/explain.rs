@@ -206,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn all_links_are_indented_alike() {
+        for code in Code::ALL {
+            let text = explain(&[code.as_str()], Output::Text).text;
+            let links: Vec<&str> = text
+                .lines()
+                .filter(|line| line.contains("https://"))
+                .collect();
+            for link in code.links() {
+                assert!(links.contains(&&*format!("  {link}")), "{code}: {links:?}");
+            }
+        }
+    }
+
+    #[test]
     fn no_line_but_a_command_or_a_link_is_wider_than_the_terminal() {
         let all = Options {
             all: true,

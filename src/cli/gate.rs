@@ -48,7 +48,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
         Ok(runtime) => runtime,
         Err(error) => {
             return Answer::complaint(
-                format!("the kernel gives no event loop, the kubelet starts unchecked: {error}\n"),
+                format!("failed to create event loop, the kubelet starts unchecked: {error}\n"),
                 Exit::Ok,
             );
         }
@@ -106,7 +106,7 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
             candidate: found, ..
         } => {
             let text = format!(
-                "the kubelet has registered before: {}",
+                "the kubelet is already registered: {}",
                 found.path.display()
             );
             return opening(Reason::NotFirstStart, text);
@@ -115,16 +115,14 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     }
     let machine = observe::machine::read_machine(root);
     if let Some(vendor) = foreign(&machine, settings) {
-        let text =
-            format!("this machine is not a KubeVirt virtual machine: its firmware says {vendor}");
+        let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
         return opening(Reason::NotKubevirt, text);
     }
     if !faulty {
         return None;
     }
     // The daemon waits for a better one, and must not hold a boot.
-    let text = "the configuration has faults, so nobody knows the VM's name; the kubelet starts unchecked: \
-                harvester-node-agent config check";
+    let text = "invalid configuration, so the VM name is unknown; the kubelet starts unchecked: harvester-node-agent config check";
     opening(Reason::ConfigurationFaults, text.to_owned())
 }
 
@@ -144,7 +142,7 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
             Decision::Open(opening) => return opening,
             Decision::Wait(why) if why != told => {
                 let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
-                let line = format!("holding the kubelet for up to {left} s: {why}\n");
+                let line = format!("delaying the kubelet for up to {left} s: {why}\n");
                 // Whoever looks at a boot that stands still must see why.
                 let _ = std::io::stderr().write_all(line.as_bytes());
                 told = why;
@@ -206,13 +204,13 @@ fn said(status: &Status) -> Option<Said> {
     Some(Said {
         kind: name.kind.clone(),
         name: name.name.clone(),
-        verdict: Verdict::parse(&name.verdict)?,
+        verdict: Verdict::parse(&name.state)?,
         vm: status
             .identity
-            .expected
+            .expected_name
             .clone()
             .or_else(|| vm.as_ref().map(|vm| vm.name.clone())),
-        reason: status.identity.reason.clone(),
+        reason: status.identity.message.clone(),
         may_learn: status.credentials.harvester.kubeconfig.is_some(),
         labels,
     })
@@ -247,7 +245,7 @@ async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Writt
     let kinds = observe::registration::installed(root);
     let mut written = Written::default();
     if kinds.is_empty() {
-        let text = "neither RKE2 nor K3s nor a kubelet is installed: the labels are told to nobody";
+        let text = "none of RKE2, K3s and kubelet is installed: the labels were not written";
         written.problems.push(text.to_owned());
     }
     let hidden = observe::registration::hidden_by(root).is_some();
@@ -277,10 +275,10 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
         let value = json!({
             "reason": opening.reason.as_str(),
             "message": opening.text,
-            "waitedMs": u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            "durationSeconds": waited.as_millis() as f64 / 1000.0,
             "labels": labels,
-            "written": written.files,
-            "problems": written.problems,
+            "writtenFiles": written.files,
+            "errors": written.problems,
         });
         return Answer::new(json_text(&value), Exit::Ok);
     }

@@ -127,7 +127,8 @@ pub enum Command {
         strict: Strict,
     },
     /// Show the runtime status of the agent
-    Status(Strict),
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::Options),
     /// Wait for the VM name before the kubelet starts
     ///
     /// Delays the first kubelet start until the node name matches the VM; always exits with status 0.
@@ -168,7 +169,11 @@ pub enum Command {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
 pub enum ConfigAction {
     /// Print every value and its origin
-    Show,
+    Show {
+        /// Print only values that differ from the default
+        #[arg(long)]
+        changed: bool,
+    },
     /// Validate the configuration
     Check,
 }
@@ -360,6 +365,31 @@ mod tests {
             let wide: Vec<&str> = help.lines().filter(is_wide).collect();
             assert_eq!(wide, Vec::<&str>::new());
         }
+    }
+
+    #[test]
+    fn examples_are_below_a_heading_and_indented_alike() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        let mut count = 0;
+        for command in command.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let Some((_, examples)) = help.split_once("\nExamples:\n") else {
+                let about = command.get_after_help().map(ToString::to_string);
+                assert_eq!(about, None, "{}", command.get_name());
+                continue;
+            };
+            let block = examples.split("\n\n").next().unwrap_or_default();
+            let indent = |line: &str| line.len() - line.trim_start().len();
+            let indents: Vec<usize> = block.lines().map(indent).collect();
+            assert_eq!(indents[..2], [2, 4], "{block}");
+            assert!(
+                indents.iter().all(|indent| [2, 4, 6].contains(indent)),
+                "{block}"
+            );
+            count += 1;
+        }
+        assert_eq!(count, 3);
     }
 
     #[test]

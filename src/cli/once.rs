@@ -63,14 +63,10 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
     }
     let text = match output {
         Output::Json => {
-            let key = if mode == Mode::DryRun {
-                "wouldChange"
-            } else {
-                "changed"
-            };
             let mut value = status.to_json();
             if let Some(fields) = value.as_object_mut() {
-                fields.insert(key.to_owned(), json!(lines));
+                fields.insert("changes".to_owned(), json!(lines));
+                fields.insert("dryRun".to_owned(), json!(mode == Mode::DryRun));
             }
             json_text(&value)
         }

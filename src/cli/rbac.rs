@@ -36,8 +36,8 @@ Examples:
     harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
       --kubeconfig-command
 
-Once for each guest cluster: its nodes share one service account. Only what the configuration of this node needs is \
-allowed: a source that [topology] sources omits gets no rule, and `watch = false` gets no watch.";
+Run it once per guest cluster: its nodes share one service account. The roles allow only what the configuration of this \
+node needs: no rule for a source that [topology] sources omits, and no watch with `watch = false`.";
 
 /// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not
 /// allowed.
@@ -54,7 +54,7 @@ pub struct Options {
     pub namespace: Option<Namespace>,
     /// Allow only this VM; repeat for each VM of the guest cluster
     ///
-    /// A VM can then not be searched: each node must have the name of its VM, or `harvester.vm` in its configuration.
+    /// The agent then cannot search for its VM: each node must have the name of its VM, or `harvester.vm` in its configuration.
     #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
     pub vm: Vec<VmName>,
     /// Omit the rule for hosts, the only cluster-wide one
@@ -147,7 +147,7 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
     connections.refresh(root, settings, &distributions);
     let link = connections.harvester.link().map_err(|why| {
         format!(
-            "{}\nset the service account (kubectl get serviceaccounts -A, on Harvester): \
+            "{}\nset the service account (on Harvester: kubectl get serviceaccounts -A): \
              harvester-node-agent rbac --subject NAMESPACE:NAME\n\
              or the kubeconfig with its token: harvester-node-agent rbac --credential FILE",
             why.text
@@ -179,8 +179,8 @@ fn no_account(link: &Link, who: &str, namespace: &Namespace) -> String {
     let file = link.credential.kubeconfig.display();
     format!(
         "`{file}` has {who}; roles are bound to a service account\n\
-         print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
-         then a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
+         to print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
+         then, to print a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
          --kubeconfig-command"
     )
 }

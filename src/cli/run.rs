@@ -31,7 +31,7 @@ use crate::report::journal::{Journal, Priority};
 use crate::report::layout::TermStyle;
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
-use crate::report::status::{AgentStatus, PermissionStatus, SignalStatus, Status};
+use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
 use crate::report::systemd::{Notifier, NotifyEnvironment};
 use crate::report::text::Show;
 use crate::root::Root;
@@ -326,9 +326,9 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     if task == Task::Whoami {
         triggers::probe(&process.root, address, &health).await;
     }
-    let signals = health.signals().into_iter();
-    let signals = signals.map(SignalStatus::from).collect();
-    let mut status = Status::new(&last.report(settings), &context(&clock, signals));
+    let sources = health.signals().into_iter();
+    let sources = sources.map(EventSourceStatus::from).collect();
+    let mut status = Status::new(&last.report(settings), &context(&clock, sources));
     if task == Task::Whoami {
         status.permissions = world
             .permissions(settings)
@@ -350,13 +350,13 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
 }
 
 /// What the status of one look holds beyond its round.
-pub(super) fn context(clock: &SystemClock, signals: Vec<SignalStatus>) -> Context {
+pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
     Context {
         agent: process_status(clock),
-        signals,
+        event_sources,
         since: std::collections::BTreeMap::new(),
         last_migration: None,
-        last_resync: None,
+        last_migration_hint: None,
     }
 }
 

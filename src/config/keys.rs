@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of every key: it decides what is known, says what is allowed, and sets the field.
+//!
+//! To add a key: a row here, a field in `settings.rs`, and a test of its effect with a row in `tests/tidy/effects.rs`.
 
 use std::time::Duration;
 
@@ -126,7 +128,7 @@ pub const KEYS: &[Key] = &[
         path: "topology.on_change",
         default: r#""follow""#,
         allowed: r#""follow", "hold", "report""#,
-        help: "after a migration to another zone: follow the host, hold the first zone, or only report",
+        help: "after a migration to another zone: follow the host, keep the first zone, or only report",
         set: |settings, _, value| put(&mut settings.topology.on_change, value.choice()),
     },
     Key {
@@ -294,7 +296,7 @@ pub const KEYS: &[Key] = &[
         path: "timing.watch_delay",
         default: r#""60s""#,
         allowed: r#"a duration from "1s" to "10m""#,
-        help: "longest delay before a watch that ended is opened again; agents spread over it",
+        help: "longest delay before a closed watch is re-established; the delays of all agents are spread over it",
         set: |settings, _, value| {
             let delay = value.duration(LEAST_WATCH_DELAY, MOST_WATCH_DELAY);
             put(&mut settings.timing.watch_delay, delay)

@@ -40,13 +40,13 @@ impl Listen {
         }
         let address: SocketAddr = text.parse().map_err(|_| {
             value.refuse(
-                "is neither ADDRESS:PORT nor `unix:` with a path; host names are not resolved",
+                "is neither ADDRESS:PORT nor `unix:` with a path; hostnames are not resolved",
             )
         })?;
         if !address.ip().is_loopback() {
             Err(value.refuse(
-                "is not a loopback address: metrics name hosts and VMs and are served on this node only; use an \
-                 authenticating proxy or node-exporter's textfile collector to export them",
+                "is not a loopback address; to export metrics, use an authenticating proxy or the textfile collector of \
+                 node-exporter",
             ))
         } else if address.port() < FIRST_PORT {
             Err(value.refuse(format_args!(

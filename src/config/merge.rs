@@ -25,6 +25,17 @@ pub struct Effective {
     pub help: &'static str,
 }
 
+impl Effective {
+    /// Reports whether the value is the default, wherever it is stated.
+    pub(super) fn is_default(&self) -> bool {
+        let parsed = |text: &str| text.parse::<toml::Value>().ok();
+        let mut keys = KEYS.iter();
+        let key = keys.find(|key| key.path == self.key);
+        self.origin == Origin::Default
+            || key.is_some_and(|key| parsed(key.default) == parsed(&self.value))
+    }
+}
+
 /// Who gave a key its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {

@@ -9,6 +9,16 @@ use super::merge::{Effective, Origin};
 /// Values longer than this do not push the origins of all others to the right.
 const MAX_ALIGNED: usize = 40;
 
+/// Returns the values that are shown: all, or with `changed` those that differ from the default. A file that states the default
+/// changes nothing.
+pub fn selected(values: &[Effective], changed: bool) -> Vec<Effective> {
+    let values = values.iter();
+    values
+        .filter(|value| !changed || !value.is_default())
+        .cloned()
+        .collect()
+}
+
 /// One line for each key: valid TOML that says the same as the files that were read.
 pub fn text(values: &[Effective]) -> String {
     let width = |texts: &mut dyn Iterator<Item = &String>| {

@@ -486,7 +486,7 @@ fn every_invalid_value_is_rejected_with_the_allowed_values() {
         ("metrics.listen = ':9879'", "is neither ADDRESS:PORT"),
         (
             "metrics.listen = 'localhost:9879'",
-            "host names are not resolved",
+            "hostnames are not resolved",
         ),
         ("metrics.listen = 'unix:a.sock'", "has no absolute path"),
         ("metrics.listen = 'unix:/run/'", "has no absolute path"),
@@ -601,7 +601,7 @@ fn all_problems_of_all_files_are_reported_in_order() {
         .file(ADMIN_FILE, [0xff, 0xfe])
         .errors();
     let starts = [
-        format!("`{ADMIN_FILE}` is not UTF-8 text"),
+        format!("`{ADMIN_FILE}` is not valid UTF-8"),
         format!("{VENDOR}/50-v.toml:2: `log.level`"),
         format!("{VENDOR}/50-v.toml:3: unknown key `log.foo`"),
         format!("{VENDOR}/50-v.toml:5: `timing.poll_interval`"),
@@ -916,6 +916,21 @@ fn text_and_json_name_the_origin_of_each_value() {
     assert_eq!(find("topology.remove_stale")["value"], false);
     assert_eq!(find("watch")["origin"], serde_json::Value::Null);
     assert_eq!(find("labels.extra")["value"], serde_json::json!({}));
+}
+
+#[test]
+fn only_values_that_differ_from_the_default_are_changed() {
+    let content = "watch = true\ntopology.on_change = 'hold'\nhosts.'hv-a'.zone = 'z'\n\
+                   topology.sources = ['host-node', 'vmi-annotations', 'launcher-pod', 'configmap', 'hosts-table']";
+    let loaded = Tree::new().file(ADMIN_FILE, content).load();
+    let keys = |changed| -> Vec<String> {
+        let shown = show::selected(&loaded.values, changed);
+        shown.into_iter().map(|value| value.key).collect()
+    };
+    assert_eq!(keys(true), ["topology.on_change", "hosts.hv-a.zone"]);
+    assert!(keys(false).len() > 20);
+    let defaults = Tree::new().load();
+    assert_eq!(show::text(&show::selected(&defaults.values, true)), "");
 }
 
 #[test]

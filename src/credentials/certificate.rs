@@ -36,13 +36,13 @@ pub enum CertificateError {
     #[error("there is no certificate")]
     None,
     /// It is not X.509.
-    #[error("the certificate cannot be understood")]
+    #[error("the certificate cannot be parsed")]
     Malformed,
     /// It names no user.
     #[error("the certificate has no common name")]
     NoCommonName,
     /// It names a node by a name that no Node can have.
-    #[error("the certificate's common name is `system:node:` and no valid name of a Node")]
+    #[error("the common name of the certificate is `system:node:` without a valid Node name")]
     NotANodeName,
 }
 

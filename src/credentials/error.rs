@@ -21,7 +21,7 @@ pub enum CredentialError {
     #[error("failed to read the kubeconfig")]
     Unreadable(#[source] ReadError),
     /// A file that the kubeconfig names cannot be read.
-    #[error("failed to read the file that `{key}` of `{path}` names")]
+    #[error("failed to read the file in `{key}` of `{path}`")]
     Reference {
         /// The kubeconfig.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum CredentialError {
     },
     /// A file that the kubeconfig names is not read, because others could have named it.
     #[error(
-        "`{key}` of `{path}` names a file, which is read only if just root can write the kubeconfig: {place}"
+        "`{key}` of `{path}` references a file, which is only read if the kubeconfig is writable by root alone: {place}"
     )]
     Untrusted {
         /// The kubeconfig.
@@ -74,7 +74,7 @@ pub enum CredentialError {
         expected: &'static str,
     },
     /// A name leads to no entry.
-    #[error("`{key}` of `{path}` is {name}, and `{list}` has no entry of that name")]
+    #[error("`{key}` of `{path}` is {name}, but `{list}` has no entry with that name")]
     NoSuchEntry {
         /// The kubeconfig.
         path: PathBuf,
@@ -96,7 +96,7 @@ pub enum CredentialError {
         problem: &'static str,
     },
     /// Something that is never done, whatever the configuration says.
-    #[error("`{key}` of `{path}` is refused: {reason}")]
+    #[error("`{key}` of `{path}` is not supported: {reason}")]
     Refused {
         /// The kubeconfig.
         path: PathBuf,
@@ -107,7 +107,7 @@ pub enum CredentialError {
     },
     /// Something that is done only when our own configuration says so.
     #[error(
-        "`{key}` of `{path}` {asks}, which is rejected unless the configuration has `allow = [\"{option}\"]` in `[harvester]` or `[guest_cluster]`"
+        "`{key}` of `{path}` {asks}, which requires `allow = [\"{option}\"]` in `[harvester]` or `[guest_cluster]` of the configuration"
     )]
     NeedsOptIn {
         /// The kubeconfig.
@@ -121,7 +121,7 @@ pub enum CredentialError {
     },
     /// `https` and nothing to check the server's certificate against.
     #[error(
-        "`{key}` is missing in `{path}`: without it the server cannot be told from an impostor, and the system's authorities are never asked; kubeconfigs are made with it, so somebody took it out"
+        "`{key}` is missing in `{path}`: without it the server cannot be verified; the CA certificates of the OS are not used"
     )]
     NoAuthority {
         /// The kubeconfig.
@@ -131,7 +131,8 @@ pub enum CredentialError {
     },
     /// Neither a token nor a client certificate.
     #[error(
-        "`{key}` of `{path}` has neither a token nor a client certificate: one of `token`, `tokenFile`, `client-certificate-data` or `client-certificate` is needed"
+        "`{key}` of `{path}` has no credential: set `token`, `tokenFile`, \
+         `client-certificate-data` or `client-certificate`"
     )]
     NoIdentity {
         /// The kubeconfig.
@@ -160,7 +161,7 @@ pub enum CredentialError {
         problem: TokenProblem,
     },
     /// The private key belongs to another certificate, as when only one of two files is rotated yet.
-    #[error("the private key of `{key}` in `{path}` does not belong to the client certificate")]
+    #[error("the private key of `{key}` in `{path}` does not match the client certificate")]
     KeyMismatch {
         /// The kubeconfig.
         path: PathBuf,
@@ -223,28 +224,28 @@ pub enum PemProblem {
     #[error("is empty")]
     Empty,
     /// Not base64, in a `-data` key.
-    #[error("is not base64, or cut short")]
+    #[error("is not base64, or is truncated")]
     NotBase64,
     /// Begins and does not end.
-    #[error("is cut short: a PEM section has no end marker")]
+    #[error("is truncated: a PEM section has no END line")]
     NoEnd,
     /// A marker line is broken.
-    #[error("has a broken PEM marker line, or is cut short")]
+    #[error("has an invalid PEM header line, or is truncated")]
     BrokenMarker,
     /// The text between two markers is not base64.
     #[error("has a PEM section that is not base64")]
     BrokenSection,
     /// No certificate.
-    #[error("has no certificate in PEM form")]
+    #[error("has no certificate in PEM format")]
     NoCertificate,
     /// Sections of the right name with something else in them.
-    #[error("has no certificate that can be understood")]
+    #[error("has no certificate that can be parsed")]
     BrokenCertificate,
     /// No private key.
-    #[error("has no private key in PEM form")]
+    #[error("has no private key in PEM format")]
     NoKey,
     /// A key behind a password.
-    #[error("has an encrypted private key, and there is nobody to ask for its password")]
+    #[error("has an encrypted private key, which is not supported")]
     EncryptedKey,
 }
 
@@ -255,16 +256,16 @@ pub enum TokenProblem {
     #[error("is empty")]
     Empty,
     /// Larger than any token.
-    #[error("is larger than any token")]
+    #[error("is too large for a token")]
     TooLarge,
     /// A line end or another control character within.
-    #[error("contains a control character or a line end")]
+    #[error("contains a control character or a line break")]
     ControlCharacter,
     /// White space, or characters that no token has.
     #[error("contains a space or a character that is not ASCII")]
     NotAToken,
     /// The beginning of a JSON Web Token.
-    #[error("is a JSON Web Token that is cut short")]
+    #[error("is a truncated JSON Web Token")]
     CutShort,
 }
 

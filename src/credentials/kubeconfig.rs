@@ -145,12 +145,12 @@ impl Reader<'_> {
             [] => Err(CredentialError::missing(
                 self.path,
                 "contexts",
-                "a kubeconfig has one context at least; this may be another kind of file",
+                "a kubeconfig has at least one context; this may be another kind of file",
             )),
             _ => Err(CredentialError::missing(
                 self.path,
                 current.name,
-                "there is more than one context, so one has to be chosen",
+                "required if there is more than one context",
             )),
         }
     }
@@ -182,21 +182,19 @@ impl Reader<'_> {
         let text = key.needed("the URL of the API server")?;
         let invalid = |problem| Err(CredentialError::invalid(self.path, &key.name, problem));
         let Ok(server) = Url::parse(text) else {
-            return invalid("no URL such as `https://192.0.2.10:6443`");
+            return invalid("not a URL such as `https://192.0.2.10:6443`");
         };
         if !server.username().is_empty() || server.password().is_some() {
-            let reason = "a URL with a user name or password in it ends up in logs";
+            let reason = "a URL with a user name or password would appear in logs";
             return Err(CredentialError::refused(self.path, key.name, reason));
         }
         if server.query().is_some() || server.fragment().is_some() {
-            return invalid("a URL with `?` or `#`, which no API server has");
+            return invalid("a URL with `?` or `#`, which is not the URL of an API server");
         }
         match server.scheme() {
             "https" => Ok(server),
             "http" if self.allowed.plain_http => Ok(server),
-            "http" => {
-                Err(self.needs_opt_in(&key, "asks for a connection without TLS", "plain-http"))
-            }
+            "http" => Err(self.needs_opt_in(&key, "disables TLS", "plain-http")),
             _ => invalid("a URL that begins with neither `https://` nor `http://`"),
         }
     }
@@ -211,7 +209,7 @@ impl Reader<'_> {
         if is_skipped && !self.allowed.skip_tls_verify {
             return Err(self.needs_opt_in(
                 &skip,
-                "turns the check of the server's certificate off",
+                "disables verification of the server certificate",
                 "insecure-skip-tls-verify",
             ));
         }
@@ -220,7 +218,7 @@ impl Reader<'_> {
             (Some(_), true) => Err(CredentialError::invalid(
                 self.path,
                 skip.name,
-                "`true` beside a certificate authority, and only one of the two can be meant",
+                "`true` although there is a CA certificate; remove one of the two",
             )),
             (Some(material), false) => pem::authorities(&material.text)
                 .map(|authorities| (authorities, ServerVerification::Required))
@@ -261,7 +259,7 @@ impl Reader<'_> {
             _ => Err(CredentialError::invalid(
                 self.path,
                 key.name,
-                "no URL that begins with `http://` or `https://`",
+                "not a URL that begins with `http://` or `https://`",
             )),
         }
     }
@@ -273,7 +271,7 @@ impl Reader<'_> {
             Some(name) if Namespace::parse(name).is_err() => Err(CredentialError::invalid(
                 self.path,
                 key.name,
-                "no name of a namespace",
+                "not a valid namespace name",
             )),
             name => Ok(name.map(str::to_owned)),
         }

@@ -30,10 +30,10 @@ impl fmt::Display for OwnApiEvidence {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SameEndpoint { server } => {
-                write!(formatter, "both kubeconfigs name the server {server}")
+                write!(formatter, "both kubeconfigs have the server {server}")
             }
             Self::SameAuthority => {
-                formatter.write_str("both kubeconfigs trust the same certificate authority")
+                formatter.write_str("both kubeconfigs have the same CA certificate")
             }
         }
     }

@@ -82,7 +82,7 @@ pub fn harvester_candidates(
 ) -> Vec<Candidate> {
     let mut list = List::default();
     if let Some(path) = configured {
-        list.add(path, "our own configuration, `[harvester]`");
+        list.add(path, "`[harvester]` in the agent's configuration");
         return list.0;
     }
     for distribution in distributions {
@@ -108,7 +108,7 @@ pub fn harvester_candidates(
         let path = kind.default_data_dir().join(CLOUD_PROVIDER_CONFIG);
         list.add(path, format!("default data directory of {kind}"));
     }
-    list.add(CLOUD_CONFIG, "the place in Harvester's documentation");
+    list.add(CLOUD_CONFIG, "the path in the Harvester documentation");
     list.0
 }
 
@@ -119,7 +119,7 @@ pub fn kubelet_candidates(
 ) -> Vec<Candidate> {
     let mut list = List::default();
     if let Some(path) = configured {
-        list.add(path, "the configuration, `[guest_cluster]`");
+        list.add(path, "`[guest_cluster]` in the agent's configuration");
         return list.0;
     }
     for distribution in distributions {

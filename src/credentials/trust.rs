@@ -42,10 +42,10 @@ impl fmt::Display for Changeable {
         write!(formatter, "{} ", self.place.display())?;
         match self.reason {
             Reason::Owner(owner) => {
-                write!(formatter, "belongs to the user with the number {owner}")
+                write!(formatter, "is owned by UID {owner}")
             }
             Reason::Mode(mode) => write!(formatter, "has mode {mode:04o}"),
-            Reason::Unknown => formatter.write_str("cannot be looked at"),
+            Reason::Unknown => formatter.write_str("cannot be checked"),
         }
     }
 }
@@ -188,10 +188,7 @@ mod tests {
         assert_eq!(changeable(&root, link), None);
         give("/tmp/config").unwrap();
         let found = changeable(&root, link).unwrap();
-        assert_eq!(
-            found.to_string(),
-            "/tmp/config belongs to the user with the number 1234"
-        );
+        assert_eq!(found.to_string(), "/tmp/config is owned by UID 1234");
         for place in [FILE, "/etc/rancher"] {
             give(place).unwrap();
             let found = changeable(&root, Path::new(FILE)).unwrap();

@@ -44,7 +44,7 @@ pub fn raise(
     findings.extend(labels.left.iter().filter_map(labels::left));
     if let Some(stand) = stand_down {
         let text = format!(
-            "`{}` changed {} back 3 times in 10 minutes",
+            "`{}` reverted {} 3 times in 10 minutes",
             stand.rival.escape_debug(),
             stand.key
         );

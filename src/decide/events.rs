@@ -63,7 +63,7 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
 }
 
 /// Returns the reason of the Event: the state that the condition now has, in one word. The message has the details.
-fn reason(wanted: &Wanted) -> &'static str {
+pub fn reason(wanted: &Wanted) -> &'static str {
     match (wanted.kind, wanted.status) {
         (conditions::TOPOLOGY, "True") => "TopologySynced",
         (conditions::TOPOLOGY, _) => "TopologyNotSynced",

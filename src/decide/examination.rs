@@ -85,7 +85,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 /// Seconds since 1970 as a date.
 fn date(seconds: i64) -> String {
     time::UtcDateTime::from_unix_timestamp(seconds)
-        .map_or_else(|_| format!("{seconds} s after 1970"), rfc3339)
+        .map_or_else(|_| format!("Unix timestamp {seconds}"), rfc3339)
 }
 
 #[cfg(test)]

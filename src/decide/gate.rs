@@ -145,13 +145,13 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let missing = if is_labelled {
         ""
     } else {
-        "; the labels of its host are not known yet: harvester-node-agent whoami"
+        "; the labels of its host are still unknown: harvester-node-agent whoami"
     };
     let name = format!("{} `{}`", said.kind, said.name.escape_debug());
     let verdict = said.verdict.name();
     if said.verdict.may_register() {
         let vm = said.vm.as_deref().unwrap_or_default();
-        let text = format!("{name} may register for VM `{vm}` ({verdict}){missing}");
+        let text = format!("{name} matches VM `{vm}` ({verdict}){missing}");
         return match (is_labelled, is_over) {
             (true, _) => open(Reason::NameFits, text, labels),
             (false, true) => open(Reason::TimeUp, text, labels),
@@ -159,24 +159,24 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         };
     }
     if said.verdict == Verdict::Unknown && !said.may_learn {
-        let why = said.reason.as_deref().unwrap_or("nothing tells it");
-        let text = format!("{name} cannot be compared, the VM's name is not known here: {why}");
+        let why = said.reason.as_deref().unwrap_or("no source provides it");
+        let text = format!("{name} cannot be checked, the VM name is unknown: {why}");
         return open(Reason::NameUnknowable, text, labels);
     }
     let problem = problem(said, &name);
     if is_over {
-        let text = format!("the kubelet starts although {problem}{missing}{TOO_LATE}");
+        let text = format!("the kubelet starts, although {problem}{missing}{TOO_LATE}");
         open(Reason::TimeUp, text, labels)
     } else {
         Decision::Wait(problem)
     }
 }
 
-const NO_DAEMON: &str = "harvester-node-agent.service does not run, so nobody knows the VM's name";
+const NO_DAEMON: &str = "harvester-node-agent.service is not running, so the VM name is unknown";
 const START_DAEMON: &str = "systemctl status harvester-node-agent";
 const TOO_LATE: &str =
-    "; once the Node is there under a wrong name, delete it and let it join again";
-const SILENT: &str = "harvester-node-agent.service has not looked yet";
+    "; if the Node registered under a wrong name, delete it and let it join again";
+const SILENT: &str = "harvester-node-agent.service has no result yet";
 
 /// What is wrong, why it matters, what to type.
 fn problem(said: &Said, name: &str) -> String {
@@ -184,19 +184,19 @@ fn problem(said: &Said, name: &str) -> String {
     match &said.vm {
         Some(vm) if verdict != Verdict::Unknown => {
             let remedy = if said.kind == "node name" {
-                format!("set it to {vm} in the distribution's configuration, or take it out there")
+                format!("set it to {vm} in the RKE2/K3s configuration, or remove it there")
             } else {
                 format!("hostnamectl set-hostname {vm}")
             };
             format!(
-                "{name} is not VM `{vm}` ({}), and a Node keeps the name that it registers with: {}; to put it right: {remedy}",
+                "{name} does not match VM `{vm}` ({}), and the name of a registered Node cannot change: {}; fix: {remedy}",
                 verdict.name(),
                 verdict.consequence(),
             )
         }
         _ => format!(
-            "it is not known whether {name} is the VM's name: {}; harvester-node-agent whoami",
-            said.reason.as_deref().unwrap_or("no VM fits")
+            "unknown whether {name} matches the VM name: {}; harvester-node-agent whoami",
+            said.reason.as_deref().unwrap_or("no VM matches")
         ),
     }
 }
@@ -259,8 +259,8 @@ mod tests {
             panic!("it opened");
         };
         for part in [
-            "hostname `localhost` is not VM `pool1-abcde`",
-            "a Node keeps the name that it registers with",
+            "hostname `localhost` does not match VM `pool1-abcde`",
+            "the name of a registered Node cannot change",
             "no providerID",
             "hostnamectl set-hostname pool1-abcde",
         ] {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(reason(&at(with(Wanted::Unknown), 119)), None);
         let late = at(with(Wanted::Unknown), 120);
         assert_eq!(reason(&late), Some(Reason::TimeUp));
-        assert!(matches!(late, Decision::Open(o) if o.text.contains("not known yet")));
+        assert!(matches!(late, Decision::Open(o) if o.text.contains("still unknown")));
         for verdict in [Verdict::Match, Verdict::Mismatch] {
             let said = Said {
                 labels: Wanted::Known(labels.clone()),

@@ -293,7 +293,7 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
         Health::Healthy | Health::Changing | Health::Unknown => None,
         Health::HostNotAttached => Some(Finding::new(
             Code::GuestAgentHostNotAttached,
-            "the kernel says host_connected: 0 for the port of the guest agent",
+            "host_connected is 0 for port org.qemu.guest_agent.0",
         )),
         Health::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
         Health::Restarting => Some(

@@ -275,7 +275,7 @@ fn choose(
                         .to_owned()
                 }
                 Coverage::Listed => {
-                    "no VM of our names is this machine, and no other was when they were listed last".to_owned()
+                    "no VM with a name of this node matches, and no other VM matched when they were last listed".to_owned()
                 }
             };
             not_found(who, &weighed, seen)
@@ -320,7 +320,7 @@ fn not_found(who: &Who, weighed: &[(&Vmi, Vec<Evidence>)], text: String) -> (Own
     };
     match half.or_else(namesake) {
         Some((vmi, evidence)) => (
-            OwnVm::NotFound(format!("{text}; the nearest is {}", vmi.reference())),
+            OwnVm::NotFound(format!("{text}; the closest match is {}", vmi.reference())),
             evidence.clone(),
         ),
         None => (OwnVm::NotFound(text), Vec::new()),

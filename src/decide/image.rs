@@ -33,7 +33,7 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
     }
     for file in &image.machine_ids {
         if !NO_MACHINE_ID.contains(&file.text.as_str()) {
-            let seen = format!("{} holds an id", file.place);
+            let seen = format!("{} contains an ID", file.place);
             faults.push(fault(Code::MachineId, seen, blank(file, tree)));
         }
     }
@@ -118,7 +118,7 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
         [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
-        ["/usr/bin/harvester-node-agent", "ours"],
+        ["/usr/bin/harvester-node-agent", "harvester-node-agent"],
         tree.install_ourselves(image.family),
         tree,
     );
@@ -129,10 +129,7 @@ fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
             Code::GuestAgentMasked,
             Code::GuestAgentNotEnabled,
         ],
-        [
-            "/usr/bin/qemu-ga or /usr/sbin/qemu-ga",
-            "QEMU's guest agent",
-        ],
+        ["/usr/bin/qemu-ga or /usr/sbin/qemu-ga", "qemu-guest-agent"],
         tree.install_guest_agent(image.family),
         tree,
     );
@@ -149,17 +146,17 @@ fn service(
 ) -> Option<Fault> {
     let fault = |code, seen, remedy| Some(Fault { code, seen, remedy });
     if !service.has_program {
-        return fault(missing, format!("there is no {program}"), install);
+        return fault(missing, format!("{program} is missing"), install);
     }
     let Some(unit) = &service.unit else {
-        return fault(missing, format!("there is no unit of {name}"), install);
+        return fault(missing, format!("the unit of {name} is missing"), install);
     };
     if unit.is_masked {
         let seen = format!("{} is masked", unit.name);
         return fault(masked, seen, tree.systemctl("unmask", &unit.name));
     }
     if unit.enablement == Enablement::Disabled {
-        let seen = format!("no other unit wants {}", unit.name);
+        let seen = format!("{} is disabled", unit.name);
         return fault(not_enabled, seen, tree.systemctl("enable", &unit.name));
     }
     None

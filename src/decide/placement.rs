@@ -153,12 +153,12 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable => Absence::Silent,
         };
         let (outcome, detail) = if !allowed.contains(&source) {
-            (
-                Outcome::Off,
-                "switched off by `topology.sources`".to_owned(),
-            )
+            (Outcome::Off, "disabled by `topology.sources`".to_owned())
         } else if known.is_some() {
-            (Outcome::NotNeeded, "an earlier source answered".to_owned())
+            (
+                Outcome::NotNeeded,
+                "an earlier source has a result".to_owned(),
+            )
         } else {
             let labels = match source {
                 Source::HostsTable => stated.as_ref().ok_or_else(|| {
@@ -188,7 +188,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                     }
                     (
                         Outcome::Nothing,
-                        format!("tells neither region nor zone of {host}"),
+                        format!("has neither region nor zone of {host}"),
                     )
                 }
                 Ok(topology) => {
@@ -262,7 +262,7 @@ fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
 fn unasked() -> Failed {
     (
         Outcome::NotNeeded,
-        "Harvester's API did not tell of the VM".to_owned(),
+        "the VM was not read from the Harvester API".to_owned(),
     )
 }
 
@@ -271,7 +271,7 @@ type Failed = (Outcome, String);
 fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
     match seen {
         Seen::Known(labels) => Ok(labels),
-        Seen::Absent => Err((Outcome::Nothing, "there is none".to_owned())),
+        Seen::Absent => Err((Outcome::Nothing, "does not exist".to_owned())),
         Seen::Failed(Why {
             kind: WhyKind::NotAsked,
             text,
@@ -285,7 +285,7 @@ fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
 fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
     match vmi.annotated_host() {
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
-        Some(annotated) => Err((Outcome::Stale, format!("written for host {annotated}, the VM runs on {host}"))),
+        Some(annotated) => Err((Outcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
         None if vmi.annotated_by_harvester => Err((Outcome::Nothing, "Harvester has not written them yet".to_owned())),
         None if tells_topology(&vmi.annotations) => {
             Err((Outcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))

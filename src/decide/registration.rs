@@ -23,8 +23,8 @@ use crate::findings::{Code, Finding};
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What follows the mark in the first line, and the second line.
-const NOTE: &str = " as [registration] node_labels asks; changes are overwritten.
-# To keep it yourself, remove the line above. It tells the kubelet at its start which Harvester host runs this VM.
+const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
+# To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
 ";
 
 /// The answer.
@@ -181,7 +181,7 @@ fn hidden(other: &Path) -> Finding {
     let path = LabelFileKind::Kubelet.path().display();
     let is_environment = other.starts_with("/etc/default") || other.starts_with("/etc/sysconfig");
     let other = other.display();
-    let text = format!("{other} sets KUBELET_EXTRA_ARGS, so {path} says nothing");
+    let text = format!("{other} sets KUBELET_EXTRA_ARGS, so {path} has no effect");
     let empty = if is_environment {
         format!(
             "where its line is empty, remove it: sed -i '/^KUBELET_EXTRA_ARGS=$/d' {other}; otherwise "
@@ -190,7 +190,7 @@ fn hidden(other: &Path) -> Finding {
         String::new()
     };
     Finding::new(Code::LabelFileWithoutEffect, text).with_remedy(format!(
-        "{empty}move its arguments to `nodeRegistration.kubeletExtraArgs` of kubeadm's configuration"
+        "{empty}move its arguments to `nodeRegistration.kubeletExtraArgs` in the kubeadm configuration"
     ))
 }
 

@@ -31,7 +31,7 @@ const WATCH_REPEATED: f64 = 19.0 / 12.0;
 /// The parts of its own `timeoutSeconds` between which a watch is replaced by the next one.
 const RENEWAL: (f64, f64) = (0.75, 0.95);
 
-/// The time over which a fleet that is reloaded in the same second reads its APIs.
+/// The time over which a fleet that is reloaded, or gets new credentials, in the same second reads its APIs.
 const RELOAD_SPREAD: Duration = Duration::from_secs(10);
 
 /// How often VMs that have our names or our hardware are searched for.
@@ -74,6 +74,8 @@ pub enum Purpose {
     List,
     /// Reads the APIs after the configuration was read again.
     Reload,
+    /// Reads the credentials after one of their files changed.
+    Files,
     /// Opens the watch of the VM after its end, or replaces it.
     VmiWatch,
     /// The same for the watch of the Node.
@@ -150,7 +152,7 @@ pub fn renewal(stream_time: Duration, phase: Phase, random: Random) -> Duration 
     stream_time.mul_f64(least + (most - least) * phase.shifted(random))
 }
 
-/// Computes how long after a reload the APIs are read.
+/// Computes how long after a reload, or after a change of a credential that still works, the APIs are read.
 pub fn reload_delay(phase: Phase) -> Duration {
     RELOAD_SPREAD.mul_f64(phase.0)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the labels of the Node stand to the host, in one word; conditions, findings and reports say the same word.
 
+use super::conditions::kebab;
 use super::identity::{Identity, OwnVm};
 use super::labels::{LabelPlan, LeftReason};
 use super::placement::{Outcome, Placement};
@@ -74,6 +75,29 @@ pub const REASONS: [&str; 22] = [
     "NoHarvesterCredential",
     "HarvesterBadResponse",
 ];
+
+/// Reasons of which the agent, the kubelet, RKE2 or Harvester may get rid without anyone's help. All others need a fix, or none.
+const PASSING: [&str; 10] = [
+    "Pending",
+    "AnnotationsStale",
+    "NodeMissing",
+    "NodeNotRead",
+    "NodeWriteFailed",
+    "NoTopologySource",
+    "NoHost",
+    "HarvesterNotRead",
+    "HarvesterUnreachable",
+    // RKE2 and Rancher write it a moment after the boot.
+    "NoHarvesterCredential",
+];
+
+/// Reports whether a state, in kebab-case as reports show it, is one that time alone does not change: the labels are in sync,
+/// stay as they are by configuration, or need a fix. A state of no known name is not.
+pub fn is_final_state(state: &str) -> bool {
+    let mut known = REASONS.iter();
+    let reason = known.find(|reason| kebab(reason) == state);
+    reason.is_some_and(|reason| !PASSING.contains(reason))
+}
 
 impl Sync {
     /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
@@ -236,5 +260,34 @@ fn without_host(identity: &Identity) -> Sync {
             };
             no_vm(reason, text)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_final_if_time_alone_does_not_change_it() {
+        for state in [
+            "synced",
+            "host-without-topology",
+            "pinned-by-config",
+            "label-conflict",
+            "identity-ambiguous",
+            "harvester-tls-error",
+        ] {
+            assert!(is_final_state(state), "{state}");
+        }
+        for state in [
+            "pending",
+            "harvester-unreachable",
+            "node-missing",
+            "of-a-later-version",
+            "",
+        ] {
+            assert!(!is_final_state(state), "{state}");
+        }
+        assert!(PASSING.iter().all(|reason| REASONS.contains(reason)));
     }
 }

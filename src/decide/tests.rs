@@ -391,6 +391,33 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
 }
 
 #[test]
+fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
+    for (seconds, expected) in [(0, vec![Code::HostnameDiffers]), (60, vec![])] {
+        let mut world = World::new();
+        world.settings.timing.hostname_debounce = Duration::from_secs(seconds);
+        world.settle();
+        world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+        world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+        let plan = world.plan();
+        world.apply(&plan);
+        // Later than the default of two seconds.
+        world.uptime += Duration::from_secs(if seconds == 0 { 0 } else { 59 });
+        assert_eq!(codes(&world.plan()), expected, "{seconds} s");
+    }
+}
+
+#[test]
+fn all_is_read_again_at_the_poll_interval_of_the_configuration() {
+    let mut world = World::new();
+    world.settle();
+    for (minutes, least, most) in [(1, 6, 72), (24 * 60, 8640, 95_040)] {
+        world.settings.timing.poll = Duration::from_secs(minutes * 60);
+        let after = world.plan().next.after.as_secs();
+        assert!((least..=most).contains(&after), "{minutes} min: {after} s");
+    }
+}
+
+#[test]
 fn a_registered_node_is_never_told_to_take_another_name() {
     let typed = |world: &World| -> Vec<String> {
         let plan = world.plan();

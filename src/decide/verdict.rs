@@ -96,15 +96,14 @@ impl Verdict {
                 "The Harvester cloud provider looks up a VM by the Node name and does not follow migrations of this \
                  one; the CSI driver before 0.1.6 cannot attach volumes"
             }
-            Self::Unknown => "it is not known whether volumes and topology reach the right VM",
+            Self::Unknown => "volumes and topology may be those of a different VM",
             Self::Mismatch => {
-                "Harvester's cloud provider finds no VM of the Node's name: no providerID, no topology after a \
-                 migration, and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot \
-                 attach volumes"
+                "The Harvester cloud provider finds no VM with the Node name: no providerID, no topology after a migration, \
+                 and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot attach volumes"
             }
             Self::AnotherVm => {
-                "Harvester's CSI driver and cloud provider take this Node for a different VM: volumes may be attached \
-                 to that VM, and its topology is shown here"
+                "The Harvester CSI driver and cloud provider treat this Node as a different VM: volumes may be attached to \
+                 that VM, and its topology is shown here"
             }
         }
     }

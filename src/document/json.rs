@@ -14,11 +14,22 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::escape::one_line;
 
+mod text;
+
+use text::Within;
+pub(crate) use text::*;
+
 /// Keys of a map. The largest objects that Kubernetes stores hold some hundreds.
 pub const MAXIMUM_KEYS: usize = 10_000;
 
-/// Characters of a key in an error: the longest key of a label.
-const KEY_SHOWN: usize = 317;
+/// Bytes of a key: the longest key of a label or annotation, a prefix of 253 and a name of 63 with a slash between them.
+pub(crate) const KEY_BYTES: usize = 317;
+
+/// Bytes of all keys and values of a map: what Kubernetes allows for annotations (`TotalAnnotationSizeLimitB`).
+pub const MAP_BYTES: usize = 256 << 10;
+
+/// Bytes of the data of a ConfigMap (`MaxSecretSize` in `pkg/apis/core`), and of its keys.
+pub(crate) const DATA_BYTES: usize = (1 << 20) + MAP_BYTES;
 
 /// Deeper nesting is refused. A VMI is about 12 deep and `managedFields` about 20; the parser's own limit of 128 guards the stack.
 pub const MAXIMUM_DEPTH: usize = 64;
@@ -53,14 +64,14 @@ pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
     false
 }
 
-/// Labels, annotations, and their like: `null` is empty, a key that comes twice is an error.
+/// Labels, annotations, and their like, of at most `BYTES` bytes: `null` is empty, a key that comes twice is an error.
 ///
 /// A second value for one key means that two readers of the same text can disagree on it, so neither value is believed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct StringMap(pub BTreeMap<String, String>);
+pub struct StringMap<const BYTES: usize = MAP_BYTES>(pub BTreeMap<String, String>);
 
-impl Deref for StringMap {
+impl<const BYTES: usize> Deref for StringMap<BYTES> {
     type Target = BTreeMap<String, String>;
 
     fn deref(&self) -> &Self::Target {
@@ -68,47 +79,51 @@ impl Deref for StringMap {
     }
 }
 
-impl FromIterator<(String, String)> for StringMap {
+impl<const BYTES: usize> FromIterator<(String, String)> for StringMap<BYTES> {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
         Self(entries.into_iter().collect())
     }
 }
 
-impl<'de> Deserialize<'de> for StringMap {
+impl<'de, const BYTES: usize> Deserialize<'de> for StringMap<BYTES> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(StringMapVisitor)
+        deserializer.deserialize_option(StringMapVisitor::<BYTES>)
     }
 }
 
-struct StringMapVisitor;
+struct StringMapVisitor<const BYTES: usize>;
 
-impl<'de> Visitor<'de> for StringMapVisitor {
-    type Value = StringMap;
+impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
+    type Value = StringMap<BYTES>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a map of strings or null")
     }
 
-    fn visit_none<E>(self) -> Result<StringMap, E> {
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
         Ok(StringMap::default())
     }
 
-    fn visit_unit<E>(self) -> Result<StringMap, E> {
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(StringMap::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<StringMap, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<StringMap, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
         let mut map = BTreeMap::new();
-        while let Some((key, value)) = access.next_entry::<String, String>()? {
+        let mut left = BYTES;
+        while let Some(key) = access.next_key_seed(Within(KEY_BYTES))? {
+            // With the limit of one string, what remains cannot be exceeded by more than that.
+            let value = access.next_value_seed(Within(BYTES))?;
+            left = left
+                .checked_sub(key.len() + value.len())
+                .ok_or_else(|| A::Error::custom(format_args!("more than {BYTES} bytes")))?;
             if map.contains_key(&key) {
-                let key = one_line(&key, KEY_SHOWN);
-                return Err(A::Error::custom(format_args!(
-                    "the key `{key}` comes twice"
-                )));
+                let key = one_line(&key, KEY_BYTES);
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             if map.len() == MAXIMUM_KEYS {
                 return Err(too_many(MAXIMUM_KEYS));
@@ -246,6 +261,16 @@ named_fields! {
     data = "data";
     /// Reads `status.activePods`.
     active_pods = "status.activePods";
+    /// Reads `spec.taints`.
+    taints = "spec.taints";
+    /// Reads `spec.containers`.
+    containers = "spec.containers";
+    /// Reads `status.addresses`.
+    addresses = "status.addresses";
+    /// Reads `status.containerStatuses`.
+    container_statuses = "status.containerStatuses";
+    /// Reads `status.interfaces[].ipAddresses`.
+    ip_addresses = "status.interfaces[].ipAddresses";
     /// Reads `status.conditions`.
     conditions = "status.conditions";
     /// Reads `status.interfaces`.
@@ -294,7 +319,7 @@ mod tests {
     #[test]
     fn a_key_that_comes_twice_is_refused_even_in_another_spelling() {
         let error = parse(r#"{"zone":"a","z\u006fne":"b"}"#).unwrap_err();
-        assert!(error.to_string().contains("the key `zone` comes twice"));
+        assert!(error.to_string().contains("duplicate key `zone`"));
     }
 
     #[test]
@@ -316,6 +341,24 @@ mod tests {
     }
 
     #[test]
+    fn a_map_that_is_too_large_is_refused_by_its_keys_and_by_its_bytes() {
+        let read = |text: &str| serde_json::from_str::<StringMap<100>>(text);
+        let entry = |key: usize, value: usize| {
+            let (key, value) = ("k".repeat(key), "v".repeat(value));
+            format!(r#"{{"{key}":"{value}"}}"#)
+        };
+        assert_eq!(read(&entry(10, 90)).unwrap().len(), 1);
+        for (text, said) in [
+            (entry(10, 91), "more than 100 bytes"),
+            (entry(1, 101), "longer than 100 bytes"),
+            (entry(KEY_BYTES + 1, 0), "longer than 317 bytes"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
     fn the_field_of_an_error_is_named_once_with_its_place() {
         #[derive(Debug, Deserialize)]
         struct Object {
@@ -326,7 +369,7 @@ mod tests {
         let error = serde_json::from_str::<Object>(r#"{"labels":{"a":"1","a":"2"}}"#).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`metadata.labels`: the key `a` comes twice at line 1 column 27"
+            "`metadata.labels`: duplicate key `a` at line 1 column 27"
         );
     }
 

@@ -114,7 +114,7 @@ pub enum DocumentError {
     #[error("is empty")]
     Empty,
     /// The bytes are not text.
-    #[error("is not UTF-8 text")]
+    #[error("is not valid UTF-8")]
     NotText,
     /// The syntax is broken.
     #[error("is neither YAML nor JSON, at line {line} column {column}")]
@@ -143,7 +143,7 @@ pub enum DocumentError {
     #[error("nests deeper than {DEPTH_MAX} levels")]
     TooDeep,
     /// A mapping has the same key twice.
-    #[error("has the key `{key}` twice in one mapping")]
+    #[error("has the duplicate key `{key}` in a mapping")]
     DuplicateKey {
         /// The key, escaped.
         key: String,
@@ -249,7 +249,7 @@ impl Tree {
             Event::Alias(anchor) => {
                 // An anchor that has not ended has no value yet.
                 let Some(value) = self.anchors.get(&anchor) else {
-                    let what = "an alias of what it stands in";
+                    let what = "an alias of an enclosing node";
                     return Err(DocumentError::Unsupported { what, line });
                 };
                 let (cost, depth) = value.measure();
@@ -315,7 +315,7 @@ fn key_of(value: Value, line: usize) -> Result<String, DocumentError> {
         Value::Number(number) => Ok(number),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Null | Value::List(_) | Value::Map(_) => {
-            let what = "a key that is not text";
+            let what = "a key that is not a string";
             Err(DocumentError::Unsupported { what, line })
         }
     }

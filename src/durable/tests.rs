@@ -76,7 +76,7 @@ fn a_planted_object_is_refused_and_left_as_it_is() {
         ("is a symbolic link", |at, victim| {
             symlink(victim, at).unwrap();
         }),
-        ("has a second name (hard link)", |at, victim| {
+        ("has another hard link", |at, victim| {
             std::fs::hard_link(victim, at).unwrap();
         }),
         ("is not a regular file", |at, _| {
@@ -116,10 +116,7 @@ fn a_linked_shared_or_foreign_directory_of_ours_is_refused() {
     std::fs::create_dir(dir.path().join("elsewhere")).unwrap();
     symlink("/elsewhere", root.join(RUNTIME_DIRECTORY)).unwrap();
     let error = write_atomic(&root, STATUS, b"one", 0o644).unwrap_err();
-    assert!(
-        error.to_string().contains("is not a real directory"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("is not a directory"), "{error}");
     assert_eq!(root.list("/elsewhere").unwrap().len(), 0);
 
     std::fs::remove_file(root.join(RUNTIME_DIRECTORY)).unwrap();

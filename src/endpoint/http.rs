@@ -24,7 +24,7 @@ pub(super) fn answer<B>(request: &Request<B>, page: &str) -> Response<String> {
     match *request.method() {
         Method::GET | Method::HEAD => response(StatusCode::OK, PAGE, page),
         _ => {
-            let problem = "the metrics can only be read\n";
+            let problem = "metrics are read-only\n";
             let mut refusal = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, problem);
             let allowed = HeaderValue::from_static("GET, HEAD");
             refusal.headers_mut().insert(ALLOW, allowed);

@@ -36,13 +36,13 @@ pub(super) enum ListenError {
     #[error("failed to listen on `{0}`: the unit does not allow it")]
     Forbidden(SocketAddr),
     /// The directory of the socket cannot be used, or other users can write to it.
-    #[error("failed to make the socket")]
+    #[error("failed to create the socket")]
     Directory(#[source] WriteError),
     /// Something that is no socket stands at the path.
-    #[error("`{0}` is there and is no socket")]
+    #[error("`{0}` exists and is not a socket")]
     NotASocket(PathBuf),
     /// The kernel gives no more connections.
-    #[error("failed to take a connection")]
+    #[error("failed to accept a connection")]
     Accept(#[source] io::Error),
 }
 

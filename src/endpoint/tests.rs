@@ -190,7 +190,7 @@ async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
     std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::os::unix::fs::symlink(&victim, &made).unwrap();
     let said = refusal(&root, "/metrics/agent.sock");
-    assert!(said.contains("is there and is no socket"), "{said}");
+    assert!(said.contains("exists and is not a socket"), "{said}");
     assert_eq!(
         std::fs::metadata(&victim).unwrap().permissions().mode() & 0o7777,
         0o600
@@ -207,7 +207,7 @@ async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
     timeout(SOON, served.health.changed()).await.unwrap();
     let complaints = served.complaints();
     assert!(
-        complaints.contains("`/metrics.sock` is there and is no socket"),
+        complaints.contains("`/metrics.sock` exists and is not a socket"),
         "{complaints}"
     );
     assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");

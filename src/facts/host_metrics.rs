@@ -48,10 +48,10 @@ pub enum MetricsError {
     #[error("not XML: {0}")]
     NotXml(String),
     /// A document type is refused unread: it can define entities that grow without end.
-    #[error("it has a document type declaration, which metrics have no use for")]
+    #[error("it has a document type declaration, which is not allowed")]
     Dtd,
     /// More nodes or attributes than metrics have.
-    #[error("it has more elements or attributes than metrics have")]
+    #[error("it has too many elements or attributes")]
     TooMany,
     /// XML of another kind.
     #[error("the document is `{0}`, not `metrics`")]
@@ -60,13 +60,13 @@ pub enum MetricsError {
     #[error("the host has no metrics at the moment")]
     NoMetrics,
     /// Metrics of the VM alone: the host could not collect its own, which passes.
-    #[error("the metrics lack the host's name")]
+    #[error("the name of the host is missing in the metrics")]
     NoHostName,
     /// Something that is said once is said twice.
-    #[error("the metrics hold the host's `{0}` twice")]
+    #[error("the metrics have a duplicate `{0}` of the host")]
     Twice(&'static str),
     /// A host name that no Node can have.
-    #[error("`{0}` is not the name of a host")]
+    #[error("`{0}` is not a valid name of a host")]
     IllegalHostName(String),
     /// A time that is not a number of seconds.
     #[error("`{0}` is not a time in seconds")]

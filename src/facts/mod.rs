@@ -103,6 +103,7 @@ impl Why {
 #[serde(rename_all = "kebab-case")]
 pub enum WhyKind {
     /// It was not asked, because something before it is missing or because it is switched off.
+    #[serde(rename = "not-requested")]
     NotAsked,
     /// There is no file of the kind that was looked for.
     Missing,
@@ -111,16 +112,20 @@ pub enum WhyKind {
     /// No answer, or one that asks to come back: connection, timeout, 429, 5xx.
     Unreachable,
     /// The server does not take the credential (401), or the credential cannot be used.
+    #[serde(rename = "unauthorized")]
     Credential,
     /// The server knows us and refuses (403), or the kernel does.
     Forbidden,
     /// The server's certificate was not accepted.
+    #[serde(rename = "tls-error")]
     Tls,
     /// The answer broke a rule: too large, compressed, redirected, not what was asked for.
+    #[serde(rename = "bad-response")]
     Refused,
     /// The answer is about another object than the one that was asked for.
     UnexpectedObject,
     /// The text could not be understood.
+    #[serde(rename = "invalid")]
     Malformed,
 }
 

@@ -72,7 +72,7 @@ object_name!(
 object_name!(
     /// A physical host: a Node of the Harvester cluster.
     HostName,
-    "host name",
+    "name of a Harvester host",
     is_dns_name
 );
 object_name!(

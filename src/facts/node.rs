@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer};
 
 use super::names::{NodeName, NotAName};
 use crate::document::json::{
-    Capped, Keys, StringMap, annotations, conditions, labels, managed_fields,
+    Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
+    condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
+    resource_version, uid,
 };
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
@@ -67,16 +69,16 @@ impl Node {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeCondition {
     /// Type.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "condition_type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "condition_status")]
     pub status: String,
     /// CamelCase reason.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "condition_reason")]
     pub reason: Option<String>,
-    /// Text for people.
-    #[serde(default)]
+    /// Human-readable.
+    #[serde(default, deserialize_with = "condition_message")]
     pub message: Option<String>,
 }
 
@@ -87,7 +89,7 @@ pub enum NotANode {
     #[error("a Node without `{0}`")]
     Missing(&'static str),
     /// The name breaks the rules of names.
-    #[error("a Node with an unusable `metadata.name`")]
+    #[error("a Node with an invalid `metadata.name`")]
     Name(#[source] NotAName),
 }
 
@@ -103,8 +105,11 @@ struct Wire {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireMetadata {
+    #[serde(default, deserialize_with = "name")]
     name: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
+    #[serde(default, deserialize_with = "resource_version")]
     resource_version: Option<String>,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
@@ -152,7 +157,7 @@ impl LabelManagers {
         // A text that is longer is no time.
         let time = entry.time.filter(|time| time.len() <= 64);
         for mut key in metadata.labels.0 {
-            if !key.starts_with("f:") {
+            if !key.starts_with("f:") || key.len() > KEY_BYTES + 2 {
                 continue;
             }
             key.drain(..2);
@@ -207,7 +212,7 @@ impl<'de> Visitor<'de> for LabelManagersVisitor {
 
 #[derive(Deserialize, Default)]
 struct WireSpec {
-    #[serde(rename = "providerID")]
+    #[serde(rename = "providerID", default, deserialize_with = "provider_id")]
     provider_id: Option<String>,
 }
 
@@ -315,7 +320,7 @@ mod tests {
             let text =
                 format!(r#"{{"metadata":{{"name":"n","uid":"u","{field}":{{"a":"1","a":"2"}}}}}}"#);
             let error = serde_json::from_str::<Node>(&text).unwrap_err().to_string();
-            let named = format!("`metadata.{field}`: the key `a` comes twice");
+            let named = format!("`metadata.{field}`: duplicate key `a`");
             assert!(error.contains(&named), "{error}");
         }
     }

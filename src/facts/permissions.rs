@@ -46,8 +46,8 @@ pub static USEFUL: &[Useful] = &[
         resource: INSTANCES,
         place: Place::Vm,
         source: None,
-        purpose: "needed: the VM and its host",
-        without: "no migration is followed (finding harvester-forbidden)",
+        purpose: "required: reads the VM and its host",
+        without: "live migrations are not followed (finding harvester-forbidden)",
     },
     Useful {
         verb: "list",
@@ -55,8 +55,8 @@ pub static USEFUL: &[Useful] = &[
         resource: INSTANCES,
         place: Place::Vm,
         source: None,
-        purpose: "finds the VM whatever the hostname, and doubles of it",
-        without: "the VM is found only by a name that the machine has, or by [harvester] vm in its configuration",
+        purpose: "finds the VM if no name matches, and its duplicates",
+        without: "the VM is found only by a name of this node, or by [harvester] vm in its configuration",
     },
     Useful {
         verb: "watch",
@@ -64,8 +64,8 @@ pub static USEFUL: &[Useful] = &[
         resource: INSTANCES,
         place: Place::Vm,
         source: None,
-        purpose: "notices a migration at once",
-        without: "what the guest's own signals do not tell is noticed within ten minutes (finding watch-unavailable)",
+        purpose: "detects a migration immediately",
+        without: "a migration without a hint in the guest is detected within ten minutes (finding watch-unavailable)",
     },
     Useful {
         verb: "get",
@@ -73,8 +73,8 @@ pub static USEFUL: &[Useful] = &[
         resource: "nodes",
         place: Place::Cluster,
         source: Some(Source::HostNode),
-        purpose: "source host-node: any VM, any label of the host",
-        without: "region and zone come from the other sources, [labels.extra] from the ConfigMap alone",
+        purpose: "source host-node: any VM, any host label",
+        without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
     },
     Useful {
         verb: "list",
@@ -82,7 +82,7 @@ pub static USEFUL: &[Useful] = &[
         resource: "pods",
         place: Place::Vm,
         source: Some(Source::LauncherPod),
-        purpose: "source launcher-pod, asked where the hosts and the VM's annotations tell nothing",
+        purpose: "source launcher-pod, used if host-node and vmi-annotations provide nothing",
         without: "region and zone come from the other sources",
     },
     Useful {
@@ -91,7 +91,7 @@ pub static USEFUL: &[Useful] = &[
         resource: "configmaps",
         place: Place::ConfigMap,
         source: Some(Source::ConfigMap),
-        purpose: "source configmap, asked where the others tell nothing",
+        purpose: "source configmap, used if the earlier sources provide nothing",
         without: "region and zone come from the other sources",
     },
 ];

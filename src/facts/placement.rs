@@ -75,7 +75,7 @@ pub struct PlacementReads {
 impl PlacementReads {
     /// Nothing asked yet.
     pub fn none(host: HostName) -> Self {
-        let not_asked = || Seen::failed(WhyKind::NotAsked, "not asked");
+        let not_asked = || Seen::failed(WhyKind::NotAsked, "not read");
         Self {
             host,
             host_node: not_asked(),

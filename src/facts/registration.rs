@@ -15,7 +15,7 @@ use super::topology::LabelValue;
 pub type Labels = BTreeMap<String, LabelValue>;
 
 /// How the first line of a file of ours begins. Without it a file is somebody else's.
-pub const MARK: &str = "# harvester-node-agent keeps this file";
+pub const MARK: &str = "# Managed by harvester-node-agent";
 
 /// A kind of file, one for each kind of distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

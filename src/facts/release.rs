@@ -35,7 +35,7 @@ enum Stage {
 
 /// A text that is no release number. Foreign text: escape it before it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no release: what it holds is not known")]
+#[error("`{0}` is not a release version: its contents are unknown")]
 pub struct NotARelease(String);
 
 impl Rank {

@@ -13,8 +13,9 @@ use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
 use crate::document::json::{
-    Capped, StringMap, active_pods, annotations, labels, owner_references, spec_interfaces,
-    status_interfaces,
+    Capped, StringMap, active_pods, annotations, firmware_serial, firmware_uuid, hostname, labels,
+    name, namespace, node_name, owner_kind, owner_references, owner_uid, spec_interface_mac,
+    spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,
 };
 
 /// Label that names what created a VM.
@@ -86,7 +87,7 @@ pub enum NotAVmi {
     #[error("a VirtualMachineInstance without `{0}`")]
     Missing(&'static str),
     /// A name breaks the rules of names.
-    #[error("a VirtualMachineInstance with an unusable `{field}`")]
+    #[error("a VirtualMachineInstance with an invalid `{field}`")]
     Name {
         /// The field.
         field: &'static str,
@@ -107,8 +108,11 @@ struct Wire {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireMetadata {
+    #[serde(default, deserialize_with = "name")]
     name: Option<String>,
+    #[serde(default, deserialize_with = "namespace")]
     namespace: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
     uid: Option<String>,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
@@ -120,12 +124,15 @@ struct WireMetadata {
 
 #[derive(Deserialize)]
 struct WireOwner {
+    #[serde(default, deserialize_with = "owner_kind")]
     kind: Option<String>,
+    #[serde(default, deserialize_with = "owner_uid")]
     uid: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 struct WireSpec {
+    #[serde(default, deserialize_with = "hostname")]
     hostname: Option<String>,
     #[serde(default)]
     domain: WireDomain,
@@ -139,7 +146,9 @@ struct WireDomain {
 
 #[derive(Deserialize)]
 struct WireFirmware {
+    #[serde(default, deserialize_with = "firmware_uuid")]
     uuid: Option<String>,
+    #[serde(default, deserialize_with = "firmware_serial")]
     serial: Option<String>,
 }
 
@@ -152,12 +161,14 @@ struct WireDevices {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireSpecInterface {
+    #[serde(default, deserialize_with = "spec_interface_mac")]
     mac_address: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct WireStatus {
+    #[serde(default, deserialize_with = "node_name")]
     node_name: Option<String>,
     #[serde(default, deserialize_with = "status_interfaces")]
     interfaces: Capped<WireStatusInterface, INTERFACES_MAX>,
@@ -167,7 +178,9 @@ struct WireStatus {
 
 #[derive(Deserialize)]
 struct WireStatusInterface {
+    #[serde(default, deserialize_with = "status_interface_name")]
     name: Option<String>,
+    #[serde(default, deserialize_with = "status_interface_mac")]
     mac: Option<String>,
 }
 
@@ -315,11 +328,11 @@ mod tests {
         for (metadata, named) in [
             (
                 r#""labels":{"a":"1","a":"2"}"#,
-                "`metadata.labels`: the key `a`",
+                "`metadata.labels`: duplicate key `a`",
             ),
             (
                 r#""annotations":{"a":"1","a":"2"}"#,
-                "`metadata.annotations`: the key `a`",
+                "`metadata.annotations`: duplicate key `a`",
             ),
             (r#""labels":{},"labels":{}"#, "`labels`"),
             (r#""name":"b""#, "`name`"),

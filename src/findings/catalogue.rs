@@ -147,8 +147,9 @@ catalogue! {
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
         fix: [
             "No action is needed if this is intended.",
-            "Otherwise set `[topology] on_change = \"follow\"`.",
+            "Otherwise set `[topology] on_change = \"follow\"` in the file that `config show` names, and reload the service.",
         ],
+        run: [vm "harvester-node-agent config show", vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
     LabelNotManaged, "label-not-managed", Node, Warning, "an allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
@@ -268,7 +269,8 @@ catalogue! {
         run: [vm "harvester-node-agent whoami"];
     CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file is readable by all users",
         impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
-        fix: ["Set mode 0600 on the file above."];
+        fix: ["Set mode 0600 on the file above."],
+        run: [vm "chmod 0600 <KUBECONFIG>"];
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "the Harvester kubeconfig contains a Rancher token",
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE, "The cloud credential in Rancher itself is another token, which expires in the same way."],
@@ -305,6 +307,7 @@ catalogue! {
             "Remove the directory and put the kubeconfig in its place.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
+        run: [vm "rmdir <KUBECONFIG>", vm INSTALL],
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the Harvester kubeconfig is an empty file",
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
@@ -319,16 +322,19 @@ catalogue! {
         fix: [
             "Put the kubeconfig at the missing path.",
             "Or correct `cloud-provider-config` in the file above, and restart rke2-server, rke2-agent or k3s.",
-        ];
+        ],
+        run: [vm "grep -rn cloud-provider-config /etc/rancher"];
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "a credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
-        fix: ["Set the owner of the file above to root, and remove write permission for others."];
+        fix: ["Set the owner of the file above to root, and remove write permission for others."],
+        run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
         impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
             "For Harvester, create a kubeconfig with a service account token (no expiry).",
-        ];
+        ],
+        run: [vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
         impact: "Migrations are not followed; labels are unchanged. The CSI driver and the cloud provider use the same token.",
         fix: [
@@ -443,6 +449,7 @@ catalogue! {
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
         fix: ["Install qemu-guest-agent in the image, or with the VM's cloud-init user data: `packages: [qemu-guest-agent]`."],
+        run: [vm "apt-get install qemu-guest-agent || zypper install qemu-guest-agent || dnf install qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentNotRunning, "guest-agent-not-running", GuestAgent, Warning, "qemu-guest-agent is not running",
         impact: "Harvester shows no IP addresses, takes backups without freezing file systems, and its cloud provider falls back to the VM name (guestosinfo).",
@@ -461,6 +468,7 @@ catalogue! {
     GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "qemu-guest-agent blocks RPCs that the host needs",
         impact: "KubeVirt reports an unsupported version (condition AgentVersionNotSupported), and Harvester gets no hostname and no IP addresses.",
         fix: ["Remove the RPCs from the list above, and restart qemu-guest-agent."],
+        run: [vm "systemctl restart qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "the host is not connected to the channel of qemu-guest-agent",
         impact: "qemu-guest-agent is running without effect: Harvester shows it as not running.",
@@ -521,7 +529,8 @@ catalogue! {
 
     LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
         impact: "The file is unchanged, and the labels that it sets may be those of another host.",
-        fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."];
+        fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."],
+        run: [vm "grep -s '' /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml /etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf"];
     LabelFileNotWritten, "label-file-not-written", Node, Warning, "kubelet registration-label file cannot be updated",
         impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
         fix: [
@@ -531,7 +540,8 @@ catalogue! {
         run: [vm "systemctl restart harvester-node-agent"];
     LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
         impact: "The Node registers without region, zone and host labels; the agent adds them later.",
-        fix: ["Remove the variable from the file above."];
+        fix: ["Remove the variable from the file above."],
+        run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
     ConfigInvalid, "config-invalid", Machine, Error, "the agent's configuration is invalid",
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
@@ -545,7 +555,8 @@ catalogue! {
         run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "a configuration file of RKE2, K3s or the kubelet cannot be parsed",
         impact: "The agent does not use the paths and names that it sets.",
-        fix: ["Correct the file above."];
+        fix: ["Correct the file above. RKE2, K3s and the kubelet log the error as well."],
+        run: [vm JOURNAL];
     AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent is not running as a service",
         impact: "Topology labels are not updated; after a live migration they still show the previous host.",
         fix: ["Start the service, and check in its journal why it stopped."],
@@ -570,7 +581,8 @@ catalogue! {
         run: [vm "timedatectl set-ntp true"];
     StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was discarded",
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
-        fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."];
+        fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
+        run: [vm "harvester-node-agent whoami"];
     WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a watch cannot be established; changes are detected late",
         impact: "Until it can, the agent polls.",
         fix: [
@@ -615,5 +627,6 @@ catalogue! {
         run: [image "harvester-node-agent bake-check --root /mnt"];
     UnexpectedObject, "unexpected-object", HarvesterApi, Error, "an API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
-        fix: ["Check for a broken proxy or cache at the address above."];
+        fix: ["Check for a broken proxy or cache at the address above."],
+        run: [vm "curl -vk --max-time 5 <SERVER>/version"];
 }

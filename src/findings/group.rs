@@ -62,8 +62,8 @@ impl Group {
     /// Its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Machine => "machine",
-            Self::GuestAgent => "guest-agent",
+            Self::Machine => "agent",
+            Self::GuestAgent => "qemu-guest-agent",
             Self::HarvesterCredential => "harvester-credential",
             Self::HarvesterApi => "harvester-api",
             Self::Identity => "identity",

@@ -49,7 +49,7 @@ impl Transport {
             })
             .sum();
         if size > MAXIMUM_HEADERS {
-            let (target, what) = (Arc::clone(target), "the answer's head");
+            let (target, what) = (Arc::clone(target), "bytes in the headers");
             return Err(Error::TooLarge {
                 target,
                 what,
@@ -80,7 +80,7 @@ impl Transport {
         match headers.get(CONTENT_TYPE) {
             Some(content_type) if !is_json(content_type) => {
                 let content_type = self.describe(&String::from_utf8_lossy(content_type.as_bytes()));
-                let problem = format!("the answer is `{content_type}` and not JSON");
+                let problem = format!("the response is `{content_type}`, not JSON");
                 Err(Error::Protocol {
                     target: Arc::clone(target),
                     problem,
@@ -103,7 +103,7 @@ impl Transport {
         // A body that cannot be read changes nothing about the status.
         let body = match may_be_status {
             true => self
-                .body(response, target, "the answer", MAXIMUM_STATUS)
+                .body(response, target, "bytes", MAXIMUM_STATUS)
                 .await
                 .unwrap_or_default(),
             false => Vec::new(),
@@ -131,7 +131,7 @@ impl Transport {
     /// The error that a `Status` within a watch stream is.
     pub(super) fn event_error(&self, text: &str, target: &Arc<Target>) -> Error {
         let Some(read) = parse_status(text.as_bytes()) else {
-            let problem = "an error event of the watch holds no Status".to_owned();
+            let problem = "an ERROR event of the watch has no Status".to_owned();
             return Error::Protocol {
                 target: Arc::clone(target),
                 problem,
@@ -232,10 +232,7 @@ impl Transport {
 
     /// The error for JSON that does not fit. The parser's words quote what it read, so they count as foreign.
     pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Arc<Target>) -> Error {
-        let problem = format!(
-            "the answer cannot be read: {}",
-            self.describe(&error.to_string())
-        );
+        let problem = format!("invalid response: {}", self.describe(&error.to_string()));
         Error::Protocol {
             target: Arc::clone(target),
             problem,
@@ -267,16 +264,16 @@ impl Transport {
         match http_error(&source) {
             Some(error) if error.to_string() == HEAD_TOO_LARGE => Error::TooLarge {
                 target,
-                what: "the answer's head",
+                what: "bytes in the headers",
                 limit: MAXIMUM_HEADERS,
             },
             Some(error) if error.is_parse() => Error::Protocol {
                 target,
-                problem: format!("the answer is not HTTP: {}", describe(&error.to_string())),
+                problem: format!("the response is not HTTP: {}", describe(&error.to_string())),
             },
             _ if source.is_builder() => Error::Protocol {
                 target,
-                problem: "the request cannot be written".to_owned(),
+                problem: "invalid request".to_owned(),
             },
             _ => Error::Interrupted {
                 target,

@@ -31,9 +31,9 @@ pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
 /// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
 const MAXIMUM_PAGES: usize = 200;
 /// What the cap of [`MAXIMUM_LIST`] is about, in messages.
-const LIST_IN_BYTES: &str = "the list in bytes";
+const LIST_IN_BYTES: &str = "bytes in the list";
 /// What the cap of [`MAXIMUM_PAGE`] is about.
-const PAGE_IN_BYTES: &str = "one page of the list in bytes";
+const PAGE_IN_BYTES: &str = "bytes in one page of the list";
 /// Who we are in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
@@ -146,7 +146,7 @@ impl Client {
             drop(body);
             list.items.extend(page.items.0);
             if list.items.len() > MAXIMUM_ITEMS {
-                return Err(too_large(&target, "the list in objects", MAXIMUM_ITEMS));
+                return Err(too_large(&target, "objects in the list", MAXIMUM_ITEMS));
             }
             list.resource_version = page.metadata.resource_version;
             token = page
@@ -160,7 +160,7 @@ impl Client {
         let target = self
             .transport
             .target(&list_call(path, selectors, None, accept));
-        Err(too_large(&target, "the list in pages", MAXIMUM_PAGES))
+        Err(too_large(&target, "pages in the list", MAXIMUM_PAGES))
     }
 
     /// Changes one object and returns what it has become.
@@ -264,7 +264,7 @@ impl Client {
     ) -> Result<T, Error> {
         let body = self
             .transport
-            .body(response, target, "the object in bytes", MAXIMUM_OBJECT)
+            .body(response, target, "bytes in the object", MAXIMUM_OBJECT)
             .await?;
         let object = self.transport.parse(&body, target)?;
         // After the parser, whose words on a text that is no object say more.
@@ -280,7 +280,7 @@ impl Client {
             // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
             let _ = self
                 .transport
-                .body(response, &target, "the object in bytes", MAXIMUM_OBJECT)
+                .body(response, &target, "bytes in the object", MAXIMUM_OBJECT)
                 .await;
             Ok(())
         };

@@ -37,7 +37,7 @@ impl fmt::Display for Target {
 )]
 pub enum Error {
     /// No client can be made from the credential.
-    #[error("the credential for {server} cannot be used")]
+    #[error("the credential for {server} is not usable")]
     Credential {
         /// The API server.
         server: String,
@@ -46,7 +46,7 @@ pub enum Error {
         problem: CredentialProblem,
     },
     /// No connection.
-    #[error("{target}: no connection: {reason}")]
+    #[error("{target}: {reason}")]
     Connect {
         /// What was asked.
         target: Arc<Target>,
@@ -57,7 +57,7 @@ pub enum Error {
         source: Option<reqwest::Error>,
     },
     /// Too slow.
-    #[error("{target}: {phase} took longer than {limit:?}")]
+    #[error("{target}: {phase} timed out after {limit:?}")]
     Timeout {
         /// What was asked.
         target: Arc<Target>,
@@ -75,7 +75,7 @@ pub enum Error {
         reason: TlsReason,
     },
     /// 401: the server does not know who we are.
-    #[error("{target}: the credential was not accepted (401){}", Said(.message))]
+    #[error("{target}: unauthorized (401){}", Said(.message))]
     Unauthorized {
         /// What was asked.
         target: Arc<Target>,
@@ -83,7 +83,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// 403 to nobody: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
-    #[error("{target}: the credential did not reach the server, which took us for nobody (403){}", Said(.message))]
+    #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", Said(.message))]
     Anonymous {
         /// What was asked.
         target: Arc<Target>,
@@ -91,7 +91,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// 403: it knows, and we may not. The target holds the verb and the path that a role has to allow.
-    #[error("{target}: not allowed (403){}", Said(.message))]
+    #[error("{target}: forbidden (403){}", Said(.message))]
     Forbidden {
         /// What was asked.
         target: Arc<Target>,
@@ -126,7 +126,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// 422: the object that would come out is not valid.
-    #[error("{target}: the change is not valid (422){}", Said(.message))]
+    #[error("{target}: the change is invalid (422){}", Said(.message))]
     Invalid {
         /// What was asked.
         target: Arc<Target>,
@@ -156,7 +156,7 @@ pub enum Error {
         left: Duration,
     },
     /// Any other status: the same request will not do better.
-    #[error("{target}: refused with status {status}{}", Said(.message))]
+    #[error("{target}: rejected with status {status}{}", Said(.message))]
     Rejected {
         /// What was asked.
         target: Arc<Target>,
@@ -166,7 +166,7 @@ pub enum Error {
         message: Option<String>,
     },
     /// More than we are willing to read.
-    #[error("{target}: {what} is larger than {limit}")]
+    #[error("{target}: response too large: more than {limit} {what}")]
     TooLarge {
         /// What was asked.
         target: Arc<Target>,
@@ -176,7 +176,7 @@ pub enum Error {
         limit: usize,
     },
     /// 3xx: never followed, since the token would go along.
-    #[error("{target}: redirected ({status}) to `{to}`, which is never followed")]
+    #[error("{target}: redirected ({status}) to `{to}`; redirects are not followed")]
     Redirected {
         /// What was asked.
         target: Arc<Target>,
@@ -186,7 +186,9 @@ pub enum Error {
         to: String,
     },
     /// Compressed, though we did not ask for it.
-    #[error("{target}: the answer is encoded as `{encoding}`, which was not asked for")]
+    #[error(
+        "{target}: the response has the content encoding `{encoding}`, which was not requested"
+    )]
     Compressed {
         /// What was asked.
         target: Arc<Target>,
@@ -194,7 +196,7 @@ pub enum Error {
         encoding: String,
     },
     /// Nested deeper than any Kubernetes object.
-    #[error("{target}: the answer nests deeper than {limit} levels")]
+    #[error("{target}: the response nests deeper than {limit} levels")]
     TooDeep {
         /// What was asked.
         target: Arc<Target>,
@@ -202,7 +204,7 @@ pub enum Error {
         limit: usize,
     },
     /// Another object than the one that the request names.
-    #[error("{target}: asked for {expected}, got {found}")]
+    #[error("{target}: requested {expected}, got {found}")]
     UnexpectedObject {
         /// What was asked.
         target: Arc<Target>,
@@ -220,7 +222,7 @@ pub enum Error {
         problem: String,
     },
     /// A watch of which nothing has been heard, not even a bookmark.
-    #[error("{target}: nothing was heard for {limit:?}")]
+    #[error("{target}: no data received for {limit:?}")]
     Silent {
         /// What was asked.
         target: Arc<Target>,
@@ -228,7 +230,7 @@ pub enum Error {
         limit: Duration,
     },
     /// The connection broke in the middle of an answer or of an event.
-    #[error("{target}: the connection was cut")]
+    #[error("{target}: connection interrupted")]
     Interrupted {
         /// What was asked.
         target: Arc<Target>,
@@ -419,10 +421,10 @@ pub enum Unreached {
 impl fmt::Display for Unreached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Name => "the name of the server cannot be resolved (DNS)",
-            Self::Route => "there is no route to the server",
-            Self::Port => "nothing listens at the port of the server (connection refused)",
-            Self::Other => "it could not be opened",
+            Self::Name => "cannot resolve the server name (DNS)",
+            Self::Route => "no route to host",
+            Self::Port => "connection refused",
+            Self::Other => "connection failed",
         })
     }
 }
@@ -445,11 +447,11 @@ pub enum Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Turn => "waiting for the watch before it to be given up",
+            Self::Turn => "waiting for the previous watch to close",
             Self::Connect => "connecting",
-            Self::Headers => "the answer's head",
-            Self::BodyProgress => "the next piece of the answer",
-            Self::Body => "the answer",
+            Self::Headers => "reading the response headers",
+            Self::BodyProgress => "reading the next part of the response",
+            Self::Body => "reading the response",
         })
     }
 }
@@ -458,13 +460,13 @@ impl fmt::Display for Phase {
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialProblem {
     /// Neither `https` nor `http`.
-    #[error("the server's address is neither https nor http, or has no host")]
+    #[error("the server URL is neither https nor http, or has no host")]
     Server,
     /// Nothing to verify the server with.
-    #[error("it holds no certificate authority that can be read")]
+    #[error("it has no readable CA certificate")]
     NoAuthority,
     /// The private key belongs to another certificate.
-    #[error("the client certificate and the client key do not belong together")]
+    #[error("the client certificate and the client key do not match")]
     KeyMismatch,
     /// The client certificate or its key cannot be read.
     #[error("the client certificate or its key cannot be read")]
@@ -474,7 +476,7 @@ pub enum CredentialProblem {
         source: rustls::Error,
     },
     /// Characters that no HTTP header can carry.
-    #[error("the token is empty or holds characters that no header can carry")]
+    #[error("the token is empty or has characters that are invalid in an HTTP header")]
     Token,
     /// Neither a DNS name nor an address.
     #[error("tls-server-name is neither a DNS name nor an IP address")]
@@ -483,17 +485,17 @@ pub enum CredentialProblem {
     #[error("tls-server-name cannot be used through a proxy")]
     TlsServerNameThroughProxy,
     /// Only HTTP proxies are spoken to.
-    #[error("the proxy's address is neither https nor http, or has no host")]
+    #[error("the proxy URL is neither https nor http, or has no host")]
     Proxy,
     /// The TLS library refused its parameters.
-    #[error("TLS cannot be set up")]
+    #[error("failed to set up TLS")]
     Tls {
         /// The cause.
         #[source]
         source: rustls::Error,
     },
     /// The HTTP library refused its parameters.
-    #[error("HTTP cannot be set up")]
+    #[error("failed to set up HTTP")]
     Http {
         /// The cause.
         #[source]

@@ -244,7 +244,10 @@ impl Transport {
         let sent = Instant::now();
         if let Some(left) = self.backoff.left() {
             let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
-                let text = format!("{} is left alone after a failure", self.server);
+                let text = format!(
+                    "no request to {} yet: backing off after an error",
+                    self.server
+                );
                 (Class::Retry, text.into())
             });
             return Err(Error::Deferred { class, text, left });
@@ -317,7 +320,7 @@ impl Transport {
             return wire.ask(call, self.timeouts, target).await;
         }
         let Some(url) = request_url(&self.base, call.path, &call.query) else {
-            let problem = "the path is not a plain one".to_owned();
+            let problem = "invalid request path".to_owned();
             return Err(Error::Protocol {
                 target: Arc::clone(target),
                 problem,

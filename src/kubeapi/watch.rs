@@ -381,7 +381,7 @@ impl<T: DeserializeOwned> Watch<T> {
             }),
             other => {
                 let problem = format!(
-                    "the watch sent an event of the type `{}`",
+                    "the watch sent an event of unknown type `{}`",
                     self.transport.describe(other)
                 );
                 Err(Error::Protocol {
@@ -395,9 +395,7 @@ impl<T: DeserializeOwned> Watch<T> {
     fn flooded(&self) -> Error {
         Error::Protocol {
             target: Arc::clone(&self.target),
-            problem:
-                "the watch sends more events than one object has, and what it sends is old by now"
-                    .to_owned(),
+            problem: "the watch sends events faster than they are processed".to_owned(),
         }
     }
 
@@ -405,7 +403,7 @@ impl<T: DeserializeOwned> Watch<T> {
         let target = Arc::clone(&self.target);
         Error::TooLarge {
             target,
-            what: "one event of the watch in bytes",
+            what: "bytes in one watch event",
             limit: MAXIMUM_LINE,
         }
     }

@@ -163,7 +163,7 @@ fn a_lock_file_without_a_number_still_names_a_holder() {
     assert_eq!(presence(&root, None), unnamed);
     assert_eq!(
         acquire(&root).unwrap_err().to_string(),
-        format!("`{LOCK_FILE}` is held by another process")
+        format!("`{LOCK_FILE}` is locked by another process")
     );
 }
 

@@ -12,7 +12,7 @@ use nix::sys::socket::SockaddrStorage;
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// The kernel does not list them; a sandbox without `AF_NETLINK` forbids to ask.
-    #[error("the kernel does not list the addresses of this machine")]
+    #[error("failed to list the addresses of this node")]
     Kernel(#[source] Errno),
 }
 

@@ -40,7 +40,7 @@ const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// A sandbox forbids such sockets.
-    #[error("netlink sockets are forbidden here (`RestrictAddressFamilies=` without `AF_NETLINK`)")]
+    #[error("netlink sockets are not permitted (`RestrictAddressFamilies=` without `AF_NETLINK`)")]
     Forbidden,
     /// No socket.
     #[error("failed to open a netlink socket")]
@@ -49,13 +49,13 @@ pub enum NetlinkError {
     #[error("failed to use a netlink socket")]
     Io(#[source] io::Error),
     /// The kernel does not list its links.
-    #[error("the kernel refuses to list its links")]
+    #[error("the kernel rejected the request for the list of links")]
     Refused(#[source] io::Error),
     /// The list breaks the rules.
-    #[error("the kernel's list of links cannot be understood")]
+    #[error("the list of links from the kernel cannot be parsed")]
     Garbled(#[source] MessageError),
     /// The list is cut off, late or without end.
-    #[error("the kernel's list of links is not complete")]
+    #[error("the list of links from the kernel is incomplete")]
     Incomplete,
 }
 

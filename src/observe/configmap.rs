@@ -25,7 +25,7 @@ pub(super) enum EntryError {
         found: &'static str,
     },
     /// A label has no text.
-    #[error("`{key}` is {found}, expected text in quotation marks")]
+    #[error("`{key}` is {found}, expected quoted text")]
     NotText {
         /// The label, escaped.
         key: String,
@@ -92,17 +92,11 @@ mod tests {
         for (text, error) in [
             ("", "the text is empty"),
             ("- a", "the text is a list, expected a mapping of labels"),
-            (
-                "zone: true",
-                "`zone` is a boolean, expected text in quotation marks",
-            ),
-            (
-                "zone:",
-                "`zone` is nothing, expected text in quotation marks",
-            ),
+            ("zone: true", "`zone` is a boolean, expected quoted text"),
+            ("zone:", "`zone` is nothing, expected quoted text"),
             (
                 "zone: a\nzone: b",
-                "the text has the key `zone` twice in one mapping",
+                "the text has the duplicate key `zone` in a mapping",
             ),
         ] {
             assert_eq!(refused(text), error);

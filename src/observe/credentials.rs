@@ -28,13 +28,13 @@ pub fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
         (Some(name), _) => (name.clone(), NodeNameSource::Configuration),
         (None, Some(Ok(NodeIdentity::SharedRke1))) => {
             let text = format!(
-                "the certificate of `{file}` is shared by all nodes (RKE1) and names none; set `guest_cluster.node_name`"
+                "the certificate of `{file}` is shared by all nodes (RKE1) and has no node name; set `guest_cluster.node_name`"
             );
             return Err(malformed(text));
         }
         (None, Some(Ok(NodeIdentity::NotANode { common_name }))) => {
             let text = format!(
-                "the certificate of `{file}` is for `{common_name}` and not for a node; set `guest_cluster.node_name`"
+                "the certificate of `{file}` is for `{common_name}`, not for a node; set `guest_cluster.node_name`"
             );
             return Err(malformed(text));
         }

@@ -304,7 +304,7 @@ impl Reader<'_> {
                     }
                     slot.extend(values.into_iter().map(|value| configured(value, path)));
                 }
-                Err(found) => self.wrong_kind(path, &key, found, "text or a list of texts"),
+                Err(found) => self.wrong_kind(path, &key, found, "text or a list of text"),
             }
         }
     }

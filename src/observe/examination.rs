@@ -14,7 +14,7 @@ mod versions;
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use time::UtcDateTime;
 use tokio::time::{Instant, timeout};
 
@@ -102,14 +102,14 @@ pub async fn read(
     }
 }
 
-/// One object with its deadline; absent where the server says that there is none.
-async fn read_object(link: &Result<&Link, Why>, path: &str) -> Seen<Value> {
+/// Reads one object with its deadline. Absent where the server says that there is none.
+async fn read_object<T: DeserializeOwned>(link: &Result<&Link, Why>, path: &str) -> Seen<T> {
     let client = match link {
         Ok(link) => &link.client,
         Err(why) => return Seen::Failed(why.clone()),
     };
     briefly(async {
-        match client.get::<Value>(path).await {
+        match client.get::<T>(path).await {
             Ok(object) => Seen::Known(object),
             Err(error) if error.class() == Class::NotFound => Seen::Absent,
             Err(error) => Seen::Failed(why(&error)),
@@ -126,5 +126,5 @@ async fn briefly<T>(work: impl Future<Output = Seen<T>>) -> Seen<T> {
 }
 
 fn too_slow(limit: Duration) -> String {
-    format!("no answer within {} s", limit.as_secs())
+    format!("timed out after {} s", limit.as_secs())
 }

@@ -275,7 +275,7 @@ fn end(text: &str, key: &str) -> Seen<bool> {
         Some("1") => Seen::Known(true),
         _ => Seen::failed(
             WhyKind::Malformed,
-            format!("the kernel does not tell `{key}`"),
+            format!("the kernel does not report `{key}`"),
         ),
     }
 }

@@ -175,7 +175,7 @@ impl Search<'_> {
             List::Always => {}
             List::After(left) if !is_found => {
                 let text = format!(
-                    "no VM of our names is this machine; the VMs of the namespace are listed in {} s",
+                    "no VM with a name of this node matches; the VMs of the namespace are listed in {} s",
                     left.as_secs()
                 );
                 let why = Why {
@@ -384,7 +384,7 @@ fn failed(error: &Error) -> Seen<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
         let text = format!(
-            "{}: what answers there serves no KubeVirt, so it is not Harvester, or something in between answers for it",
+            "{}: the server has no KubeVirt API, so it is not Harvester, or a proxy responds in its place",
             reason.text
         );
         return Seen::failed(WhyKind::Refused, text);

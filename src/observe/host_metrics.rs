@@ -31,7 +31,7 @@ async fn read_patiently(root: &Root, wall: UtcDateTime, patience: Patience) -> S
         (Ok(Some(metrics)), asked) => match age(&metrics, wall) {
             Some(age) if age.unsigned_abs() > DISK_AGE_MAX => {
                 let text = format!(
-                    "the metrics on the disk are {age} s old; or the clocks of host and guest differ"
+                    "the metrics on the disk are {age} s old, or the clocks of host and guest differ"
                 );
                 if asked == Seen::Absent {
                     Seen::failed(WhyKind::Unreachable, text)

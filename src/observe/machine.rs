@@ -73,7 +73,7 @@ fn platform_hostname(root: &Root) -> Seen<String> {
             },
             Err(error) => Seen::failed(
                 WhyKind::Malformed,
-                format!("`{path}` is not cloud-init's JSON: {error}"),
+                format!("`{path}` is not JSON of cloud-init: {error}"),
             ),
         },
     }
@@ -108,7 +108,7 @@ fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> 
             Some(value) => Seen::Known(value),
             None => Seen::failed(
                 WhyKind::Malformed,
-                format!("`{path}` holds `{}`", text.escape_debug()),
+                format!("`{path}` has `{}`", text.escape_debug()),
             ),
         },
         Seen::Absent => Seen::Absent,

@@ -36,7 +36,7 @@ pub async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<No
         Ok(node) if node.name == *name => Seen::Known(node),
         Ok(node) => Seen::failed(
             WhyKind::Refused,
-            format!("asked for Node `{name}`, got `{}`", node.name),
+            format!("requested Node `{name}`, got `{}`", node.name),
         ),
         Err(error) if error.is_absence() => Seen::Absent,
         Err(error) => Seen::Failed(why(&error)),

@@ -83,7 +83,9 @@ pub fn read(root: &Root) -> Vec<LabelFile> {
     let file = |kind: LabelFileKind| {
         let content = match root.read_text(kind.path(), FILE_MAX) {
             Ok(text) if text.starts_with(MARK) => Content::Ours(text),
-            Ok(_) => Content::Foreign("does not begin with our mark".to_owned()),
+            Ok(_) => Content::Foreign(
+                "does not begin with the comment of harvester-node-agent".to_owned(),
+            ),
             Err(error) if error.is_absent() => return None,
             Err(error) => Content::Foreign(chain(&error)),
         };

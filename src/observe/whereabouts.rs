@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::Settings;
-use crate::document::json::{StringMap, data, labels};
+use crate::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
 use crate::escape::chain;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
@@ -173,7 +173,7 @@ async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
         }
         Ok(_) => Seen::failed(
             WhyKind::Refused,
-            format!("asked for Node `{host}` of Harvester, got another one"),
+            format!("requested Node `{host}` of Harvester, got another one"),
         ),
         Err(error) => absent_or_failed(&error),
     }
@@ -188,7 +188,7 @@ struct Pod {
 
 #[derive(Deserialize)]
 struct PodMetadata {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "pod_uid")]
     uid: String,
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
@@ -197,7 +197,7 @@ struct PodMetadata {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct PodSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "pod_node_name")]
     node_name: String,
 }
 
@@ -226,7 +226,7 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostL
 #[derive(Deserialize)]
 struct ConfigMap {
     #[serde(default, deserialize_with = "data")]
-    data: StringMap,
+    data: StringMap<DATA_BYTES>,
 }
 
 /// The entry of the host: YAML, label to value.

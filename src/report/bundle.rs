@@ -89,8 +89,7 @@ impl Bundle {
 
     fn contents(&self) -> String {
         let mut text =
-            "A diagnosis of harvester-node-agent, without what looks like a secret ([removed]).\n\
-                        Look through it before you pass it on.\n\n"
+            "Support archive of harvester-node-agent. What looks like a secret is redacted ([removed]).\nReview it before you share it.\n\n"
                 .to_owned();
         for (name, part) in &self.parts {
             let removed = match part.matches(scrub::REMOVED).count() {

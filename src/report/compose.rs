@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::status::{
-    API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EvidenceStatus, FindingStatus,
-    GuestAgentStatus, IdentityStatus, LabelsStatus, LeftStatus, MigrationStatus, NameStatus,
-    PermissionStatus, PlacementStatus, RegistrationStatus, ResyncStatus, SignalStatus,
-    SourceStatus, Status, VmStatus,
+    API_VERSION, AgentStatus, CredentialStatus, CredentialsStatus, EventSourceStatus,
+    EvidenceStatus, FindingStatus, GuestAgentStatus, IdentityStatus, LabelsStatus,
+    MigrationHintStatus, MigrationStatus, NameStatus, PermissionStatus, PlacementStatus,
+    RegistrationStatus, SkippedLabelStatus, SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
 use crate::decide::conditions::kebab;
@@ -31,14 +31,14 @@ const NAME_MAX: usize = 253;
 pub struct Context {
     /// The process.
     pub agent: AgentStatus,
-    /// What wakes it.
-    pub signals: Vec<SignalStatus>,
+    /// What triggers a reconcile.
+    pub event_sources: Vec<EventSourceStatus>,
     /// Since when each finding is there, by code.
     pub since: BTreeMap<String, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
-    /// The last sign of a move and what became of it.
-    pub last_resync: Option<ResyncStatus>,
+    /// The last migration hint and its outcome.
+    pub last_migration_hint: Option<MigrationHintStatus>,
 }
 
 impl Status {
@@ -73,11 +73,11 @@ impl Status {
             labels: labels(report),
             registration: registration(report),
             last_migration: last_migration(report, context),
-            last_resync: context.last_resync.clone(),
+            last_migration_hint: context.last_migration_hint.clone(),
             credentials: credentials(report.who),
             permissions: Vec::new(),
-            guest_agent: guest_agent(report),
-            signals: context.signals.clone(),
+            qemu_guest_agent: guest_agent(report),
+            event_sources: context.event_sources.clone(),
             findings,
         }
     }
@@ -99,28 +99,28 @@ fn identity(identity: &Identity) -> IdentityStatus {
         }),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) | OwnVm::Unknown(_) => None,
     };
-    let reason = match &identity.vm {
+    let message = match &identity.vm {
         OwnVm::Identified(_) => None,
         OwnVm::ProvenOffline(_) => {
-            Some("proven by the firmware UUID; Harvester was not read".to_owned())
+            Some("verified by the firmware UUID; Harvester was not read".to_owned())
         }
         OwnVm::Remembered(_, why) | OwnVm::Unknown(why) => Some(why.text.clone()),
-        OwnVm::Ambiguous(vms) => Some(format!("several VMs fit: {}", vms.join(", "))),
+        OwnVm::Ambiguous(vms) => Some(format!("several VMs match: {}", vms.join(", "))),
         OwnVm::NotFound(text) => Some(text.clone()),
     };
     IdentityStatus {
-        verdict: identity.verdict.name(),
-        consequence: identity.verdict.consequence().to_owned(),
+        state: identity.verdict.name(),
+        impact: identity.verdict.consequence().to_owned(),
         vm,
-        expected: identity.expected.as_ref().map(ToString::to_string),
-        reason,
+        expected_name: identity.expected.as_ref().map(ToString::to_string),
+        message,
         names: identity
             .names
             .iter()
             .map(|judged| NameStatus {
                 kind: judged.kind.as_str().to_owned(),
                 name: one_line(&judged.name, NAME_MAX).into_owned(),
-                verdict: judged.verdict.name(),
+                state: judged.verdict.name(),
             })
             .collect(),
         evidence: identity
@@ -128,7 +128,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .iter()
             .map(|item| EvidenceStatus {
                 kind: item.kind.as_str().to_owned(),
-                agrees: item.agrees,
+                matches: item.agrees,
                 detail: item.detail.clone(),
             })
             .collect(),
@@ -147,12 +147,12 @@ fn placement(placement: &Placement) -> PlacementStatus {
         zone: topology
             .and_then(|topology| topology.zone.as_ref())
             .map(ToString::to_string),
-        source: known.map(|known| known.source.to_string()),
+        topology_source: known.map(|known| known.source.to_string()),
         sources: placement
             .tried
             .iter()
             .map(|tried| SourceStatus {
-                source: tried.source.to_string(),
+                name: tried.source.to_string(),
                 outcome: outcome(tried.outcome).to_owned(),
                 detail: tried.detail.clone(),
             })
@@ -162,11 +162,11 @@ fn placement(placement: &Placement) -> PlacementStatus {
 
 fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Won => "won",
+        Outcome::Won => "used",
         Outcome::NotNeeded => "not-needed",
-        Outcome::Off => "off",
+        Outcome::Off => "disabled",
         Outcome::Stale => "stale",
-        Outcome::Nothing => "nothing",
+        Outcome::Nothing => "empty",
         Outcome::Failed => "failed",
         Outcome::Illegal => "invalid",
     }
@@ -177,20 +177,25 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
     let written =
         !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
-    let left = report.plan.labels.left.iter().map(|left| LeftStatus {
-        key: left.key.clone(),
-        present: left.present.clone(),
-        wanted: left.wanted.clone(),
-        reason: match left.reason {
-            LeftReason::Held => "pinned",
-            LeftReason::ReportOnly => "report-only",
-            LeftReason::Foreign => "not-managed",
-            LeftReason::HostHasNone => "host-has-none",
-            LeftReason::WouldMix => "would-mix",
-            LeftReason::HostNotRead => "host-not-read",
-        }
-        .to_owned(),
-    });
+    let left = report
+        .plan
+        .labels
+        .left
+        .iter()
+        .map(|left| SkippedLabelStatus {
+            key: left.key.clone(),
+            current: left.present.clone(),
+            desired: left.wanted.clone(),
+            reason: match left.reason {
+                LeftReason::Held => "pinned",
+                LeftReason::ReportOnly => "report-only",
+                LeftReason::Foreign => "not-managed",
+                LeftReason::HostHasNone => "host-has-none",
+                LeftReason::WouldMix => "would-mix",
+                LeftReason::HostNotRead => "host-not-read",
+            }
+            .to_owned(),
+        });
     LabelsStatus {
         node: report
             .who
@@ -249,11 +254,11 @@ fn credentials(who: &Who) -> CredentialsStatus {
             server: Some(harvester.server.clone()),
             user: harvester.account.clone(),
             namespace: Some(harvester.namespace.to_string()),
-            expires: date(harvester.expires),
-            problem: None,
+            expiration_time: date(harvester.expires),
+            error: None,
         },
         seen => CredentialStatus {
-            problem: seen.why().map(|why| why.text.clone()),
+            error: seen.why().map(|why| why.text.clone()),
             ..CredentialStatus::default()
         },
     };
@@ -263,22 +268,22 @@ fn credentials(who: &Who) -> CredentialsStatus {
             server: Some(kubelet.server.clone()),
             user: Some(format!("system:node:{}", kubelet.node_name)),
             namespace: None,
-            expires: date(kubelet.expires),
-            problem: None,
+            expiration_time: date(kubelet.expires),
+            error: None,
         },
         seen => CredentialStatus {
-            problem: seen.why().map(|why| why.text.clone()),
+            error: seen.why().map(|why| why.text.clone()),
             ..CredentialStatus::default()
         },
     };
     CredentialsStatus { harvester, kubelet }
 }
 
-impl From<(&'static str, Signal)> for SignalStatus {
+impl From<(&'static str, Signal)> for EventSourceStatus {
     fn from((name, signal): (&'static str, Signal)) -> Self {
         Self {
             name: name.to_owned(),
-            live: signal.live,
+            active: signal.live,
             detail: signal.detail,
         }
     }
@@ -288,18 +293,18 @@ fn guest_agent(report: &Report<'_>) -> GuestAgentStatus {
     let agent = report.who.guest_agent.known();
     let unit = agent.and_then(|agent| agent.unit.known());
     GuestAgentStatus {
-        health: report.plan.guest_agent.name(),
+        state: report.plan.guest_agent.name(),
         unit: unit.map(|unit| unit.name.clone()),
-        state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
-        problem: agent
+        unit_state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
+        error: agent
             .and_then(|agent| agent.unit.why())
             .or(report.who.guest_agent.why())
             .map(|why| why.text.clone()),
     }
 }
 
-impl ResyncStatus {
-    /// The end of a re-sync window.
+impl MigrationHintStatus {
+    /// Returns the outcome of a fast-poll window that ended at `at`.
     pub fn new(epoch: &Epoch, at: String) -> Self {
         Self {
             trigger: epoch.trigger.as_str().to_owned(),
@@ -312,7 +317,7 @@ impl ResyncStatus {
 }
 
 impl PermissionStatus {
-    /// The answer as text.
+    /// Returns a permission as it is reported.
     pub fn new(permission: &Permission) -> Self {
         let useful = permission.useful;
         let group = if useful.group.is_empty() {
@@ -321,18 +326,19 @@ impl PermissionStatus {
             format!(".{}", useful.group)
         };
         let scope = match useful.place {
-            Place::Vm => "in the VM's namespace",
-            Place::ConfigMap => "in the ConfigMap's namespace",
+            Place::Vm => "in the namespace of the VM",
+            Place::ConfigMap => "in the namespace of the ConfigMap",
             Place::Cluster => "in the cluster",
         };
-        let allowed = match &permission.allowed {
-            Seen::Known(true) => "yes".to_owned(),
-            Seen::Known(false) | Seen::Absent => "no".to_owned(),
-            Seen::Failed(why) => why.text.clone(),
+        let (allowed, error) = match &permission.allowed {
+            Seen::Known(allowed) => (Some(*allowed), None),
+            Seen::Absent => (Some(false), None),
+            Seen::Failed(why) => (None, Some(why.text.clone())),
         };
         Self {
             request: format!("{} {}{group} {scope}", useful.verb, useful.resource),
             allowed,
+            error,
             purpose: useful.purpose.to_owned(),
         }
     }

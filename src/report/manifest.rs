@@ -33,16 +33,16 @@ pub struct Extras {
 /// Returns one document for each object, with comments.
 pub fn yaml(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> String {
     let mut text = format!(
-        "# Permissions that harvester-node-agent needs on Harvester as service account {account}, and nothing else.\n\
+        "# All permissions that harvester-node-agent needs on Harvester, for service account {account}.\n\
          # Apply on Harvester as an administrator: kubectl apply -f FILE. Revoke: kubectl delete -f FILE.\n\
          # List all objects of this kind, including those for other service accounts:\n\
          #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
-         # The ConfigMap of the source configmap needs no rule in harvester-public: all users can read that namespace.\n",
+         # A ConfigMap in harvester-public (source configmap) needs no rule: all users are allowed to read that namespace.\n",
         LABEL.0, LABEL.1
     );
     if extras.account {
         text.push_str(
-            "# Then print a kubeconfig: harvester-node-agent rbac --subject NAMESPACE:NAME --kubeconfig-command has the command.\n",
+            "# The command that prints a kubeconfig: harvester-node-agent rbac --subject NAMESPACE:NAME --kubeconfig-command\n",
         );
     }
     for (comment, object) in extra_objects(account, extras) {
@@ -51,10 +51,10 @@ pub fn yaml(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> String
     for role in roles {
         let kinds = Kinds::of(role);
         let _ = match &role.namespace {
-            Some(namespace) => writeln!(text, "---\n# In namespace {namespace} only."),
+            Some(namespace) => writeln!(text, "---\n# Only in namespace {namespace}."),
             None => writeln!(
                 text,
-                "---\n# For the whole cluster, because hosts are in no namespace. Optional (rbac --no-hosts)."
+                "---\n# Cluster-wide, because hosts are not in a namespace. Omit it with --no-hosts."
             ),
         };
         head(&mut text, kinds.role, account, role);
@@ -91,7 +91,7 @@ fn extra_objects(account: &ServiceAccount, extras: &Extras) -> Vec<(&'static str
             }),
         ));
         objects.push((
-            "Its token, which does not expire. Harvester fills the data in.",
+            "Its token, which does not expire. Harvester adds the data.",
             json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
                 "metadata": {
@@ -188,8 +188,8 @@ fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &Role) {
 fn write_rule(text: &mut String, rule: &Rule) {
     if rule.resource == INSTANCES && !rule.names.is_empty() {
         text.push_str(
-            "# Of these VMs only. A rule with names allows no list, so the agent cannot search its VM: each machine must go by the\n\
-             # name of its VM, or have [harvester] vm in its configuration.\n",
+            "# Only these VMs. A rule with resourceNames does not allow list, so the agent cannot search for its VM: each node must\n\
+             # have the name of its VM, or [harvester] vm in its configuration.\n",
         );
     }
     for useful in &rule.requests {

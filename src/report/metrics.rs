@@ -124,7 +124,7 @@ fn standing(page: &mut String, status: &Status) {
         &sync::REASONS.map(kebab),
         state,
     );
-    let health = &status.guest_agent.health;
+    let health = &status.qemu_guest_agent.state;
     Family::new(
         page,
         "harvester_node_agent_qemu_guest_agent_ready",
@@ -161,7 +161,7 @@ fn states<const N: usize>(
 /// Returns the verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names
 /// that agree with what the platform once said prove nothing while no VM, or more than one, is known.
 fn verified(identity: &IdentityStatus) -> (&str, bool) {
-    match (identity.verdict.as_str(), &identity.vm) {
+    match (identity.state.as_str(), &identity.vm) {
         (verdict, None) if is_match(verdict) => ("vm-unknown", false),
         (verdict, _) => (verdict, is_match(verdict)),
     }
@@ -312,7 +312,7 @@ mod tests {
             ("vm-unknown", None, ("vm-unknown", false)),
         ] {
             let identity = IdentityStatus {
-                verdict: verdict.to_owned(),
+                state: verdict.to_owned(),
                 consequence: String::new(),
                 vm: vm.cloned(),
                 expected: None,

@@ -44,7 +44,7 @@ use compose::Context;
 use counters::Counters;
 use journal::{Journal, Priority, Record};
 use news::{Deeds, Told};
-use status::{AgentStatus, MigrationStatus, ResyncStatus, SignalStatus, Status};
+use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, MigrationStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
 use trouble::Trouble;
@@ -100,10 +100,10 @@ impl Reporter {
             });
         let context = Context {
             agent,
-            signals: Vec::new(),
+            event_sources: Vec::new(),
             since: BTreeMap::new(),
             last_migration,
-            last_resync: None,
+            last_migration_hint: None,
         };
         Self {
             root,
@@ -272,15 +272,15 @@ impl Publish for Reporter {
                 .entry(code.to_owned())
                 .or_insert_with(|| now.clone());
         }
-        self.context.signals = self
+        self.context.event_sources = self
             .health
             .signals()
             .into_iter()
-            .map(SignalStatus::from)
+            .map(EventSourceStatus::from)
             .collect();
         let plan = report.plan;
         if let Some(epoch) = &plan.epoch {
-            self.context.last_resync = Some(ResyncStatus::new(epoch, now));
+            self.context.last_migration_hint = Some(MigrationHintStatus::new(epoch, now));
         }
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);

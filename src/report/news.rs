@@ -87,7 +87,7 @@ impl Told {
             let text = format!(
                 "VM identified: {}, {}",
                 vm.as_deref().unwrap_or_default(),
-                identity.verdict
+                identity.state
             );
             records.push(record(Priority::Info, message_id::IDENTIFIED, text));
         }
@@ -208,7 +208,7 @@ impl Told {
             let old = before.get(&name.kind)?;
             (*old != name.name).then(|| {
                 let (kind, new) = (&name.kind, &name.name);
-                format!("{kind} changed from `{old}` to `{new}`: {}", name.verdict)
+                format!("{kind} changed from `{old}` to `{new}`: {}", name.state)
             })
         };
         status.identity.names.iter().filter_map(text).collect()
@@ -217,13 +217,13 @@ impl Told {
     /// The last step of the clock, where it is news. The detail of the signal is `...; the clock was last set by STEP, step N`.
     fn clock_set(&mut self, status: &Status) -> Option<String> {
         let clock = status
-            .signals
+            .event_sources
             .iter()
             .find(|signal| signal.name == Trigger::Clock.as_str())?;
         let before = self.clock.replace(clock.detail.clone())?;
         let (_, step) = clock.detail.split_once(" set by ")?;
         let (step, _) = step.split_once(',')?;
-        (before != clock.detail && clock.live).then(|| format!("wall clock set by {step}"))
+        (before != clock.detail && clock.active).then(|| format!("wall clock set by {step}"))
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.

@@ -40,20 +40,20 @@ pub struct Status {
     /// The last migration that was seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_migration: Option<MigrationStatus>,
-    /// The last sign of a move and what became of it.
+    /// The last migration hint and its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_resync: Option<ResyncStatus>,
+    pub last_migration_hint: Option<MigrationHintStatus>,
     /// The two credentials.
     pub credentials: CredentialsStatus,
     /// What the Harvester credential may do; only where it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<PermissionStatus>,
-    /// QEMU's guest agent in this machine.
+    /// qemu-guest-agent.
     #[serde(default)]
-    pub guest_agent: GuestAgentStatus,
-    /// What wakes the agent, and whether it works here.
-    pub signals: Vec<SignalStatus>,
-    /// Complaints, worst first.
+    pub qemu_guest_agent: GuestAgentStatus,
+    /// What triggers a reconcile, and whether it is active here.
+    pub event_sources: Vec<EventSourceStatus>,
+    /// Findings, worst first.
     pub findings: Vec<FindingStatus>,
 }
 
@@ -91,7 +91,7 @@ pub struct AgentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ticks: Option<u64>,
     /// The boot that these are counted from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
 }
 
@@ -100,18 +100,18 @@ pub struct AgentStatus {
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
     /// How the names compare: the name of a `decide::verdict::Verdict`, such as `names-match` or `name-of-another-vm`.
-    pub verdict: String,
-    /// What breaks because of it.
-    pub consequence: String,
+    pub state: String,
+    /// What does not work because of it.
+    pub impact: String,
     /// The VM; missing while it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmStatus>,
     /// The name that the names below were compared with: the VM's, or while that is not known the one that the platform gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<String>,
+    pub expected_name: Option<String>,
     /// Why the VM is not known, or not read just now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub message: Option<String>,
     /// The names of this machine.
     pub names: Vec<NameStatus>,
     /// What was compared.
@@ -131,7 +131,7 @@ pub struct VmStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// UID of the VirtualMachineInstance.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "instanceUID", skip_serializing_if = "Option::is_none")]
     pub instance_uid: Option<String>,
 }
 
@@ -140,11 +140,12 @@ pub struct VmStatus {
 #[serde(rename_all = "camelCase")]
 pub struct NameStatus {
     /// Which name.
+    #[serde(rename = "type")]
     pub kind: String,
     /// The name, control characters escaped.
     pub name: String,
     /// How it compares.
-    pub verdict: String,
+    pub state: String,
 }
 
 /// One comparison.
@@ -152,9 +153,10 @@ pub struct NameStatus {
 #[serde(rename_all = "camelCase")]
 pub struct EvidenceStatus {
     /// What was compared.
+    #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it speaks for the VM.
-    pub agrees: bool,
+    /// Whether it matches the VM.
+    pub matches: bool,
     /// What was compared with what.
     pub detail: String,
 }
@@ -174,22 +176,22 @@ pub struct PlacementStatus {
     /// Its zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The source that was believed.
+    /// The source of region and zone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub topology_source: Option<String>,
     /// Every source, in order.
     pub sources: Vec<SourceStatus>,
 }
 
-/// What became of one source.
+/// The outcome of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// The source.
-    pub source: String,
-    /// `won`, `not-needed`, `off`, `stale`, `nothing`, `failed` or `invalid`.
+    pub name: String,
+    /// `used`, `not-needed`, `disabled`, `stale`, `empty`, `failed` or `invalid`.
     pub outcome: String,
-    /// The same for people.
+    /// The same, human-readable.
     pub detail: String,
 }
 
@@ -205,7 +207,7 @@ pub struct LabelsStatus {
     /// Labels that we own, with the values that we wrote.
     pub owned: BTreeMap<String, String>,
     /// Labels that differ and were not changed.
-    pub skipped_labels: Vec<LeftStatus>,
+    pub skipped_labels: Vec<SkippedLabelStatus>,
 }
 
 /// What a kubelet that starts is told.
@@ -220,18 +222,18 @@ pub struct RegistrationStatus {
     pub files: Vec<String>,
 }
 
-/// A label that was left alone.
+/// A label that was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LeftStatus {
+pub struct SkippedLabelStatus {
     /// The key.
     pub key: String,
     /// The value on the Node.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub present: Option<String>,
+    pub current: Option<String>,
     /// The value of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wanted: Option<String>,
+    pub desired: Option<String>,
     /// `pinned`, `report-only`, `not-managed`, `host-has-none`, `would-mix` or `host-not-read`.
     pub reason: String,
 }
@@ -259,20 +261,20 @@ pub struct MigrationStatus {
     pub trigger: Option<String>,
 }
 
-/// A sign of a move and what became of it.
+/// A migration hint and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ResyncStatus {
-    /// The first sign: `link` or `port`.
+pub struct MigrationHintStatus {
+    /// The event source of the first hint, such as `link` or `port`.
     pub trigger: String,
     /// `confirmed`, `unconfirmed` or `api-unavailable`.
     pub outcome: String,
-    /// When it ended, RFC 3339.
+    /// When the outcome was known, RFC 3339.
     pub time: String,
-    /// Milliseconds from the first sign to the end; of a confirmed one, to the written labels.
+    /// Milliseconds from the first hint to the outcome; of a confirmed one, to the written labels.
     #[serde(rename = "durationSeconds", with = "seconds")]
     pub took_ms: Option<u64>,
-    /// Reads that it cost.
+    /// Reads of the VMI that it cost.
     pub reads: usize,
 }
 
@@ -302,12 +304,12 @@ pub struct CredentialStatus {
     /// The namespace in which the VM is looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// When it ends, RFC 3339.
+    /// When it expires, RFC 3339; missing if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires: Option<String>,
+    pub expiration_time: Option<String>,
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
+    pub error: Option<String>,
 }
 
 /// A request that the agent sends to Harvester.
@@ -316,42 +318,46 @@ pub struct CredentialStatus {
 pub struct PermissionStatus {
     /// `verb resource.group`, with the scope.
     pub request: String,
-    /// `yes`, `no`, or why it is not known.
-    pub allowed: String,
-    /// What it is good for.
+    /// Whether it is allowed; missing while that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<bool>,
+    /// Why it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the agent needs it for.
     pub purpose: String,
 }
 
-/// QEMU's guest agent in this machine.
+/// qemu-guest-agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestAgentStatus {
     /// One word; the reason of the condition `QemuGuestAgentReady` in kebab-case.
-    pub health: String,
+    pub state: String,
     /// Its unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// `SubState` and `UnitFileState` of the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub unit_state: Option<String>,
     /// Why its unit is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
+    pub error: Option<String>,
 }
 
-/// A signal.
+/// An event source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SignalStatus {
+pub struct EventSourceStatus {
     /// Its name.
     pub name: String,
     /// Whether it works here.
-    pub live: bool,
-    /// The same for people.
+    pub active: bool,
+    /// The same, human-readable.
     pub detail: String,
 }
 
-/// A complaint.
+/// A finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FindingStatus {

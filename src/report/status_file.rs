@@ -26,7 +26,7 @@ const STATUS_LIMIT: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// The file cannot be read; absent means that no daemon has run since boot.
-    #[error("failed to get the status")]
+    #[error("failed to read the status")]
     Unreadable(#[source] ReadError),
     /// The file is not JSON.
     #[error("`{STATUS_FILE}` is not JSON")]

@@ -7,7 +7,7 @@ use time::UtcDateTime;
 
 use super::layout::{Mark, TermStyle, paragraph};
 use super::relative::{expiry, relative};
-use super::status::{CredentialStatus, FindingStatus, IdentityStatus, SignalStatus, Status};
+use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
 use crate::decide::verdict::Verdict;
 use crate::escape::one_line;
 use crate::findings::Severity;
@@ -66,7 +66,7 @@ pub fn status(status: &Status, show: Show) -> String {
         let (arrow, ago) = (show.style.arrow(), relative(show.now, &last.time));
         rows.row("Migration", &format!("{from} {arrow} {to} {ago}{latency}"));
     }
-    if let Some(last) = &status.last_resync {
+    if let Some(last) = &status.last_migration_hint {
         let ago = relative(show.now, &last.time);
         let took = last.took_ms.map(seconds).unwrap_or_default();
         let text = format!(
@@ -87,7 +87,7 @@ pub fn status(status: &Status, show: Show) -> String {
     rows.row("Agent", &text);
     rows.row("qemu-ga", &guest_agent(status));
     if show.verbose {
-        signals(&mut rows, &status.signals);
+        event_sources(&mut rows, &status.event_sources);
     }
     rows.row("Problems", &problems(&status.findings));
     if show.verbose {
@@ -108,7 +108,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
                 "region {}, zone {}   (source: {})",
                 placement.region.as_deref().unwrap_or("unknown"),
                 placement.zone.as_deref().unwrap_or("unknown"),
-                placement.source.as_deref().unwrap_or("none")
+                placement.topology_source.as_deref().unwrap_or("none")
             );
             rows.row("Topology", &topology);
         }
@@ -131,14 +131,17 @@ pub fn whoami(status: &Status, show: Show) -> String {
             rows.row("Kubeconfig", &format!("{name}: {}", whole(credential)));
         }
         for permission in &status.permissions {
-            let text = format!(
-                "{}: {} ({})",
-                permission.request, permission.allowed, permission.purpose
-            );
+            let allowed = match (permission.allowed, &permission.error) {
+                (Some(true), _) => "allowed",
+                (Some(false), _) => "denied",
+                (None, Some(error)) => error.as_str(),
+                (None, None) => "unknown",
+            };
+            let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);
             rows.row("Permission", &text);
         }
         rows.row("qemu-ga", &guest_agent(status));
-        signals(&mut rows, &status.signals);
+        event_sources(&mut rows, &status.event_sources);
         findings(&mut rows, &status.findings);
     }
     rows.text
@@ -173,9 +176,9 @@ pub fn line(status: &Status) -> String {
     let finding = worst.map_or_else(String::new, |finding| {
         format!(" {}={}", finding.severity, finding.code)
     });
-    let identity = &status.identity.verdict;
+    let identity = &status.identity.state;
     let labels = &status.labels.state;
-    let agent = &status.guest_agent.health;
+    let agent = &status.qemu_guest_agent.state;
     format!(
         "vm={vm} identity={identity}{placement} labels={labels} guest-agent={agent}{migrated}{finding}"
     )
@@ -240,7 +243,7 @@ fn severity(finding: &FindingStatus) -> Option<Severity> {
 }
 
 fn vm(identity: &IdentityStatus) -> String {
-    let reason = identity.reason.as_deref();
+    let reason = identity.message.as_deref();
     let Some(vm) = &identity.vm else {
         return format!("unknown: {}", reason.unwrap_or("no VM matches"));
     };
@@ -249,7 +252,7 @@ fn vm(identity: &IdentityStatus) -> String {
         .as_deref()
         .map(|namespace| format!("{namespace}/"))
         .unwrap_or_default();
-    let evidence = identity.evidence.iter().filter(|item| item.agrees);
+    let evidence = identity.evidence.iter().filter(|item| item.matches);
     let evidence: Vec<&str> = evidence.map(|item| item.kind.as_str()).collect();
     let note = match reason {
         Some(reason) => format!("; {reason}"),
@@ -272,9 +275,9 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     let names = identity.names.iter().map(|name| {
         let kind = &name.kind;
         match () {
-            () if is_match(&name.verdict) => (Mark::Ok, kind.clone()),
-            () if is_wrong(&name.verdict) => {
-                let text = format!("{kind} {} ({})", name.name, name.verdict);
+            () if is_match(&name.state) => (Mark::Ok, kind.clone()),
+            () if is_wrong(&name.state) => {
+                let text = format!("{kind} {} ({})", name.name, name.state);
                 (Mark::Found(Severity::Warning), text)
             }
             () => (Mark::Skipped, format!("{kind} {}", name.name)),
@@ -282,8 +285,8 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     });
     let names: Vec<(Mark, String)> = names.collect();
     rows.marks("Names", &names);
-    if identity.names.iter().any(|name| is_wrong(&name.verdict)) {
-        rows.row("Impact", &identity.consequence);
+    if identity.names.iter().any(|name| is_wrong(&name.state)) {
+        rows.row("Impact", &identity.impact);
     }
 }
 
@@ -304,7 +307,7 @@ fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (M
 
 /// Returns when a credential expires, as far as it shows.
 pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
-    match (&credential.expires, &credential.user) {
+    match (&credential.expiration_time, &credential.user) {
         (Some(time), _) => expiry(now, time),
         (None, Some(_)) => "does not expire".to_owned(),
         (None, None) => "expiration unknown".to_owned(),
@@ -312,7 +315,7 @@ pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
 }
 
 fn whole(credential: &CredentialStatus) -> String {
-    match (&credential.kubeconfig, &credential.problem) {
+    match (&credential.kubeconfig, &credential.error) {
         (Some(kubeconfig), _) => {
             let part = |what: &str, value: &Option<String>| {
                 value.as_ref().map(|value| format!(", {what} {value}"))
@@ -321,22 +324,22 @@ fn whole(credential: &CredentialStatus) -> String {
                 part("server", &credential.server),
                 part("user", &credential.user),
                 part("namespace", &credential.namespace),
-                part("expires", &credential.expires),
+                part("expires", &credential.expiration_time),
             ];
             format!(
                 "{kubeconfig}{}",
                 parts.into_iter().flatten().collect::<String>()
             )
         }
-        (None, Some(problem)) => problem.clone(),
+        (None, Some(error)) => error.clone(),
         (None, None) => "none".to_owned(),
     }
 }
 
 fn permissions(status: &Status) -> Vec<(Mark, String)> {
     let all = &status.permissions;
-    let count = |answer: &str| all.iter().filter(|one| one.allowed == answer).count();
-    let (allowed, denied) = (count("yes"), count("no"));
+    let count = |answer: bool| all.iter().filter(|one| one.allowed == Some(answer)).count();
+    let (allowed, denied) = (count(true), count(false));
     let unknown = all.len().saturating_sub(allowed + denied);
     let parts = [
         (allowed, Mark::Ok, "allowed"),
@@ -351,7 +354,7 @@ fn permissions(status: &Status) -> Vec<(Mark, String)> {
 
 fn details(rows: &mut Rows, status: &Status) {
     for item in &status.identity.evidence {
-        let word = if item.agrees { "agrees" } else { "differs" };
+        let word = if item.matches { "matches" } else { "differs" };
         rows.row(
             "Evidence",
             &format!("{} {word}: {}", item.kind, item.detail),
@@ -359,26 +362,26 @@ fn details(rows: &mut Rows, status: &Status) {
     }
     let sources = status.placement.iter();
     for source in sources.flat_map(|placement| &placement.sources) {
-        let text = format!("{} {}: {}", source.source, source.outcome, source.detail);
+        let text = format!("{} {}: {}", source.name, source.outcome, source.detail);
         rows.row("Source", &text);
     }
 }
 
 fn guest_agent(status: &Status) -> String {
-    let agent = &status.guest_agent;
-    let unit = match (&agent.unit, &agent.state, &agent.problem) {
+    let agent = &status.qemu_guest_agent;
+    let unit = match (&agent.unit, &agent.unit_state, &agent.error) {
         (Some(unit), Some(state), _) => format!(" ({unit}: {state})"),
-        (_, _, Some(problem)) => format!(" ({problem})"),
+        (_, _, Some(error)) => format!(" ({error})"),
         _ => String::new(),
     };
-    format!("{}{unit}", agent.health)
+    format!("{}{unit}", agent.state)
 }
 
 /// The event sources, and why one is inactive.
-fn signals(rows: &mut Rows, signals: &[SignalStatus]) {
-    for signal in signals {
-        let state = if signal.live { "active" } else { "inactive" };
-        let text = format!("{} {state}: {}", signal.name, signal.detail);
+fn event_sources(rows: &mut Rows, sources: &[EventSourceStatus]) {
+    for source in sources {
+        let state = if source.active { "active" } else { "inactive" };
+        let text = format!("{} {state}: {}", source.name, source.detail);
         rows.row("Event source", &text);
     }
 }

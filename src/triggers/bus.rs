@@ -100,7 +100,7 @@ fn systemd_detail() -> String {
 /// Says that systemd's signals do not come.
 fn dead(health: &Health, why: &str) {
     health.set(SYSTEMD1, false, why);
-    let what = format!("{why}; the guest agent's unit is looked at again at the poll");
+    let what = format!("{why}; the unit of qemu-guest-agent is only polled");
     health.remark(SYSTEMD1, Some(Remark::SignalUnavailable { what }));
 }
 

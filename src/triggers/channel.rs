@@ -26,9 +26,9 @@ const SIGNAL: &str = "port";
 /// Between two looks for the port where the kernel cannot tell of it.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-const NO_PORT: &str = "the host offers no such port";
+const NO_PORT: &str = "the host does not provide the port";
 
-const NOBODY: &str = "offered, nobody attached";
+const NOBODY: &str = "provided, host not connected";
 
 /// Serves the channel until dropped. How it stands is known at once: the first report comes before the first turn of this.
 pub fn serve(root: Root, sender: Sender, health: Health) -> impl Future<Output = ()> + Send {
@@ -49,7 +49,7 @@ pub fn serve(root: Root, sender: Sender, health: Health) -> impl Future<Output =
 /// How the channel stands for a process that does not serve it.
 pub fn probe(root: &Root) -> Signal {
     let (live, detail) = match port::find(root, NAME) {
-        Some(_) => (true, format!("{NAME}: offered")),
+        Some(_) => (true, format!("{NAME}: provided")),
         None => (false, format!("{NAME}: {NO_PORT}")),
     };
     Signal { live, detail }
@@ -124,7 +124,7 @@ impl Server {
                 }
             };
             match event {
-                Ok(Event::Attached) => self.say(true, "host attached"),
+                Ok(Event::Attached) => self.say(true, "host connected"),
                 Ok(Event::HungUp) => {
                     self.say(true, NOBODY);
                     self.sender.send(Trigger::Port);
@@ -149,8 +149,8 @@ impl Server {
 fn describe(error: &PortError) -> String {
     match error {
         PortError::NotOffered(_) => NO_PORT.to_owned(),
-        PortError::Unplugged(_) => "the host took the port away".to_owned(),
-        PortError::Busy(_) => "another program holds the port".to_owned(),
+        PortError::Unplugged(_) => "the host removed the port".to_owned(),
+        PortError::Busy(_) => "the port is in use by another program".to_owned(),
         PortError::Denied(_) | PortError::Io { .. } => chain(error),
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         let class = root.join("/sys/class/virtio-ports/vport1p1");
         std::fs::create_dir_all(&class).unwrap();
         std::fs::write(class.join("name"), format!("{NAME}\n")).unwrap();
-        assert_eq!(probe(&root).detail, format!("{NAME}: offered"));
+        assert_eq!(probe(&root).detail, format!("{NAME}: provided"));
         assert!(probe(&root).live);
     }
 }

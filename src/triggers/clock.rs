@@ -36,7 +36,7 @@ pub async fn listen(sender: Sender, health: Health) {
         let Err(error) = follow(&sender, &health).await;
         let detail = format!("timerfd: {error}");
         health.set(SIGNAL, false, detail.clone());
-        let what = format!("{detail}; the clock's steps are not seen");
+        let what = format!("{detail}; steps of the clock are not detected");
         health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }

@@ -30,16 +30,16 @@ const NAME_MAX: usize = 128;
 #[derive(Debug, thiserror::Error)]
 enum HostnameError {
     /// What stands for the kernel's file in a tree never tells of a change.
-    #[error("`{PATH}` is not the file of the kernel")]
+    #[error("`{PATH}` is not the file of the running kernel")]
     NotLive,
     /// A sandbox hides the file.
-    #[error("`{PATH}` is hidden, as `ProcSubset=pid` of a unit does")]
+    #[error("`{PATH}` is hidden, as by `ProcSubset=pid` in a unit")]
     Hidden,
     /// The file cannot be opened.
-    #[error("failed to open the kernel's host name")]
+    #[error("failed to open the kernel hostname")]
     Open(#[source] ReadError),
     /// The open file failed.
-    #[error("failed to follow `{PATH}`")]
+    #[error("failed to poll `{PATH}`")]
     Io(#[source] io::Error),
 }
 
@@ -54,7 +54,7 @@ pub async fn listen(root: Root, sender: Sender, health: Health) {
         if matches!(error, HostnameError::NotLive) {
             return;
         }
-        let what = format!("{detail}; the host name is read again at each look");
+        let what = format!("{detail}; the hostname is read at each reconcile");
         health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
         if matches!(error, HostnameError::Hidden) {
             // It will not come back in the life of this process.
@@ -229,7 +229,7 @@ mod tests {
             timeout(SOON, listen(root.clone(), sender().0, health.clone()))
                 .await
                 .unwrap();
-            assert!(stands(&health, false, "not the file of the kernel"));
+            assert!(stands(&health, false, "not the file of the running kernel"));
             assert_eq!(health.remarks(), []);
             assert_eq!(probe(&root), health.signals()[SIGNAL]);
             let _ = std::fs::remove_file(root.join(PATH));

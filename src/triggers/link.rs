@@ -50,14 +50,17 @@ pub fn listen(root: Root, sender: Sender, health: &Health, herald: Herald) {
         .name(SIGNAL.to_owned())
         .spawn(move || listening.keep());
     if let Err(error) = started {
-        deaf(health, &format!("no thread for rtnetlink: {error}"));
+        deaf(
+            health,
+            &format!("failed to spawn the rtnetlink thread: {error}"),
+        );
     }
 }
 
 /// Says that nobody listens.
 fn deaf(health: &Health, detail: &str) {
     health.set(SIGNAL, false, detail.to_owned());
-    let what = format!("{detail}; a migration is noticed later, by the other signals");
+    let what = format!("{detail}; a migration is detected later, by the other event sources");
     health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
 }
 
@@ -191,7 +194,7 @@ impl Listening {
         });
         match judged {
             Ok(announce) => {
-                tracing::debug!(nic = ?announce.nic, "a virtio NIC announces itself");
+                tracing::debug!(nic = ?announce.nic, "a virtio NIC sent an announcement");
                 self.tally.announced += 1;
                 self.tell();
             }
@@ -223,7 +226,7 @@ impl Listening {
     fn say(&self) {
         let detail = match self.tally.forged {
             0 => self.signal.detail.clone(),
-            count => format!("{}; {count} forged refused", self.signal.detail),
+            count => format!("{}; {count} forged messages ignored", self.signal.detail),
         };
         self.health.set(SIGNAL, self.signal.live, detail);
     }
@@ -235,7 +238,7 @@ fn standing(root: &Root) -> Signal {
         Ok(nics) => describe(&nics),
         Err(error) => Signal {
             live: false,
-            detail: format!("rtnetlink; no NIC can be seen: {}", chain(&error)),
+            detail: format!("rtnetlink; cannot list NICs: {}", chain(&error)),
         },
     }
 }
@@ -246,11 +249,11 @@ fn describe(nics: &[Nic]) -> Signal {
     let lines = nics.iter().filter_map(|nic| {
         let name = nic.name.escape_debug();
         Some(match &nic.announce {
-            Announce::Negotiated => format!("{name} announces (virtio_net)"),
+            Announce::Negotiated => format!("{name} sends announcements (virtio_net)"),
             Announce::NotNegotiated(missing) => {
                 format!("{name}: {} not negotiated", missing.join(", "))
             }
-            Announce::Unknown => format!("{name}: features cannot be read"),
+            Announce::Unknown => format!("{name}: cannot read features"),
             Announce::NotVirtio => return None,
         })
     });

@@ -16,6 +16,8 @@ pub mod hostname;
 pub mod link;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod waits;
 pub mod watch;
 
@@ -30,7 +32,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::{Herald, Next, Reasons, Trigger, Wait, Wake};
+use crate::agent::{Herald, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::alarm::Alarm;
 use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
@@ -50,6 +52,9 @@ pub struct Targets {
     pub node: Option<Target<Node>>,
     /// The credential files, and the places where one may appear.
     pub files: BTreeSet<PathBuf>,
+    /// How long after a change of `files` the credentials are read: nothing while either API does not answer, because a new
+    /// credential may be the remedy.
+    pub files_delay: Duration,
 }
 
 /// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
@@ -135,6 +140,9 @@ pub struct Listener {
     /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
     machine: u64,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
+    files_delay: Duration,
+    /// When the credentials are read because a file changed.
+    files_due: Option<Instant>,
     /// The guest's own signals, which are the same for the life of the process.
     guest: Vec<JoinHandle<()>>,
 }
@@ -173,6 +181,8 @@ impl Listener {
             node: None,
             machine,
             files: None,
+            files_delay: Duration::ZERO,
+            files_due: None,
             guest,
         })
     }
@@ -192,7 +202,7 @@ impl Listener {
         if let Some(old) = slot {
             old.task.abort();
             self.health
-                .set(trigger.as_str(), false, "not known yet what to watch");
+                .set(trigger.as_str(), false, "object to watch is still unknown");
             self.health.remark(trigger.as_str(), None);
         }
         let target = target?;
@@ -213,9 +223,19 @@ impl Listener {
         })
     }
 
-    /// Keeps a reason for the next look.
+    /// Keeps a reason for the next look. The first one of a changed file only looks at this machine: the credentials are read
+    /// after the delay, because tools replace those of a whole fleet in the same second.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
-        let reasons = Reasons::new(trigger, self.since_start(at));
+        let mut reasons = Reasons::new(trigger, self.since_start(at));
+        if trigger == Trigger::Files && !self.files_delay.is_zero() {
+            let due = Instant::now() + self.files_delay;
+            self.files_due.get_or_insert(due);
+            reasons.scope = Scope::NONE;
+        }
+        self.add(reasons);
+    }
+
+    fn add(&mut self, reasons: Reasons) {
         self.pending = Some(match self.pending.take() {
             None => reasons,
             Some(earlier) => earlier.and(reasons),
@@ -259,11 +279,11 @@ impl Listener {
             health.remark("files", None);
             let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
             let detail = ended.err().map_or_else(
-                || "inotify ended".to_owned(),
+                || "inotify stopped".to_owned(),
                 |error| format!("inotify: {error}"),
             );
             health.set("files", false, detail.clone());
-            let what = format!("{detail}; files are read again at the poll");
+            let what = format!("{detail}; files are only polled");
             health.remark("files", Some(Remark::SignalUnavailable { what }));
         });
         self.files = Some((files, task));
@@ -324,6 +344,10 @@ impl Wait for Listener {
         self.vmi = self.aim_watch(vmi, targets.vmi, Trigger::Vmi);
         self.node = self.aim_watch(node, targets.node, Trigger::Node);
         self.aim_files(targets.files);
+        self.files_delay = targets.files_delay;
+        if let Some(due) = &mut self.files_due {
+            *due = (*due).min(Instant::now() + self.files_delay);
+        }
     }
 
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
@@ -335,7 +359,10 @@ impl Wait for Listener {
         }
         loop {
             // One timer for all that is waited for: an idle process is woken once for each.
-            let first = feed.map_or(due, |feed| feed.min(due));
+            let first = [feed, self.files_due]
+                .into_iter()
+                .flatten()
+                .fold(due, Instant::min);
             self.alarm
                 .set(first.saturating_duration_since(Instant::now()));
             // Every branch is cancel-safe: signals, channels and the timer lose nothing when another one is first.
@@ -356,6 +383,13 @@ impl Wait for Listener {
                 if !(trigger.is_sign_of_move() && due <= now) {
                     continue;
                 }
+            }
+            if self.files_due.is_some_and(|at| at <= now) {
+                self.files_due = None;
+                if self.pending.is_none() {
+                    due = due.min(now + self.pace());
+                }
+                self.add(Reasons::new(Trigger::Files, self.since_start(now)));
             }
             let is_fed = feed.is_some_and(|at| at <= now);
             if due <= now {

@@ -372,7 +372,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 .cut(began, now.duration_since(self.started))
         {
             let what = format!(
-                "the watch of {} at {} has ended 4 times within 10 minutes, each time after it had begun well",
+                "the watch of {} at {} was closed 4 times within 10 minutes, each time after it was established",
                 self.target.name,
                 self.target.client.server()
             );
@@ -383,7 +383,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         let detail = error.map_or_else(
             || {
                 let server = self.target.client.server();
-                format!("the watch of {} was ended by {server}", self.target.name)
+                format!("the watch of {} was closed by {server}", self.target.name)
             },
             |error| chain(error),
         );

@@ -8,7 +8,7 @@ use crate::facts::{Seen, WhyKind};
 use crate::reason::Scope;
 
 /// The source, for people.
-pub(super) const METRICS: &str = "the host's downward metrics";
+pub(super) const METRICS: &str = "the downward metrics of the host";
 
 /// Whether a source was not asked so far, or was not needed.
 pub(super) fn is_unasked<T>(seen: &Seen<T>) -> bool {

@@ -23,7 +23,7 @@ pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
 
 /// The reason, for people.
 pub(super) fn too_slow_text(whom: &str) -> String {
-    format!("{whom} did not answer within {} s", LOOK_LIMIT.as_secs())
+    format!("{whom} did not respond within {} s", LOOK_LIMIT.as_secs())
 }
 
 /// A fact that did not come in time.

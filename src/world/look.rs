@@ -227,7 +227,7 @@ impl World {
                 (Ok(_), Some(_)) => None,
                 (Ok(_), None) => Some(Seen::failed(
                     WhyKind::NotAsked,
-                    "the name of our Node is not known",
+                    "the name of this Node is unknown",
                 )),
                 (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
             }
@@ -237,7 +237,7 @@ impl World {
                 (Ok(link), Some(namespace)) if stale_vm => (link, namespace),
                 (Ok(_), Some(_)) => return None,
                 (Ok(_), None) => {
-                    let unknown = Seen::failed(WhyKind::NotAsked, "the namespace is not known");
+                    let unknown = Seen::failed(WhyKind::NotAsked, "the namespace is unknown");
                     return Some(Answer::None(unknown));
                 }
                 (Err(why), _) => {
@@ -307,7 +307,7 @@ impl World {
         if let Some(metrics) = metrics.unwrap_or_else(|| Some(too_slow(METRICS))) {
             self.host_metrics = metrics;
         }
-        if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster's API"))) {
+        if let Some(node) = node.unwrap_or_else(|| Some(too_slow("the guest cluster API"))) {
             self.node = node;
             defer(&mut self.node, self.connections.guest.deferred());
         }
@@ -320,7 +320,7 @@ impl World {
                 self.candidates = own.candidates;
             }
             Some(Some(Answer::Search(found))) => self.searched(found, &known, pinned, now),
-            None => self.candidates = too_slow("Harvester's API"),
+            None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
         if scope.host {

@@ -230,7 +230,7 @@ impl Observe for World {
                 let reads =
                     whereabouts::read(client, generation, settings, vmi, host, memory, now.uptime);
                 let failed =
-                    || PlacementReads::failed(host.clone(), &too_slow_text("Harvester's API"));
+                    || PlacementReads::failed(host.clone(), &too_slow_text("the Harvester API"));
                 Box::pin(limited(reads)).await.unwrap_or_else(failed)
             }
             Err(_) => PlacementReads::none(host.clone()),
@@ -262,7 +262,7 @@ impl Apply for World {
         let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
         else {
             return Err(Refusal {
-                text: "there is no kubelet credential".to_owned(),
+                text: "no kubelet credential".to_owned(),
                 passing: true,
                 retry_after: None,
             });
@@ -283,7 +283,7 @@ impl Apply for World {
                 })
             }
             None => Err(Refusal {
-                text: too_slow_text("the guest cluster's API"),
+                text: too_slow_text("the guest cluster API"),
                 passing: true,
                 retry_after: None,
             }),

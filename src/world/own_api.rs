@@ -49,10 +49,10 @@ impl World {
             let what = if same_namespace {
                 "namespace kube-system"
             } else {
-                "our own Node"
+                "this Node"
             };
             let text = format!(
-                "`{file}` leads to the guest cluster's own API: {what} has the same UID there"
+                "`{file}` points to the API of this guest cluster: {what} has the same UID there"
             );
             self.harvester = Seen::Failed(Why::new(WhyKind::OwnApi, text.clone()));
             self.connections

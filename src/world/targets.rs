@@ -8,6 +8,7 @@ use super::World;
 use crate::config::{Mode, Settings};
 use crate::connections::Link;
 use crate::decide::identity::{Identity, OwnVm};
+use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::registration::LabelFileKind;
 use crate::observe::{distribution, harvester, machine};
 use crate::triggers::Targets;
@@ -32,7 +33,13 @@ impl World {
             .known()
             .zip(self.connections.guest.link().ok())
             .filter(|_| standing);
+        let is_served = self.node.known().is_some() && self.candidates.known().is_some();
+        let files_delay = match self.machine {
+            Some(machine) if is_served => reload_delay(Phase::of(machine, Purpose::Files)),
+            _ => Duration::ZERO,
+        };
         Targets {
+            files_delay,
             vmi: vmi.map(|(vmi, link)| {
                 let path = harvester::collection(&vmi.namespace);
                 target(link, path, vmi.name.as_str(), &self.vmi_feed, delay)

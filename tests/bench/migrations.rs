@@ -3,18 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use harvester_lab::admin::{Admin, paths};
 use harvester_lab::harvester::Order;
+use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::world::{AGENT, HOSTS, HostAccess, Side, World, WorldOptions};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::process::milliseconds;
 use crate::statistics::Samples;
 use crate::{SOON, started};
 
-const HOST: &str = "topology.harvesterhci.io/host";
+/// What the bare PATCH changes.
+const ROUND: &str = "footprint.example.com/round";
 
 /// Migrations per latency figure.
 pub(crate) const ROUNDS: usize = 20;
@@ -60,50 +65,129 @@ pub(crate) async fn event_to_patch(binary: &Path) -> Samples {
     samples
 }
 
-/// From the answer to the change of the annotations to the label as another watcher sees it, and a bare patch of the same
-/// Node by a client that has nothing else to do.
+/// From the event that tells the host until the label is visible, and a bare PATCH of the same Node by a client that has
+/// nothing else to do. Events and labels are timed by watches of the benchmark, so that both ends have the same delay.
 #[derive(Debug, Default)]
 pub(crate) struct Visible {
+    /// Event of the VMI to event of the Node with the label.
     pub label: Samples,
+    /// PATCH to its answer.
     pub bare_patch: Samples,
+    /// The same PATCH to the event of the Node with its change.
+    pub bare_visible: Samples,
 }
 
 /// Measures [`Visible`] on two real API servers.
 ///
-/// With `HostAccess::Nodes` the first round on each host reads its labels; they are kept after that, and such rounds are not
-/// among the samples.
-pub(crate) async fn annotation_to_label(binary: &Path, access: HostAccess) -> Visible {
+/// With `HostAccess::Annotations` the event is the one that brings Harvester's annotations; with `HostAccess::Nodes` the one
+/// that names another host, whose labels are kept: the first rounds on each host read them, and are not among the samples.
+pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible {
     let options = WorldOptions {
         access,
         ..WorldOptions::default()
     };
     let world = World::real(options).await;
     let _agent = started(&world, binary, &[]).await;
+    let events = Events::watch(&world).await;
     let mut visible = Visible::default();
     let unread = match access {
         HostAccess::Nodes => HOSTS.len(),
         HostAccess::Annotations | HostAccess::Nothing => 0,
     };
     for round in 1..=ROUNDS + unread {
+        let mark = Instant::now();
         let migration = move_without_annotations(&world, round).await;
         annotate(&world).await;
-        let mark = Instant::now();
         let seen = label_seen(&world, &migration.target).await;
+        let event = events.of(access, &migration.target, mark).await;
         if round > unread {
-            // The watcher may be faster than the answer to the change.
             visible
                 .label
-                .push(milliseconds(seen.saturating_duration_since(mark)));
+                .push(milliseconds(seen.saturating_duration_since(event)));
         }
         finish(&world, &migration).await;
-        let patch = json!({"metadata": {"annotations": {"footprint.example.com/round": round.to_string()}}});
-        let path = harvester_lab::admin::paths::node(world.node_name());
+        tokio::time::sleep(LAG).await;
+        let patch = json!({"metadata": {"annotations": {ROUND: round.to_string()}}});
+        let path = paths::node(world.node_name());
         let mark = Instant::now();
         let answer = world.guest_admin.merge_patch(&path, &patch).await;
         visible.bare_patch.push(milliseconds(mark.elapsed()));
         answer.expect("an administrator may patch a Node");
+        let seen = patch_seen(&world, round).await;
+        visible
+            .bare_visible
+            .push(milliseconds(seen.saturating_duration_since(mark)));
     }
     visible
+}
+
+/// The events of the VMI.
+struct Events {
+    seen: Arc<Mutex<Vec<(Instant, Value)>>>,
+    _task: JoinSet<()>,
+}
+
+impl Events {
+    async fn watch(world: &World) -> Self {
+        let admin = Admin::named(&world.harvester_api.endpoint(), "benchmark");
+        let path = paths::grouped(
+            "kubevirt.io/v1",
+            &world.vm.spec.namespace,
+            "virtualmachineinstances",
+        );
+        let mut watch = admin
+            .watch(&path, "")
+            .await
+            .expect("the Harvester side is there");
+        let seen: Arc<Mutex<Vec<(Instant, Value)>>> = Arc::default();
+        let kept = Arc::clone(&seen);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while let Some(Ok(event)) = watch.next().await {
+                kept.lock().unwrap().push((Instant::now(), event.object));
+            }
+        });
+        Self { seen, _task: task }
+    }
+
+    /// When the first event since `mark` told this source's host.
+    async fn of(&self, access: HostAccess, host: &str, mark: Instant) -> Instant {
+        let tells = |vmi: &Value| match access {
+            HostAccess::Nodes => vmi["status"]["nodeName"] == host,
+            _ => {
+                let annotations = &vmi["metadata"]["annotations"];
+                vmi["status"]["nodeName"] == host && annotations["kubernetes.io/hostname"] == host
+            }
+        };
+        let deadline = Instant::now() + SOON;
+        loop {
+            let first = {
+                let seen = self.seen.lock().unwrap();
+                seen.iter()
+                    .find(|(at, vmi)| *at >= mark && tells(vmi))
+                    .map(|(at, _)| *at)
+            };
+            if let Some(at) = first {
+                return at;
+            }
+            assert!(Instant::now() < deadline, "no event tells the host");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+/// When the change of a bare PATCH was visible.
+async fn patch_seen(world: &World, round: usize) -> Instant {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let versions = world.recorder.versions();
+        let is_it = |node: &Value| node["metadata"]["annotations"][ROUND] == round.to_string();
+        if let Some(version) = versions.iter().find(|version| is_it(&version.node)) {
+            return version.at;
+        }
+        assert!(Instant::now() < deadline, "the PATCH is not visible");
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 /// Calls per migration.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cargo demo`: the agent's story, told by the real binary on a directory tree against the lab. Each step is checked; the
-//! first one that fails ends the demo with exit code 1.
+//! `cargo demo`: the main scenarios, step by step, with the real binary on a directory tree against the lab. Each step is checked;
+//! the first one that fails stops the demo with exit status 1.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,16 +13,13 @@ use std::time::{Duration, Instant};
 use harvester_lab::cloud_controller::Running;
 use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
+use harvester_lab::names::{HOST, REGION, ZONE, ZONE_BETA};
 use harvester_lab::process::{Agent, Line, Signal, run_once};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{NodeVersion, VM_NAME, World, WorldOptions};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
-const REGION: &str = "topology.kubernetes.io/region";
-const ZONE: &str = "topology.kubernetes.io/zone";
-const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-const HOST: &str = "topology.harvesterhci.io/host";
 
 /// No step takes a tenth of this on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -33,11 +30,9 @@ type Step = Result<String, String>;
 async fn main() -> ExitCode {
     let began = Instant::now();
     println!(
-        "harvester-node-agent: a VM on Harvester host hv-a (eu-1/rack-a) that is a node of an RKE2 cluster."
+        "The VM {VM_NAME} runs on Harvester host hv-a (region eu-1, zone rack-a) and is a node of an RKE2 cluster."
     );
-    println!(
-        "The lab plays Harvester and the guest cluster, over TLS; the agent is the real binary.\n"
-    );
+    println!("The lab provides both API servers over TLS; the agent is the real binary.\n");
     match story().await {
         Ok(()) => {
             println!("all steps passed in {:.1} s", began.elapsed().as_secs_f64());
@@ -69,28 +64,28 @@ async fn story() -> Result<(), String> {
     }
     step!("the agent starts and labels its Node", labels_appear);
     step!(
-        "live migration to hv-c; Harvester's annotations lag by 300 ms",
+        "live migration to hv-c; the annotations of Harvester lag by 300 ms",
         migration_with_lag
     );
     step!(
-        "an administrator moves host hv-c to another rack",
+        "an administrator labels host hv-c with another zone",
         host_relabelled
     );
-    step!("somebody changes the hostname", hostname_changed);
+    step!("the hostname is changed", hostname_changed);
     step!(
-        "live migration to hv-b; the guest notices it before Harvester's API tells of it",
+        "live migration to hv-b, detected in the guest before the Harvester API shows it",
         noticed_by_the_guest
     );
-    step!("a person overwrites the host label", label_overwritten);
+    step!("a user overwrites the host label", label_overwritten);
     step!(
-        "Harvester's API goes away, the VM migrates, the API comes back",
+        "the Harvester API is unavailable during a live migration",
         api_away_and_back
     );
     step!(
-        "the kubelet's certificate is rotated, then the VM migrates",
+        "the kubelet certificate is rotated before a live migration",
         credential_rotated
     );
-    step!("the agent is told to stop", stop);
+    step!("the agent is stopped (SIGTERM)", stop);
     Ok(())
 }
 
@@ -148,7 +143,7 @@ impl Demo {
         self.condition("HarvesterIdentityVerified", "True").await?;
         let labelled = at.duration_since(self.agent.started());
         Ok(format!(
-            "ready after {} ms, labels after {} ms, both conditions True",
+            "ready after {} ms, labeled after {} ms, both conditions True",
             ms(ready),
             ms(labelled)
         ))
@@ -179,11 +174,11 @@ impl Demo {
         let ahead = annotated.saturating_duration_since(at);
         let wait = at.saturating_duration_since(annotated);
         Ok(format!(
-            "never a mixture of two hosts; labels visible {}",
+            "labels are never a mixture of two hosts; updated {}",
             if wait.is_zero() {
-                format!("{} ms before the migration was over", ms(ahead))
+                format!("{} ms before the migration completed", ms(ahead))
             } else {
-                format!("{} ms after it was over", ms(wait))
+                format!("{} ms after the migration completed", ms(wait))
             }
         ))
     }
@@ -204,7 +199,7 @@ impl Demo {
         let began = Instant::now();
         let at = self.visible(ZONE, "rack-z").await?;
         Ok(format!(
-            "the Node follows, {} ms after Harvester's annotation",
+            "Node labeled {} ms after the annotation of Harvester",
             ms(at.saturating_duration_since(began))
         ))
     }
@@ -229,7 +224,7 @@ impl Demo {
         self.world.guest.kernel_hostname(VM_NAME);
         self.world.guest.static_hostname(VM_NAME);
         self.condition("HarvesterIdentityVerified", "True").await?;
-        Ok("condition False with the verdict as reason, one Event, one record; True again when put right".to_owned())
+        Ok("condition False, one Event, one journal entry; True again after the hostname is restored".to_owned())
     }
 
     async fn noticed_by_the_guest(&mut self) -> Step {
@@ -247,7 +242,7 @@ impl Demo {
         self.expect(ZONE, "rack-b").await?;
         let confirmed = |status: &Value| {
             let is = |pointer, value: &str| status.pointer(pointer).is_some_and(|v| v == value);
-            is("/lastResync/outcome", "confirmed")
+            is("/lastMigrationHint/outcome", "confirmed")
                 && is("/lastMigration/from", "hv-c")
                 && is("/lastMigration/to", "hv-b")
                 && is("/lastMigration/trigger", "port")
@@ -273,7 +268,7 @@ impl Demo {
             "`status` shows which event sources are active",
         )?;
         Ok(format!(
-            "noticed after {} ms, when the API still said hv-c; labels after {} ms",
+            "hint after {} ms, while the API still showed hv-c; labels after {} ms",
             ms(noticed),
             ms(at.saturating_duration_since(began))
         ))
@@ -290,7 +285,7 @@ impl Demo {
         };
         let at = self.version(HOST, right).await?;
         Ok(format!(
-            "put right after {} ms",
+            "restored after {} ms",
             ms(at.duration_since(overwritten))
         ))
     }
@@ -317,7 +312,7 @@ impl Demo {
         let at = self.visible(HOST, "hv-c").await?;
         self.expect(ZONE, "rack-z").await?;
         Ok(format!(
-            "labels stayed, and moved {} ms after the API was back",
+            "labels unchanged during the outage, updated {} ms after it",
             ms(at.saturating_duration_since(back))
         ))
     }
@@ -346,7 +341,7 @@ impl Demo {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Ok(format!(
-            "labels written with the new certificate, {} ms after the move",
+            "labels written with the new certificate, {} ms after the migration",
             ms(at.saturating_duration_since(began))
         ))
     }
@@ -358,7 +353,7 @@ impl Demo {
         check(status.success(), "exit code 0")?;
         self.expect(HOST, "hv-a").await?;
         Ok(format!(
-            "ended after {} ms; the labels stay",
+            "stopped after {} ms; labels unchanged",
             ms(began.elapsed())
         ))
     }

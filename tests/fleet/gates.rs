@@ -22,6 +22,9 @@ const CEILING_MEAN: f64 = 30.0;
 const POLL: Duration = Duration::from_secs(600);
 const READS_OF_POLL: f64 = 3.0;
 
+/// What happens to a whole fleet in the same second costs at most this many requests a second for each agent.
+const SPREAD_PEAK: f64 = 0.8;
+
 /// Peak and mean of the minute after the trouble.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Shape {
@@ -97,6 +100,11 @@ pub(super) fn broken(outcome: &Outcome) -> Vec<String> {
             shape.ratio()
         );
         gate(shape.ratio() <= limit, text);
+    }
+    if matches!(story, Story::HangUp | Story::Rotation) {
+        let most = outcome.agents as f64 * SPREAD_PEAK;
+        let text = format!("peak {:.0}/s, more than {most:.0}/s", shape.peak);
+        gate(shape.peak <= most, text);
     }
     let back = outcome.all_back;
     let text = format!(

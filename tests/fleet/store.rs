@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The objects that the two simulated APIs serve: VirtualMachineInstances and hosts on Harvester's side, Nodes on the guest cluster's.
 
+use harvester_lab::names::{REGION, ZONE};
 use serde_json::{Map, Value, json};
 
 use crate::facts::names::firmware_uuid;
@@ -11,8 +12,6 @@ pub(super) const VMS_PER_HOST: usize = 200;
 /// VMs in one namespace.
 pub(super) const VMS_PER_NAMESPACE: usize = 50;
 
-const REGION: &str = "topology.kubernetes.io/region";
-const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Which API.

@@ -29,7 +29,7 @@ async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
     let output = run_once(BINARY, world.guest.root(), &arguments, 2 * SOON).await;
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let answer: Value = serde_json::from_str(&output.stdout).unwrap();
-    assert_eq!(answer["written"], json!([DROP_IN]), "{answer:#}");
+    assert_eq!(answer["writtenFiles"], json!([DROP_IN]), "{answer:#}");
 
     // Its bootstrap gives it one.
     let api = guest_api(&world).endpoint();

@@ -20,12 +20,9 @@ use harvester_lab::process::Agent;
 use harvester_lab::real::{Kubelet, RealApi};
 use harvester_lab::world::{CloudState, Registration, SOON, World, WorldOptions, eventually};
 
+pub use harvester_lab::names::{HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
+
 pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
-pub const REGION: &str = "topology.kubernetes.io/region";
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const HOST: &str = "topology.harvesterhci.io/host";
-pub const IDENTITY: &str = "HarvesterIdentityVerified";
-pub const TOPOLOGY: &str = "HarvesterTopologySynced";
 
 /// Makes a test of each scenario.
 #[macro_export]

@@ -82,8 +82,8 @@ impl Tree {
     fn check(&self) -> (Option<i32>, Vec<Value>) {
         let (code, text) = self.print(&["-o", "json"]);
         let answer: Value = serde_json::from_str(&text).unwrap();
-        let faults = answer["problems"].as_array().unwrap().clone();
-        assert_eq!(answer["isClean"], faults.is_empty());
+        let faults = answer["findings"].as_array().unwrap().clone();
+        assert_eq!(answer["clean"], faults.is_empty());
         (code, faults)
     }
 
@@ -109,7 +109,7 @@ fn codes(faults: &[Value]) -> Vec<&str> {
 /// Runs the remedies as a person would who pastes them.
 fn remedy(faults: &[Value]) {
     for fault in faults {
-        let command = fault["fix"].as_str().unwrap();
+        let command = fault["command"].as_str().unwrap();
         let output = Command::new("sh").args(["-ec", command]).output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
     }
@@ -156,7 +156,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         let (exit, text) = tree.print(&[]);
         assert_eq!(exit, Some(1));
         for fault in &faults {
-            for key in ["code", "observed", "impact", "fix"] {
+            for key in ["code", "observed", "impact", "command"] {
                 assert!(
                     text.contains(fault[key].as_str().unwrap()),
                     "{key} of {code}: {text}"
@@ -182,7 +182,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
                 tree.write(&place.replace('*', "x"), &format!("note: \"{CANARY}\"\n"));
             }
             let (_, faults) = tree.check();
-            let removed = faults[0]["fix"].as_str().unwrap();
+            let removed = faults[0]["command"].as_str().unwrap();
             for place in places {
                 let place = place.replace('*', "x");
                 assert!(removed.contains(&place), "{place} is not in: {removed}");
@@ -307,7 +307,7 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
         let (_, faults) = tree.check();
         let remedies: Vec<&str> = faults
             .iter()
-            .map(|fault| fault["fix"].as_str().unwrap())
+            .map(|fault| fault["command"].as_str().unwrap())
             .collect();
         assert!(
             remedies.iter().any(|remedy| remedy.ends_with(command)),
@@ -410,7 +410,7 @@ fn names_from_the_tree_can_neither_move_the_cursor_nor_run_a_command() {
     let (_, faults) = tree.check();
     let dir = tempfile::tempdir().unwrap();
     for fault in &faults {
-        let command = fault["fix"].as_str().unwrap();
+        let command = fault["command"].as_str().unwrap();
         Command::new("sh")
             .args(["-c", command])
             .current_dir(dir.path())
@@ -586,7 +586,7 @@ fn no_path_with_dots_leads_the_remedy_out_of_the_tree() {
     tree.write("/victim/server/token", CANARY);
     let (_, faults) = tree.check();
     assert_eq!(codes(&faults), ["cluster-keys"]);
-    let command = faults[0]["fix"].as_str().unwrap();
+    let command = faults[0]["command"].as_str().unwrap();
     assert!(!command.contains(".."), "{command}");
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));

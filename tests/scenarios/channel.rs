@@ -186,11 +186,11 @@ async fn makes_the_agent_look(client: &mut Client<VirtioPort>) -> Value {
 }
 
 fn signal(status: &Value) -> (bool, String) {
-    let signals = status["signals"].as_array().unwrap();
+    let signals = status["eventSources"].as_array().unwrap();
     let mut channel = signals.iter().filter(|signal| signal["name"] == "port");
     let signal = channel.next().unwrap();
     (
-        signal["live"].as_bool().unwrap(),
+        signal["active"].as_bool().unwrap(),
         signal["detail"].as_str().unwrap().to_owned(),
     )
 }
@@ -227,7 +227,7 @@ async fn an_operator_on_the_host_makes_the_agent_look_and_so_does_a_host_side_th
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
     client.sync().await;
     let told = makes_the_agent_look(&mut client).await;
-    assert_eq!(signal(&told), (true, format!("{PORT}: host attached")));
+    assert_eq!(signal(&told), (true, format!("{PORT}: host connected")));
 
     // Whoever asked and leaves is no sign of anything.
     client.stream().hang_up();
@@ -257,7 +257,7 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
     let (_dir, guest) = lonely_guest();
     let agent = serve_lonely(&guest).await;
     let none = || async {
-        let none = (false, format!("{PORT}: the host offers no such port"));
+        let none = (false, format!("{PORT}: the host does not provide the port"));
         guest.status().is_some_and(|status| signal(&status) == none)
     };
     eventually(SOON, "the status says that there is no port", none).await;
@@ -268,9 +268,9 @@ async fn a_port_that_comes_after_the_agent_is_served_and_so_is_one_that_comes_ag
     let gone = || async {
         agent.signal(Signal::SIGHUP);
         let (live, detail) = signal(&guest.status().unwrap());
-        !live && detail.ends_with(": the host offers no such port")
-            || detail.ends_with(": the host took the port away")
-            || detail.ends_with(": offered, nobody attached")
+        !live && detail.ends_with(": the host does not provide the port")
+            || detail.ends_with(": the host removed the port")
+            || detail.ends_with(": provided, host not connected")
     };
     eventually(SOON, "the host side is gone", gone).await;
 

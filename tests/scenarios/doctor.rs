@@ -79,7 +79,7 @@ impl Said {
             .groups()
             .iter()
             .flat_map(|group| group["skippedChecks"].as_array().unwrap());
-        let gaps = gaps.filter(|gap| gap["kind"] == kind);
+        let gaps = gaps.filter(|gap| gap["reason"] == kind);
         gaps.map(|gap| gap["check"].as_str().unwrap()).collect()
     }
 }
@@ -535,7 +535,7 @@ async fn a_file_system_that_hangs_is_given_up_with_honest_gaps() {
     assert_eq!(said.codes("warning"), ["agent-not-running"]);
     let gaps = said.gaps("unreachable");
     assert_eq!(gaps.len(), said.groups().len(), "{:#}", said.document);
-    let why = said.groups()[0]["skippedChecks"][0]["reason"]
+    let why = said.groups()[0]["skippedChecks"][0]["message"]
         .as_str()
         .unwrap();
     assert!(

@@ -325,7 +325,7 @@ async fn an_archive_can_be_printed_and_a_journal_that_hangs_is_said(on: On) {
         .unwrap();
     let contents = String::from_utf8(tar.stdout).unwrap();
     assert!(
-        contents.contains("journal.jsonl: missing, journalctl did not end within 5 s"),
+        contents.contains("journal.jsonl: missing, journalctl timed out after 5 s"),
         "{contents}"
     );
     let said = String::from_utf8(output.stderr).unwrap();

@@ -218,8 +218,8 @@ async fn a_version_that_is_no_release_is_a_gap_and_not_fine(on: On) {
     assert_says(
         &output.stdout,
         &[
-            "`v1.7-27934bc3-head` is no release",
-            "`main-head` is no release",
+            "`v1.7-27934bc3-head` is not a release version",
+            "`main-head` is not a release version",
         ],
     );
 }
@@ -278,8 +278,8 @@ async fn a_node_of_another_name_is_judged_by_what_each_release_does_with_it(on: 
         "csi-driver-too-old",
     ];
     let text = finds(&world, &codes).await;
-    let cause = format!("called `renamed` and its VM `{VM_NAME}`");
-    assert_says(&text, &[&cause, "too old to find a VM of another name"]);
+    let cause = format!("the Node is `renamed`, its VM is `{VM_NAME}`");
+    assert_says(&text, &[&cause, "too old to find a VM with another name"]);
 }
 
 async fn a_node_of_another_cloud_provider_is_named(on: On) {

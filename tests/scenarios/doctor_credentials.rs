@@ -247,7 +247,7 @@ async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
     set_server_clock(&world, 5);
     let diagnosis = Diagnosis::of(&world).await;
     let seen = diagnosis.only("clock-skew");
-    assert!(seen.contains("Harvester's API"), "{seen}");
+    assert!(seen.contains("the Harvester API"), "{seen}");
     // and an ended one has ended, unless it is earlier there.
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::Expired);
@@ -270,7 +270,11 @@ async fn clocks_that_differ_are_a_warning_while_everything_is_valid_by_both() {
     let world = World::lab(WorldOptions::default()).await;
     set_server_clock(&world, 2);
     let diagnosis = Diagnosis::of(&world).await;
-    assert!(diagnosis.warned("clock-drift").contains("Harvester's API"));
+    assert!(
+        diagnosis
+            .warned("clock-drift")
+            .contains("the Harvester API")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,15 @@ use serde_json::Value;
 
 use crate::doctor::doctor;
 
+/// Documents that say how many reports are recreated.
+const DOCUMENTS: [(&str, &str); 2] = [
+    ("README.md", include_str!("../../README.md")),
+    (
+        "development.md",
+        include_str!("../../packaging/docs/pages/development.md"),
+    ),
+];
+
 /// What somebody reported.
 #[derive(Debug)]
 struct Report {
@@ -92,7 +101,7 @@ reports! {
         seen(hostname_from_user_data, HostnameDiffers, "`renamed` (mismatch)");
     9 a_hostname_in_the_user_data_leaves_the_node_tainted
         ["harvester/harvester#4947"]
-        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is called `renamed`",
+        seen(renamed_node_that_nobody_takes_on, NodeUninitialized, "the Node is `renamed`",
             beside [HostnameDiffers, CloudProviderTooOld]);
     10 a_cluster_with_hostnames_of_its_own_cannot_be_upgraded
         ["harvester/harvester#11682"]
@@ -174,7 +183,7 @@ reports! {
             "harvester/harvester#11338",
         ]
         seen(vip_that_is_away, HarvesterUnreachable, "refused")
-        seen(vip_with_another_certificate, HarvesterTlsError, "which has the same name and another key");
+        seen(vip_with_another_certificate, HarvesterTlsError, "which has the same name but another key");
     31 kubevirt_puts_no_zone_on_the_instance
         ["kubevirt/kubevirt#8063"]
         seen(kubevirt_without_harvester, NoTopologySource, "vmi-annotations");
@@ -292,5 +301,11 @@ fn every_report_has_a_scenario_and_a_code_or_the_reason_why_not() {
     let out_of_sight = REPORTS.iter().filter(|report| report.sights.is_empty());
     let (whole, none) = (whole.count(), out_of_sight.count());
     let part = REPORTS.len() - whole - none;
-    println!("{whole} are seen, {part} in part, {none} not at all");
+    let counts = format!("{whole} are recreated, {part} in part and {none} not at all");
+    println!("{counts}");
+    let shown = format!("Of {} published reports, {counts}", REPORTS.len());
+    for (name, document) in DOCUMENTS {
+        let words: Vec<&str> = document.split_whitespace().collect();
+        assert!(words.join(" ").contains(&shown), "{name} lacks `{shown}`");
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{HOST, SOON, TOPOLOGY, ZONE, condition_becomes, lab, label_becomes, serve};
 
 /// The most that the agent may ever take, in KiB.
-const MOST: u64 = 32 << 10;
+pub(crate) const MOST: u64 = 32 << 10;
 
 /// The most that signals on the bus may bring it to, in KiB.
 const MOST_OF_BUS: u64 = 24 << 10;
@@ -59,7 +59,7 @@ async fn is_said(world: &World, parts: &[&str]) {
 }
 
 /// The object with `piece` repeated in a list or map at a place of it, up to the largest size.
-fn filled(
+pub(crate) fn filled(
     mut object: Value,
     place: &str,
     piece: impl Fn(usize) -> String,
@@ -168,7 +168,7 @@ async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_sta
             "harvester-bad-response",
             [
                 "virtualmachineinstances",
-                "`metadata.labels`: the key `zone` comes twice",
+                "`metadata.labels`: duplicate key `zone`",
             ],
         ),
         (
@@ -176,7 +176,7 @@ async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_sta
             "harvester-bad-response",
             [
                 "virtualmachineinstances",
-                "`metadata.annotations`: the key `zone` comes twice",
+                "`metadata.annotations`: duplicate key `zone`",
             ],
         ),
         (
@@ -190,12 +190,12 @@ async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_sta
         (
             other.to_string(),
             "unexpected-object",
-            ["asked for VirtualMachineInstance", ", got "],
+            ["requested VirtualMachineInstance", ", got "],
         ),
         (
             pod,
             "unexpected-object",
-            ["asked for VirtualMachineInstance", ", got "],
+            ["requested VirtualMachineInstance", ", got "],
         ),
     ] {
         let server = lab(&world.harvester_api);
@@ -234,10 +234,7 @@ async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_sta
         (
             labels,
             "guest-api-bad-response",
-            [
-                path.as_str(),
-                "`metadata.labels`: the key `zone` comes twice",
-            ],
+            [path.as_str(), "`metadata.labels`: duplicate key `zone`"],
         ),
         (
             conditions,
@@ -247,7 +244,7 @@ async fn an_object_that_cannot_be_trusted_is_named_with_its_field_and_labels_sta
         (
             renamed.to_string(),
             "unexpected-object",
-            ["asked for Node", "got Node `stranger`"],
+            ["requested Node", "got Node `stranger`"],
         ),
     ] {
         let server = lab(&world.guest_api);
@@ -290,7 +287,7 @@ async fn an_entry_of_the_configmap_costs_no_more_than_its_size() {
         (aliases(17_000), "bytes in memory"),
         ("[".repeat(900_000), "is larger than 65536 bytes"),
         ("[".repeat(60_000), "nests deeper than 64 levels"),
-        ("a: 1\n".repeat(2), "has the key `a` twice"),
+        ("a: 1\n".repeat(2), "has the duplicate key `a`"),
         ("- a".to_owned(), "is a list, expected a mapping of labels"),
         (
             format!("{ZONE}: [a]"),

@@ -150,7 +150,7 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
         "kubectl create clusterrole harvester-node-agent:default:gc8 --verb=get --resource=nodes",
         "--serviceaccount=default:gc8",
         "Permission get nodes in the cluster: no",
-        "Permission watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
+        "Permission watch virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
     ] {
         assert!(said.contains(text), "{text} is missing in\n{said}");
     }

@@ -11,6 +11,7 @@
 
 mod bake_check;
 mod channel;
+mod configuration;
 mod credentials;
 mod doctor;
 mod doctor_bundle;
@@ -21,6 +22,7 @@ mod downward_metrics;
 mod faults;
 mod guest_agent;
 mod hostile;
+mod hostile_doctor;
 mod identity;
 mod journal;
 mod labels;
@@ -33,21 +35,15 @@ mod registration;
 mod resync;
 mod service;
 mod signals;
+mod status;
 
 use harvester_lab::process::{Agent, Output, run_once};
 use harvester_lab::world::{Api, World, WorldOptions};
 
+pub use harvester_lab::names::{HOST, IDENTITY, REGION, REGION_BETA, TOPOLOGY, ZONE, ZONE_BETA};
 pub use harvester_lab::world::SOON;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
-
-pub const REGION: &str = "topology.kubernetes.io/region";
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
-pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-pub const HOST: &str = "topology.harvesterhci.io/host";
-pub const IDENTITY: &str = "HarvesterIdentityVerified";
-pub const TOPOLOGY: &str = "HarvesterTopologySynced";
 
 /// Which world a scenario runs in.
 #[derive(Debug, Clone, Copy)]

@@ -2,20 +2,23 @@
 //! What `doctor`, `whoami` and `once` print in a terminal of 80 columns: how many lines, and none that is wider, but for
 //! commands.
 
+use std::io::Read;
 use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use harvester_lab::admin::{Admin, paths};
 use harvester_lab::guest::Distribution;
 use harvester_lab::pki::Validity;
 use harvester_lab::world::{ACCOUNT, NAMESPACE, VM_NAME, World, WorldOptions};
+use nix::pty::{Winsize, openpty};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::doctor_credentials::{HARVESTER, edit};
-use crate::{TOPOLOGY, agent, condition_becomes, lab, serve};
+use crate::{BINARY, TOPOLOGY, agent, condition_becomes, lab, serve};
 
 const WIDTH: usize = 80;
 
@@ -92,14 +95,72 @@ async fn a_healthy_node_takes_18_lines_in_doctor_9_in_whoami_and_one_in_once() {
         "{status}"
     );
 
-    // A single run cannot know since when something is so.
-    let document = agent(&world, &["whoami", "-ojson"]).await.stdout;
-    assert!(!document.contains("firstObservedTime"), "{document}");
-
     let dry_run = agent(&world, &["once", "--dry-run"]).await;
     let unchanged = format!("node/{VM_NAME} unchanged (dry run)\n");
     assert_eq!((dry_run.stdout, dry_run.stderr), (unchanged, String::new()));
     relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_run_does_not_say_since_when_a_finding_exists() {
+    let world = World::lab(WorldOptions::default()).await;
+    world.guest.static_hostname("other");
+    for command in [&["whoami"][..], &["once", "--dry-run"]] {
+        let text = agent(&world, &[command, &["-v"]].concat()).await;
+        let shown = text.stdout + &text.stderr;
+        assert!(shown.contains("hostname-differs"), "{shown}");
+        assert!(!shown.contains("since"), "{shown}");
+        let json = agent(&world, &[command, &["-ojson"]].concat()).await.stdout;
+        let document: Value = serde_json::from_str(&json).unwrap();
+        assert_ne!(document["findings"], serde_json::json!([]));
+        assert!(!json.contains("firstObservedTime"), "{json}");
+    }
+}
+
+/// What a command prints on a terminal with so many columns, where the environment does not say how many.
+fn on_terminal(columns: u16, args: &[&str]) -> String {
+    let size = Winsize {
+        ws_row: 24,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let terminal = openpty(Some(&size), None).unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(args).env_clear().env("TERM", "dumb");
+    let mut child = command.stdout(terminal.slave).spawn().unwrap();
+    // With the command, the last end of the terminal but the child's is closed.
+    drop(command);
+    let mut master = std::fs::File::from(terminal.master);
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = master.read(&mut buffer) {
+        text.extend_from_slice(&buffer[..count]);
+    }
+    child.wait().unwrap();
+    String::from_utf8(text).unwrap().replace("\r\n", "\n")
+}
+
+#[test]
+fn lines_are_wrapped_at_the_width_of_the_terminal() {
+    for args in [&["explain", "hostname-differs"][..], &["doctor", "--help"]] {
+        for columns in [60, 80, 110] {
+            let text = on_terminal(columns, args);
+            let is_text = |line: &&str| {
+                let line = line.trim();
+                line.contains(' ') && !line.contains("sudo ") && !line.contains("kubectl ")
+            };
+            let widths = text
+                .lines()
+                .filter(is_text)
+                .map(|line| line.chars().count());
+            let widest = widths.max().unwrap();
+            let columns = usize::from(columns);
+            assert!(
+                (columns - 20..=columns).contains(&widest),
+                "{widest} of {columns}\n{text}"
+            );
+        }
+    }
 }
 
 /// The certificate of an authority that expires in so many days.

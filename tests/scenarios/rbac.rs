@@ -324,9 +324,9 @@ async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on:
         .await;
     let whoami = crate::words(&agent(&world, &["whoami", "-v"]).await.stdout);
     for text in [
-        "get virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
-        "list virtualmachineinstances.kubevirt.io in the VM's namespace: no",
-        "watch virtualmachineinstances.kubevirt.io in the VM's namespace: yes",
+        "get virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
+        "list virtualmachineinstances.kubevirt.io in the namespace of the VM: no",
+        "watch virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
     ] {
         assert!(whoami.contains(text), "{whoami}");
     }

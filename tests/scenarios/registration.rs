@@ -112,7 +112,7 @@ async fn file_says(world: &World, key: &str, value: &str) {
 }
 
 fn holding(line: &Line) -> bool {
-    line.text.starts_with("holding the kubelet")
+    line.text.starts_with("delaying the kubelet")
 }
 
 async fn a_node_registers_with_the_labels_of_its_host(on: On) {
@@ -121,7 +121,7 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert_eq!(answer["reason"], "name-fits", "{answer:#}");
-    assert_eq!(answer["written"][0], FILE);
+    assert_eq!(answer["writtenFiles"][0], FILE);
     assert_eq!(
         node_labels(&world),
         [
@@ -200,7 +200,7 @@ async fn a_file_of_somebody_else_and_one_that_is_not_there_stay_so(on: On) {
     let daemon = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert!(
-        answer["problems"][0]
+        answer["errors"][0]
             .as_str()
             .unwrap()
             .contains("not managed by the agent"),
@@ -277,7 +277,7 @@ async fn kubeadm_gets_a_drop_in_of_the_kubelets_unit(on: On) {
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
     assert_eq!(
-        answer["written"],
+        answer["writtenFiles"],
         serde_json::json!([DROP_IN]),
         "{answer:#}"
     );
@@ -320,7 +320,7 @@ async fn a_file_that_cannot_be_written_is_a_failure_of_once(on: On) {
     std::fs::hard_link(world.guest.path(FILE), other).unwrap();
     let output = agent(&world, &["once"]).await;
     assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
-    let refusal = format!("error: refused to write `{FILE}`");
+    let refusal = format!("error: did not write `{FILE}`");
     assert!(output.stderr.contains(&refusal), "{}", output.stderr);
     std::fs::remove_file(world.guest.path("/etc/rancher/other")).unwrap();
     let output = agent(&world, &["once"]).await;
@@ -371,7 +371,7 @@ async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {
     let _agent = serve(&world).await;
     let mut gate = world.spawn_agent(BINARY, &["gate"]);
     let is_hold =
-        |line: &Line| holding(line) && line.text.contains("hostname `localhost` is not VM");
+        |line: &Line| holding(line) && line.text.contains("hostname `localhost` does not match VM");
     let line = gate.wait_line(is_hold, SOON).await;
     let remedy = format!("hostnamectl set-hostname {VM_NAME}");
     assert!(line.text.contains(&remedy), "{}", line.text);
@@ -389,7 +389,7 @@ async fn a_wrong_hostname_holds_the_kubelet_until_it_is_put_right(on: On) {
         renamed.elapsed().as_millis()
     );
     assert_eq!(status.code(), Some(0));
-    let opened = format!("hostname `{VM_NAME}` may register for VM `{VM_NAME}` (names-match)");
+    let opened = format!("hostname `{VM_NAME}` matches VM `{VM_NAME}` (names-match)");
     assert!(gate.transcript().contains(&opened), "{}", gate.transcript());
     assert_eq!(world.guest.read(FILE), None, "nothing asked for labels");
 }
@@ -403,7 +403,7 @@ async fn a_wrong_hostname_holds_no_longer_than_the_bound(on: On) {
     let (output, answer) = gate(&world, "2s").await;
     assert!(began.elapsed() >= Duration::from_secs(2));
     assert!(
-        output.stderr.starts_with("holding the kubelet for up to"),
+        output.stderr.starts_with("delaying the kubelet for up to"),
         "{}",
         output.stderr
     );
@@ -450,7 +450,7 @@ async fn without_a_daemon_the_kubelet_starts_at_the_bound_with_the_command_to_lo
     assert_eq!(output.code, Some(0));
     let told = output.stderr.lines().last().unwrap();
     assert!(
-        told.contains("harvester-node-agent.service does not run"),
+        told.contains("harvester-node-agent.service is not running"),
         "{told}"
     );
     assert!(

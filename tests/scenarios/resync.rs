@@ -68,11 +68,11 @@ async fn a_migration_that_the_watch_does_not_tell_is_found_after_the_sign() {
     );
     let status = || world.guest.status().unwrap();
     eventually(SOON, "the window's end", || async {
-        status()["lastResync"]["outcome"].is_string()
+        status()["lastMigrationHint"]["outcome"].is_string()
     })
     .await;
     let status = status();
-    let (resync, migration) = (&status["lastResync"], &status["lastMigration"]);
+    let (resync, migration) = (&status["lastMigrationHint"], &status["lastMigration"]);
     println!("{resync} {migration}");
     assert_eq!(resync["outcome"], "confirmed");
     assert_eq!(resync["trigger"], "port");

@@ -93,7 +93,7 @@ async fn in_status(guest: &GuestTree, name: &str) -> Instant {
     let has_it = || {
         let status = guest.status()?;
         let names = status["identity"]["names"].as_array()?;
-        let is_it = |one: &&serde_json::Value| one["kind"] == "hostname" && one["name"] == name;
+        let is_it = |one: &&serde_json::Value| one["type"] == "hostname" && one["name"] == name;
         names.iter().find(is_it).map(drop)
     };
     let written = async {
@@ -218,10 +218,13 @@ async fn signals_stand(guest: &GuestTree, names: &[&str], live: bool) {
     let what = format!("{names:?} live: {live}");
     eventually(SOON, &what, || async {
         let status = guest.status().unwrap_or_default();
-        let signals = status["signals"].as_array().cloned().unwrap_or_default();
+        let signals = status["eventSources"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let stands = |name: &&str| {
             let mut signals = signals.iter();
-            signals.any(|signal| signal["name"] == **name && signal["live"] == live)
+            signals.any(|signal| signal["name"] == **name && signal["active"] == live)
         };
         names.iter().all(stands)
     })

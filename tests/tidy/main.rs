@@ -3,9 +3,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod commands;
+mod effects;
+mod language;
 mod layers;
 mod outcomes;
 mod readme;
+mod recording;
+mod reference;
 
 use std::fs;
 use std::path::Path;

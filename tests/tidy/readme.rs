@@ -13,10 +13,10 @@ use harvester_node_agent::root::Root;
 
 use super::{read, top};
 
-const PROGRAM: &str = "harvester-node-agent";
+pub(super) const PROGRAM: &str = "harvester-node-agent";
 
 /// Returns README and reference pages, each as its path from the top and its text.
-fn documents() -> Vec<(String, String)> {
+pub(super) fn documents() -> Vec<(String, String)> {
     let pages = "packaging/docs/pages";
     let names = std::fs::read_dir(top().join(pages)).unwrap();
     let mut paths: Vec<String> = names
@@ -31,24 +31,24 @@ fn documents() -> Vec<(String, String)> {
     documents.collect()
 }
 
-/// The lines of code blocks, and whether a block is fenced as `kind`.
-fn code_lines(readme: &str) -> Vec<(&str, &str)> {
+/// Returns the lines of code blocks, each with the word after the fence of its block; `None` without a fence.
+pub(super) fn code_lines(readme: &str) -> Vec<(Option<&str>, &str)> {
     let mut kind = None;
     let mut lines = Vec::new();
     for line in readme.lines() {
         match (line.strip_prefix("```"), kind, line.strip_prefix("    ")) {
             (Some(begun), None, _) => kind = Some(begun),
             (Some(_), Some(_), _) => kind = None,
-            (None, Some(kind), _) => lines.push((kind, line)),
-            (None, None, Some(code)) => lines.push(("", code)),
+            (None, Some(kind), _) => lines.push((Some(kind), line)),
+            (None, None, Some(code)) => lines.push((None, code)),
             (None, None, None) => {}
         }
     }
     lines
 }
 
-/// What stands between backticks in running text.
-fn quoted(readme: &str) -> impl Iterator<Item = &str> {
+/// Returns what is between backticks in running text.
+pub(super) fn quoted(readme: &str) -> impl Iterator<Item = &str> {
     let text = readme
         .lines()
         .filter(|line| !line.starts_with("```") && !line.starts_with("    "));
@@ -115,7 +115,7 @@ fn the_configuration_in_the_readme_is_accepted() {
     let readme = read("README.md");
     let lines = code_lines(&readme)
         .into_iter()
-        .filter(|(kind, _)| *kind == "toml");
+        .filter(|(kind, _)| *kind == Some("toml"));
     let text: Vec<&str> = lines.map(|(_, line)| line).collect();
     assert!(text.len() > 5, "{text:?}");
     let tree = tempfile::tempdir().unwrap();

@@ -36,17 +36,11 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+pub use harvester_lab::names::{GUEST_AGENT, HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 use tokio::runtime::Runtime;
 
 use crate::figures::Figures;
 use crate::stage::{Setting, Stage};
-
-pub const REGION: &str = "topology.kubernetes.io/region";
-pub const ZONE: &str = "topology.kubernetes.io/zone";
-pub const HOST: &str = "topology.harvesterhci.io/host";
-pub const IDENTITY: &str = "HarvesterIdentityVerified";
-pub const TOPOLOGY: &str = "HarvesterTopologySynced";
-pub const GUEST_AGENT: &str = "QemuGuestAgentReady";
 
 /// Generous: a limit for something broken on an emulated processor that others share.
 pub const LIMIT: Duration = Duration::from_secs(90);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's message catalog: what `journalctl -x` tells about our records
-//! (<https://systemd.io/CATALOG/>).
+//! Generates the journal's message catalog, which `journalctl -x` prints (<https://systemd.io/CATALOG/>).
 
 use std::fmt::Write;
 
 use harvester_node_agent::report::message_id::ALL;
 
-/// The catalog, one entry for each kind of record.
+/// Returns the catalog, one entry for each kind of journal entry.
 pub(crate) fn text() -> String {
     let mut text = String::from("# SPDX-License-Identifier: Apache-2.0\n");
     for kind in ALL {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Completions for the shells whose places distributions agree on, as the agent's own command prints them.
+//! Generates completions for the shells whose directories distributions agree on, as the agent's own command prints them.
 
 use clap_complete::Shell;
 use harvester_node_agent::cli;
 
-/// Each shell's script, under the name that the shell looks for.
+/// Returns the script of each shell, under the name that the shell searches for.
 pub(crate) fn scripts() -> Vec<(String, String)> {
     [
         (Shell::Bash, "harvester-node-agent"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page of the configuration file: every row of the agent's table of keys, with the comments of the shipped defaults.
+//! Generates the page of the configuration file: every row of the agent's table of keys, with the comments of the shipped defaults.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use roff::{Roff, bold, italic, roman};
 
 use crate::manual;
 
-/// What the package installs as documentation of every key.
+/// The file that documents every key.
 const DEFAULTS: &str = include_str!("../../config.d/10-defaults.toml");
 
 const NAME: &str = "harvester-node-agent.toml";
 
-/// The page, with its file name.
+/// Returns the page with its file name.
 pub(crate) fn page(date: &str) -> (String, String) {
     let comments = comments(DEFAULTS);
     let mut roff = Roff::new();
@@ -36,7 +36,7 @@ pub(crate) fn page(date: &str) -> (String, String) {
     roff.control("fi", []);
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(
-        "TOML. No file is needed: without any, every key has its default. Unknown keys are refused. After a change:",
+        "TOML. All files are optional: a key that is not set has its default. Unknown keys are rejected. After a change:",
     )]);
     example(
         &mut roff,
@@ -45,7 +45,7 @@ pub(crate) fn page(date: &str) -> (String, String) {
             "systemctl reload harvester-node-agent",
         ],
     );
-    // The rest of the file's head speaks of the file itself.
+    // The other paragraphs describe the file itself.
     let head = comments.get("").map_or(&[][..], Vec::as_slice);
     roff.control("PP", []);
     prose(
@@ -86,7 +86,7 @@ fn describe(roff: &mut Roff, key: &Key, comments: &BTreeMap<String, Vec<&str>>) 
     roff.text([bold(key.path.replace('*', "NAME"))]);
     match comments.get(key.path) {
         Some(lines) => prose(roff, lines),
-        // Told above, for the whole table.
+        // Described above, for the whole table.
         None if key.path.contains('*') => {}
         None => {
             let mut help = key.help.chars();
@@ -109,7 +109,7 @@ fn describe(roff: &mut Roff, key: &Key, comments: &BTreeMap<String, Vec<&str>>) 
     ]);
 }
 
-/// The table that a key stands in.
+/// Returns the table of a key.
 fn table_of(key: &Key) -> &'static str {
     match key.path.split_once(".*") {
         Some((table, _)) => table,
@@ -117,14 +117,14 @@ fn table_of(key: &Key) -> &'static str {
     }
 }
 
-/// The comments of the shipped defaults: of each table, of each key, and under the empty name of the whole file.
+/// Returns the comments of the shipped defaults: of each table, of each key, and under the empty name of the whole file.
 fn comments(defaults: &str) -> BTreeMap<String, Vec<&str>> {
     let mut comments = BTreeMap::new();
     let mut table = "";
     let mut lines = Vec::new();
     for line in defaults.lines() {
         if line.is_empty() {
-            // Only the first block may stand for itself.
+            // Only the first block belongs to no key.
             comments
                 .entry(String::new())
                 .or_insert_with(|| lines.clone());
@@ -152,7 +152,7 @@ fn comments(defaults: &str) -> BTreeMap<String, Vec<&str>> {
     comments
 }
 
-/// Comments as paragraphs; what is set in is an example.
+/// Writes comments as paragraphs; indented lines are an example.
 fn prose(roff: &mut Roff, lines: &[&str]) {
     let mut rest = lines;
     while let Some(first) = rest.first() {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_stands_on_the_page_with_its_default_and_what_is_allowed() {
+    fn every_key_is_on_the_page_with_its_default_and_allowed_values() {
         let (_, page) = page("2026-01-01");
         let page = page
             .replace("\\-", "-")

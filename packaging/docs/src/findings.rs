@@ -16,7 +16,7 @@ const FILE: &str = concat!(
 pub(crate) fn page() -> String {
     let mut text = String::from(
         "# harvester-node-agent-findings - every problem that the agent reports\n\n\
-         <!-- Generated from src/findings/catalogue.rs by packaging/docs/update-findings. -->\n\n\
+         <!-- Generated from src/findings/catalogue.rs by packaging/docs/update-pages. -->\n\n\
          ## Description\n\n\
          Each finding has a stable code. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
          where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",
@@ -61,6 +61,6 @@ mod tests {
     #[test]
     fn the_page_in_the_tree_is_the_catalogues() {
         let page = std::fs::read_to_string(FILE).unwrap_or_default();
-        assert_eq!(page, super::page(), "run packaging/docs/update-findings");
+        assert_eq!(page, super::page(), "run packaging/docs/update-pages");
     }
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes what packages ship beside the agent, from the agent's own definitions: nothing here can be forgotten when a
-//! command, a key of the configuration or a record of the journal is added.
+//! Generates what packages ship with the agent from the agent's own definitions, so that a new command, configuration key or
+//! journal entry is never missing.
 //!
 //! `harvester-docs DIR DATE` writes into DIR: `man/` (one page for each command, for the configuration, and for each reference
-//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licences.txt`. DATE is printed in the footer of the
-//! pages. `harvester-docs findings` prints the reference of all findings, `harvester-docs recording TITLE` an SVG of the lines
-//! that it reads.
+//! page), `completions/`, `harvester-node-agent.catalog` and `third-party-licenses.txt`. DATE is printed in the footer of the
+//! pages. `harvester-docs findings` and `harvester-docs states` print the generated reference pages. `harvester-docs recording
+//! TITLE` prints an SVG of the lines that it reads.
 
 mod catalog;
 mod completions;
 mod configuration;
 mod findings;
-mod licences;
+mod licenses;
 mod manual;
 mod pages;
 mod recording;
+mod states;
 
 use std::error::Error;
 use std::fs;
@@ -30,10 +31,14 @@ fn main() -> ExitCode {
             print!("{}", findings::page());
             Ok(())
         }
+        ["states"] => {
+            print!("{}", states::page());
+            Ok(())
+        }
         ["recording", title] => record(title),
         [directory, date] => write_all(&PathBuf::from(directory), date),
         _ => {
-            eprintln!("usage: harvester-docs DIR DATE | findings | recording TITLE");
+            eprintln!("usage: harvester-docs DIR DATE | findings | states | recording TITLE");
             return ExitCode::from(2);
         }
     };
@@ -58,7 +63,7 @@ fn write_all(directory: &std::path::Path, date: &str) -> Result<(), Box<dyn Erro
     files.extend(pages::all(date)?);
     files.extend(completions::scripts());
     files.push(("harvester-node-agent.catalog".into(), catalog::text()));
-    files.push(("third-party-licences.txt".into(), licences::text()?));
+    files.push(("third-party-licenses.txt".into(), licenses::text()?));
     for (name, text) in files {
         let path = directory.join(name);
         fs::create_dir_all(path.parent().unwrap_or(directory))?;

@@ -1,34 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One page for each command, made from the command line's own definition.
+//! Generates one page for each command from the definition of the command line.
 
 use std::io;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use harvester_node_agent::cli::Arguments;
+use harvester_node_agent::cli::{Arguments, Exit};
 use roff::{Inline, Roff, bold, roman};
 
-/// Files that a person looks for, and what they are.
+/// The entries of the section EXIT STATUS.
+const EXIT_STATUS: &[(Exit, &str)] = &[
+    (Exit::Ok, "Success."),
+    (Exit::Failed, "A check failed."),
+    (Exit::Usage, "Usage error."),
+    (Exit::Warnings, "There are only warnings (with --strict)."),
+    (Exit::NotKubevirt, "Not a KubeVirt virtual machine."),
+    (
+        Exit::TryAgain,
+        "Temporary failure, such as an unreachable API or another running agent; try again.",
+    ),
+    (Exit::Configuration, "Invalid configuration."),
+];
+
+/// The entries of the section FILES.
 const FILES: &[(&str, &str)] = &[
     (
         "/etc/harvester-node-agent/config.toml",
-        "the configuration; see harvester-node-agent.toml(5)",
+        "Configuration file; see harvester-node-agent.toml(5).",
     ),
     (
         "/usr/lib/harvester-node-agent/config.d/10-defaults.toml",
-        "every key of it with its default",
+        "All configuration keys with their defaults.",
     ),
     (
         "/run/harvester-node-agent/status.json",
-        "what the running service last found out; printed by harvester-node-agent-status(1)",
+        "Runtime status of the service; harvester-node-agent-status(1) prints it.",
     ),
     (
         "/var/lib/harvester-node-agent/",
-        "what it remembers of this machine; belongs in no image",
+        "Machine-specific state; exclude it from images.",
     ),
 ];
 
-/// The pages, by file name.
+/// Returns the pages with their file names.
 ///
 /// # Errors
 ///
@@ -73,16 +87,20 @@ fn add(command: &Command, date: &str, pages: &mut Vec<(String, String)>) -> io::
     Ok(())
 }
 
-/// What the definition of a command does not say.
+/// Returns the sections that the definition of a command does not provide.
 fn rest(command: &Command) -> Roff {
     let is_main = command.get_display_name().is_none();
     let mut roff = Roff::new();
     if is_main {
+        section(&mut roff, "EXIT STATUS");
+        for (status, what) in EXIT_STATUS {
+            entry(&mut roff, &(*status as i32).to_string(), what);
+        }
         section(&mut roff, "ENVIRONMENT");
         entry(
             &mut roff,
             "NO_COLOR",
-            "no colour, also on a terminal, if it is not empty",
+            "If set to a non-empty value, disables color, also on a terminal.",
         );
         section(&mut roff, "FILES");
         for (path, what) in FILES {
@@ -106,7 +124,7 @@ fn rest(command: &Command) -> Roff {
     roff
 }
 
-/// Commands and paths are copied from a page: no hyphen may be put into them, and no space.
+/// Disables hyphenation and justification, because users copy commands and paths from a page.
 pub(crate) fn wrap_at_words(roff: &mut Roff) {
     roff.control("nh", []);
     roff.control("ad", ["l"]);
@@ -127,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_has_a_page_and_every_option_stands_on_it() {
+    fn every_command_has_a_page_with_all_its_options() {
         let pages = pages("2026-01-01").unwrap();
         let page = |name: &str| {
             let file = format!("man/{name}.1");

@@ -42,7 +42,7 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     );
     for (index, (at, text)) in lines.iter().enumerate() {
         let y = MARGIN + LINE * (index as f64 + 1.7);
-        let text: String = text.chars().take(COLUMNS).collect();
+        let text = cut(text);
         // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
@@ -52,6 +52,15 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     }
     svg.push_str("</svg>\n");
     Ok(svg)
+}
+
+/// Returns a line that fits; what is cut off is marked.
+fn cut(text: &str) -> String {
+    if text.chars().count() <= COLUMNS {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(COLUMNS.saturating_sub(1)).collect();
+    format!("{kept}\u{2026}")
 }
 
 fn escape(text: &str) -> String {
@@ -73,5 +82,10 @@ mod tests {
         );
         assert!(svg.contains("animation-delay:2.0s"), "{svg}");
         draw("x", "no time").unwrap_err();
+        let long = draw("x", &format!("1\t{}\n", "y".repeat(200))).unwrap();
+        assert!(
+            long.contains(&format!("{}\u{2026}<", "y".repeat(119))),
+            "{long}"
+        );
     }
 }

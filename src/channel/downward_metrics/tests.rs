@@ -170,8 +170,8 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
     let say = |bytes: &[u8]| Behaviour::Say(bytes.to_vec());
     let host = || "hv-a\u{1b}[31m".to_owned();
     for (behaviour, part, requests) in [
-        (Behaviour::Unserved, "nobody serves", 0),
-        (Behaviour::Never, "did not answer", 1),
+        (Behaviour::Unserved, "nothing on the host reads", 0),
+        (Behaviour::Never, "no response from the host", 1),
         (Behaviour::Invalid, "INVALID REQUEST", 2),
         (Behaviour::Empty, "no metrics at the moment", 2),
         (Behaviour::Endless, "65536 bytes", 1),
@@ -190,12 +190,12 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
                 host: "a".to_owned(),
                 delay: PATIENCE.receive * 2,
             },
-            "did not answer",
+            "no response from the host",
             1,
         ),
         (say(b"\xff\xfe\n\n"), "UTF-8", 2),
         (say(b"<metrics>\x1b[2J\n\n"), "not XML", 2),
-        (say(b"no end"), "did not answer", 1),
+        (say(b"no end"), "no response from the host", 1),
     ] {
         let (_dir, tree, root) = guest();
         let device = offer(&tree, behaviour.clone());
@@ -238,7 +238,7 @@ async fn a_host_that_goes_away_is_not_waited_for() {
     });
     let line = chain(&found.unwrap_err());
     assert!(
-        line.contains(PORT) && (line.contains("hung up") || line.contains("away")),
+        line.contains(PORT) && (line.contains("closed") || line.contains("removed")),
         "{line}"
     );
     let absent = asked(&root).await.unwrap_err();

@@ -89,8 +89,8 @@ async fn a_disk_that_is_not_whole_is_refused_in_one_line_that_names_it() {
         (with(good("hv-a"), 3, 1), "checksum"),
         (with(good("hv-a"), 3, 262_121), "262121 bytes"),
         (with(good("hv-a"), 3, u32::MAX), "4294967295 bytes"),
-        (cut, "cut off"),
-        (b"mvbd".to_vec(), "cut off"),
+        (cut, "truncated"),
+        (b"mvbd".to_vec(), "truncated"),
         (disk_image(b""), "not XML"),
         (
             disk_image(b"<metrics></metrics>"),

@@ -119,7 +119,7 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
         .map_err(|error| format!("failed to write the new file {name}: {error}"))?;
     let word = shell_word(&name);
     Ok(Written::File(format!(
-        "wrote {name} for you alone (mode 0600); look through it before you pass it on: tar -xOf {word} | less"
+        "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"
     )))
 }
 
@@ -177,7 +177,7 @@ fn versions(root: &Root) -> String {
     };
     let systemd = match root.is_live() {
         true => output("systemctl", &["--version"]).unwrap_or_else(|why| why),
-        false => "not asked: this is a tree and not the running system".to_owned(),
+        false => "skipped: this is a file tree, not the running system".to_owned(),
     };
     format!(
         "harvester-node-agent {}\n\n# /proc/sys/kernel/osrelease\n{}\n\n# systemctl --version\n{}\n\n# /etc/os-release\n{}\n",
@@ -204,7 +204,7 @@ fn unit_files(root: &Root, unit: &str) -> Result<String, String> {
     });
     let files: String = files.collect();
     if files.is_empty() {
-        return Err("there is no such unit".to_owned());
+        return Err("no such unit".to_owned());
     }
     Ok(files)
 }
@@ -239,7 +239,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
     let status = ended(child).map_err(failed)?;
     let limit = COMMAND_LIMIT.as_secs();
-    let read = read.map_err(|_| format!("{program} did not end within {limit} s"))?;
+    let read = read.map_err(|_| format!("{program} timed out after {limit} s"))?;
     let (bytes, complaint) = read.map_err(failed)?;
     let complaint = String::from_utf8_lossy(&complaint);
     let complaint = one_line(complaint.trim(), 500);
@@ -247,7 +247,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
         Some(status) if is_whole && !status.success() => {
             Err(format!("{program} failed, {status}: {complaint}"))
         }
-        _ if bytes.is_empty() => Err(format!("{program} has nothing to say: {complaint}")),
+        _ if bytes.is_empty() => Err(format!("{program} printed nothing: {complaint}")),
         _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }

@@ -165,7 +165,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         is_unanswered: is_unanswered(round),
         ..part(findings, next)
     };
-    tell(of_round(&findings, Some("the checks of doctor alone")));
+    tell(of_round(&findings, Some("the additional checks of doctor")));
 
     let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
     let case = Case {

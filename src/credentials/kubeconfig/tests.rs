@@ -265,7 +265,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "exec: {command: CANARY}",
-        &["`users[0].user.exec`", "runs no program"],
+        &["`users[0].user.exec`", "runs no credential plugins"],
     ),
     (
         "token: CANARY",
@@ -280,7 +280,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "token: t\n    username: CANARY",
-        &["`users[0].user.username`", "passwords"],
+        &["`users[0].user.username`", "basic authentication"],
     ),
     (
         "token: CANARY",
@@ -290,7 +290,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
         "token: t\n    as: CANARY",
-        &["`users[0].user.as`", "impersonation"],
+        &["`users[0].user.as`", "impersonate"],
     ),
     ("token: CANARY", "token: t\n    as-uid: CANARY", &["as-uid"]),
     (
@@ -306,7 +306,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "    token: CANARY",
         "    token: \"\"",
-        &["neither a token nor a client certificate"],
+        &["has no credential"],
     ),
     (
         "token: CANARY",
@@ -320,7 +320,7 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         &["control character"],
     ),
     ("token: CANARY", "token: CANARY x", &["a space"]),
-    ("token: CANARY", "token: eyJDQU5BUlk", &["cut short"]),
+    ("token: CANARY", "token: eyJDQU5BUlk", &["truncated"]),
     (
         "token: CANARY",
         "tokenFile: nowhere",
@@ -344,16 +344,16 @@ const REFUSALS: [(&str, &str, &[&str]); 30] = [
         "http://192",
         &[
             "`clusters[0].cluster.server`",
-            "without TLS",
+            "disables TLS",
             "`allow = [\"plain-http\"]`",
         ],
     ),
     (
         "https://192",
         "ftp://CANARY:CANARY@192",
-        &["refused", "password"],
+        &["not supported", "password"],
     ),
-    ("https://192", "192", &["no URL"]),
+    ("https://192", "192", &["not a URL"]),
     (":6443", ":6443/?token=CANARY", &["`?`"]),
     (
         "    server:",
@@ -504,7 +504,7 @@ fn a_certificate_authority_that_was_taken_out_is_explained() {
     assert!(
         matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
     );
-    assert!(error.to_string().contains("took it out"));
+    assert!(error.to_string().contains("cannot be verified"));
 }
 
 #[test]

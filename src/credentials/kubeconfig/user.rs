@@ -15,19 +15,19 @@ use crate::credentials::{ClientCertificate, CredentialError, TokenProblem, pem, 
 const REFUSED: [(&str, &str); 8] = [
     (
         "exec",
-        "this agent runs no program to get a credential; allowed are a token, a token file and a client certificate",
+        "the agent runs no credential plugins; use a token, a token file or a client certificate",
     ),
     (
         "auth-provider",
-        "Kubernetes has dropped it, and this agent runs no plugin; allowed are a token, a token file and a client certificate",
+        "Kubernetes removed it, and the agent runs no credential plugins; use a token, a token file or a client certificate",
     ),
     (
         "username",
-        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
+        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
     ),
     (
         "password",
-        "Kubernetes has dropped passwords; allowed are a token, a token file and a client certificate",
+        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
     ),
     ("as", IMPERSONATION),
     ("as-uid", IMPERSONATION),
@@ -35,8 +35,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("as-user-extra", IMPERSONATION),
 ];
 
-const IMPERSONATION: &str =
-    "this agent acts as nobody but the owner of the credential; impersonation is not supported";
+const IMPERSONATION: &str = "the agent does not impersonate other users";
 
 impl Reader<'_> {
     pub(super) fn refuse_unsupported(&self, user: &Key<'_>) -> Result<(), CredentialError> {
@@ -96,7 +95,7 @@ impl Reader<'_> {
                 Some(_) => Err(CredentialError::missing(
                     self.path,
                     user.child("client-certificate")?.name,
-                    "there is a private key and no certificate to it",
+                    "there is a private key without a certificate",
                 )),
             };
         };
@@ -115,7 +114,7 @@ impl Reader<'_> {
                 return Err(CredentialError::missing(
                     self.path,
                     user.child("client-key")?.name,
-                    "there is a client certificate and no private key to it, neither here nor in the same text",
+                    "there is a client certificate without a private key, here or in the same PEM text",
                 ));
             }
         };

@@ -81,7 +81,7 @@ fn set_hostname(name: &str) -> String {
 pub(super) fn identity(identity: &Identity, findings: &mut Vec<Finding>) {
     match &identity.vm {
         OwnVm::Ambiguous(vms) => {
-            let text = format!("{} fit by {}", vms.join(" and "), identity.proof());
+            let text = format!("{} match by {}", vms.join(" and "), identity.proof());
             findings.push(Finding::new(Code::IdentityAmbiguous, text));
         }
         OwnVm::NotFound(text) => {

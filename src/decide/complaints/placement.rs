@@ -14,7 +14,7 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
         if seen.identity.vmi().is_some() {
             findings.push(Finding::new(
                 Code::NoTopologySource,
-                "status.nodeName of the VM is empty: it runs nowhere",
+                "status.nodeName of the VMI is empty: the VM is not running",
             ));
         }
         return;

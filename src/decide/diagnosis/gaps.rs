@@ -50,7 +50,7 @@ pub fn gaps(
         unknown_host(who, identity, placement),
         hidden(
             Group::Placement,
-            "the host's downward metrics",
+            "the downward metrics of the host",
             &who.host_metrics,
             rights,
         ),
@@ -63,11 +63,7 @@ pub fn gaps(
             &machine.platform_hostname,
         ),
         Gap::of(names, "the firmware UUID", &machine.product_uuid),
-        Gap::of(
-            names,
-            "the firmware's serial number",
-            &machine.product_serial,
-        ),
+        Gap::of(names, "the firmware serial number", &machine.product_serial),
         hidden(
             Group::KubeletCredential,
             "the kubelet kubeconfig",
@@ -115,7 +111,7 @@ fn unknown_host(who: &Who, identity: &Identity, placement: Option<&Placement>) -
     if placement.is_some() || identity.vmi().is_some() {
         return None;
     }
-    let unknown = || Why::new(WhyKind::NotAsked, "the VM is not known");
+    let unknown = || Why::new(WhyKind::NotAsked, "the VM is unknown");
     Some(Gap {
         group: Group::Placement,
         what: "the host of the VM",

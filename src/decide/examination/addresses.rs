@@ -95,9 +95,9 @@ fn is_link_local(address: &IpAddr) -> bool {
 fn of_harvester(case: &Case<'_>) -> String {
     let instance = case.examination.conflicts.instance.known();
     match instance.map(|instance| all(&instance.interfaces)) {
-        None => "what Harvester has is not known".to_owned(),
+        None => "the addresses in Harvester are unknown".to_owned(),
         Some(addresses) if addresses.is_empty() => {
-            "Harvester has no address of the VM from its guest agent".to_owned()
+            "Harvester has no address of the VM from qemu-guest-agent".to_owned()
         }
         Some(addresses) => format!("Harvester has {}", join(&addresses)),
     }

@@ -35,7 +35,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     match (differing, contradicted(&lives, now, differing)) {
         (Some((api, ahead)), Some(life)) => {
             let text = format!(
-                "{}; {} is valid by one of the two clocks only ({})",
+                "{}; {} is valid according to only one of the two clocks ({})",
                 difference(case, api, ahead),
                 life.what,
                 span(life)
@@ -50,7 +50,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         // Nobody tells the time, and something was made in the future.
         (None, _) => findings.extend(lives.iter().find(|life| now < life.begins).map(|life| {
             let text = format!(
-                "it is {} here, and {} begins later ({})",
+                "it is {} on this node, and {} is not yet valid ({})",
                 date(now),
                 life.what,
                 span(life)
@@ -112,7 +112,7 @@ fn life(certificate: &Certificate) -> Life {
     Life {
         what: match certificate.role {
             Role::Client => format!("the client certificate `{subject}` of {origin}"),
-            Role::Authority => format!("the certificate authority `{subject}` of {origin}"),
+            Role::Authority => format!("the CA certificate `{subject}` of {origin}"),
             Role::Server => format!("the certificate `{subject}` of {origin}"),
         },
         begins: certificate.begins,
@@ -123,11 +123,11 @@ fn life(certificate: &Certificate) -> Life {
 fn difference(case: &Case<'_>, api: Api, ahead: i64) -> String {
     let now = case.now.wall.unix_timestamp();
     let whose = match api {
-        Api::Harvester => "Harvester's API",
-        Api::Guest => "the guest cluster's API",
+        Api::Harvester => "the Harvester API",
+        Api::Guest => "the guest cluster API",
     };
     format!(
-        "it is {} here and {} at {whose}",
+        "it is {} on this node and {} according to {whose}",
         date(now),
         date(now.saturating_add(ahead))
     )

@@ -150,7 +150,7 @@ fn migration(case: &Case<'_>) -> Option<Finding> {
 
 fn guest_agent(case: &Case<'_>) -> Option<Finding> {
     let instance = case.examination.conflicts.instance.known()?;
-    let text = "condition AgentConnected of the VM's instance is not True";
+    let text = "condition AgentConnected of the VMI is not True";
     (!instance.agent_connected).then(|| Finding::new(Code::GuestAgentNotConnected, text))
 }
 

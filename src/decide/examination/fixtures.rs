@@ -65,14 +65,14 @@ impl Bench {
                 host_kubernetes: release("v1.33.5+rke2r1"),
                 guest_kubernetes: release("v1.33.5+rke2r1"),
             },
-            node: NodeDetails::of(&node),
+            node: serde_json::from_value(node).unwrap(),
             pods: Pods {
                 here: Seen::Known(Vec::new()),
                 cloud_provider: component("v0.2.4"),
                 csi_driver: component("v0.2.3"),
             },
             conflicts: Conflicts {
-                instance: Seen::Known(Instance::of(&vmi)),
+                instance: Seen::Known(serde_json::from_value(vmi).unwrap()),
                 namespace: Seen::Known(vec![world.vmi().clone()]),
                 hosts: Seen::Known(vec![host("hv-a", "rack-a"), host("hv-b", "rack-b")]),
                 addresses: addresses(&[("eth0", ADDRESS), ("cni0", "10.42.0.1")]),

@@ -50,7 +50,9 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let since = match (age, since(taint)) {
-        (Some(age), Some(since)) if age < 0 => format!("since {since}, which is yet to come here"),
+        (Some(age), Some(since)) if age < 0 => {
+            format!("since {since}, which is in the future on this node")
+        }
         (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
         _ => "since an unknown time".to_owned(),
     };
@@ -78,14 +80,14 @@ fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
         return cause;
     }
     if taint.effect == "PreferNoSchedule" {
-        return "Harvester's cloud provider was to read region and zone again and did not come to an end".to_owned();
+        return "the Harvester cloud provider did not finish updating region and zone".to_owned();
     }
     let mut names = case.who.distributions.iter();
     let asked_for = names.find_map(|distribution| distribution.cloud_provider_name.as_deref());
     let running = case.examination.pods.cloud_provider.known();
     match (asked_for, running.map(|component| &component.origin)) {
         (Some(other), _) if !case.asks_for_cloud_provider() => format!(
-            "the distribution asks for cloud provider `{}`, and it does not run",
+            "RKE2/K3s is configured for cloud provider `{}`, which is not running",
             other.escape_debug()
         ),
         (_, Some(Origin::Pod(pod))) => {
@@ -109,13 +111,13 @@ fn other_name(case: &Case<'_>) -> Option<String> {
     let why = match (by_agent, heard) {
         (Some(true), Some(true)) => return None,
         (Some(true), _) => {
-            "finds a VM of another name by its guest agent only, which Harvester does not hear"
+            "finds a VM with another name only through qemu-guest-agent, which is not connected"
         }
-        (Some(false), _) => "is too old to find a VM of another name",
-        (None, _) => "finds a VM of another name since v0.2.1 only, by its guest agent",
+        (Some(false), _) => "is too old to find a VM with another name",
+        (None, _) => "finds a VM with another name only since v0.2.1, through qemu-guest-agent",
     };
     Some(format!(
-        "the Node is called `{node}` and its VM `{vm}`, and Harvester's cloud provider {why}"
+        "the Node is `{node}`, its VM is `{vm}`, and the Harvester cloud provider {why}"
     ))
 }
 
@@ -152,7 +154,7 @@ fn foreign(case: &Case<'_>) -> Option<Finding> {
     if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
         return None;
     }
-    let text = format!("`{}`, where {HARVESTER}UID was to be", id.escape_debug());
+    let text = format!("`{}`, expected {HARVESTER}UID", id.escape_debug());
     Some(Finding::new(Code::ProviderIdNotHarvester, text))
 }
 

@@ -47,9 +47,9 @@ fn the_likely_cause_is_the_first_on_the_way() {
     let mut renamed = tainted("NoSchedule", None);
     renamed.rename_node();
     renamed.examination.pods.cloud_provider = Seen::Absent;
-    assert!(cause(renamed).contains("`renamed` and its VM `pool1-abcde`"));
+    assert!(cause(renamed).contains("`renamed`, its VM is `pool1-abcde`"));
     let again = cause(tainted("PreferNoSchedule", None));
-    assert!(again.contains("did not come to an end"), "{again}");
+    assert!(again.contains("did not finish updating"), "{again}");
     let mut absent = tainted("NoSchedule", None);
     absent.examination.pods.cloud_provider = Seen::Absent;
     let absent = cause(absent);
@@ -57,7 +57,7 @@ fn the_likely_cause_is_the_first_on_the_way() {
     // A new cloud provider finds another name by the guest agent, if that is heard.
     for (version, is_heard, part) in [
         ("v0.2.0", true, "too old"),
-        ("v0.2.1", false, "does not hear"),
+        ("v0.2.1", false, "is not connected"),
         ("v0.2.1", true, "pod kube-system/p"),
     ] {
         let mut renamed = tainted("NoSchedule", None);

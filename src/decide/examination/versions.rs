@@ -33,7 +33,7 @@ fn judge(case: &Case<'_>, line: &Line) -> Option<Finding> {
     is_hit.then(|| {
         let until = line
             .below
-            .map_or_else(String::new, |below| format!(" not so since {below},"));
+            .map_or_else(String::new, |below| format!(" fixed in {below},"));
         let text = format!(
             "{} {release}{}: {};{until} see {}",
             line.part.title(),
@@ -68,7 +68,7 @@ fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a O
 fn told_by(origin: &Origin) -> String {
     match origin {
         Origin::Pod(pod) => format!(" (pod {pod})"),
-        Origin::BundledWith(rke2) => format!(" (not seen here, but bundled with {rke2})"),
+        Origin::BundledWith(rke2) => format!(" (bundled with {rke2}, not detected on this node)"),
     }
 }
 
@@ -100,7 +100,7 @@ fn skew(case: &Case<'_>) -> Option<Finding> {
         wide
     };
     let fault = if ours > theirs {
-        "newer than the API server, which no release supports".to_owned()
+        "newer than the API server, which is not supported".to_owned()
     } else if theirs.saturating_sub(ours) > allowed {
         format!("more than {allowed} minor versions older than the API server")
     } else {

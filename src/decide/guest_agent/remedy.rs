@@ -24,13 +24,12 @@ fn argument(unit: Option<&Unit>) -> String {
 /// What the unit does, in one line that is the same while it does it.
 pub(super) fn state(unit: Option<&Unit>) -> String {
     let Some(unit) = unit else {
-        return "systemd knows no unit of the guest agent, and no program holds its channel"
-            .to_owned();
+        return "no unit of qemu-guest-agent, and no program uses its channel".to_owned();
     };
     let state = match unit.state {
         State::Active => "runs",
-        State::Failed => "has failed",
-        State::Changing | State::Restarting | State::Inactive => "does not run",
+        State::Failed => "failed",
+        State::Changing | State::Restarting | State::Inactive => "is not running",
     };
     let why = match (unit.load, unit.enablement) {
         (Load::Masked, _) => ", masked".to_owned(),
@@ -141,7 +140,7 @@ pub(super) fn unblock(blocked: &[(Block<'_>, &str)], unit: Option<&Unit>) -> Fin
     for (block, commands) in lists {
         let commands = commands.join(", ");
         let (origin, step) = match block {
-            Block::Listed(origin) => (origin, format!("take {commands} out of {origin}")),
+            Block::Listed(origin) => (origin, format!("remove {commands} from {origin}")),
             Block::NotAllowed(origin) => (origin, format!("add {commands} to {origin}")),
         };
         seen.push(format!("{commands} by {origin}"));

@@ -195,7 +195,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
             Health::RpcsBlocked,
             Some((
                 Code::GuestAgentRpcsBlocked,
-                "take guest-get-users, guest-info out of the command line of its unit; then systemctl restart",
+                "remove guest-get-users, guest-info from the command line of its unit; then systemctl restart",
             )),
         ),
         (

@@ -78,14 +78,14 @@ pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
         add(
             EvidenceKind::ProviderId,
             ours == theirs,
-            format!("the Node's providerID names VM uid {ours}, this VM has {theirs}"),
+            format!("the providerID of the Node has VM UID {ours}, this VM has {theirs}"),
         );
     }
     if let (Some(ours), Some(theirs)) = (machine.product_uuid.known(), &vmi.firmware_uuid) {
         add(
             EvidenceKind::FirmwareUuid,
             ours == theirs,
-            format!("product_uuid {ours}, firmware uuid {theirs}"),
+            format!("product_uuid {ours}, firmware UUID {theirs}"),
         );
     }
     if let (Some(ours), Some(theirs)) = (machine.product_serial.known(), &vmi.serial) {
@@ -107,7 +107,7 @@ pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
                 .join(" ")
         };
         let detail = format!(
-            "NICs here {}, interfaces of the VM {}",
+            "NICs of this node {}, interfaces of the VM {}",
             text(ours),
             text(&vmi.macs)
         );
@@ -130,7 +130,7 @@ pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
         None => add(
             EvidenceKind::Name,
             false,
-            format!("no name here is `{}`", vmi.name),
+            format!("no name of this node is `{}`", vmi.name),
         ),
     }
     evidence

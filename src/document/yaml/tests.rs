@@ -215,7 +215,7 @@ fn broken_texts_are_told_apart_without_a_quotation_of_a_value() {
         ),
         (
             "a: CANARY\n? [b]\n: c",
-            unsupported("a key that is not text", 2),
+            unsupported("a key that is not a string", 2),
         ),
         ("a: CANARY\nb: !CANARY c", unsupported("a tag", 2)),
         ("a: CANARY\n---\nc: d", DocumentError::NotOneDocument),
@@ -253,7 +253,7 @@ fn a_key_that_comes_twice_is_named() {
         let error = parse(text.as_bytes()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "has the key `zone` twice in one mapping",
+            "has the duplicate key `zone` in a mapping",
             "{text}"
         );
     }

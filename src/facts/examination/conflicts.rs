@@ -56,7 +56,7 @@ impl Conflicts {
             ),
             Gap::of(
                 Group::Placement,
-                "the zones of the other hosts, which no label needs",
+                "the zones of the other hosts",
                 &self.hosts,
             )
             .map(Gap::optional),

@@ -119,8 +119,8 @@ impl Credentials {
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::HarvesterCredential;
         let gaps = [
-            Gap::of(group, "the places of the kubeconfig", &self.places),
-            Gap::of(group, "what kind of token it has", &self.token),
+            Gap::of(group, "the paths of the kubeconfig", &self.places),
+            Gap::of(group, "the type of its token", &self.token),
             Gap::of(group, "the certificates", &self.certificates),
             Gap::of(
                 group,

@@ -45,7 +45,11 @@ impl Image {
         let group = Group::Image;
         let gaps = [
             Gap::of(group, "the first boot of this VM", &self.began),
-            Gap::of(group, "what the image brought", &self.belongings),
+            Gap::of(
+                group,
+                "machine-specific state from the image",
+                &self.belongings,
+            ),
             Gap::of(group, "the unit of the agent", &self.unit),
         ];
         gaps.into_iter().flatten().collect()

@@ -3,11 +3,15 @@
 
 use core::net::IpAddr;
 
-use serde_json::Value;
+use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Gap;
+use crate::document::json::{
+    Capped, address, address_type, addresses, creation_timestamp, kubelet_version, taint_effect,
+    taint_key, taint_time, taints,
+};
 use crate::facts::release::Release;
 use crate::facts::{Seen, Why, WhyKind};
 use crate::findings::Group;
@@ -15,8 +19,15 @@ use crate::findings::Group;
 /// The taint of a Node that a cloud provider has not taken on, or is to take on again.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
+/// Taints of a Node; there are a few.
+const TAINTS_MAX: usize = 256;
+
+/// Addresses of a Node; there are about three.
+const ADDRESSES_MAX: usize = 256;
+
 /// What only `doctor` reads of the Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Wire")]
 pub struct NodeDetails {
     /// `status.nodeInfo.kubeletVersion`.
     pub kubelet: Seen<Release>,
@@ -37,17 +48,88 @@ pub struct Uninitialized {
     pub since: Option<i64>,
 }
 
-impl NodeDetails {
-    /// From a Node, as the API delivers it.
-    pub fn of(node: &Value) -> Self {
-        let kubelet = node.pointer("/status/nodeInfo/kubeletVersion");
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireMetadata {
+    #[serde(default, deserialize_with = "creation_timestamp")]
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(default, deserialize_with = "taints")]
+    taints: Capped<WireTaint, TAINTS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTaint {
+    #[serde(default, deserialize_with = "taint_key")]
+    key: Option<String>,
+    #[serde(default, deserialize_with = "taint_effect")]
+    effect: Option<String>,
+    #[serde(default, deserialize_with = "taint_time")]
+    time_added: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    #[serde(default, deserialize_with = "addresses")]
+    addresses: Capped<WireAddress, ADDRESSES_MAX>,
+    #[serde(default)]
+    node_info: WireNodeInfo,
+}
+
+#[derive(Deserialize)]
+struct WireAddress {
+    #[serde(rename = "type", default, deserialize_with = "address_type")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "address")]
+    address: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeInfo {
+    #[serde(default, deserialize_with = "kubelet_version")]
+    kubelet_version: Option<String>,
+}
+
+impl From<Wire> for NodeDetails {
+    fn from(wire: Wire) -> Self {
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = wire;
+        let mut taints = spec.taints.0.into_iter();
+        let taint = taints.find(|taint| taint.key.as_deref() == Some(UNINITIALIZED));
+        let created = metadata.creation_timestamp;
+        let addresses = status.addresses.0.into_iter();
+        let internal = addresses.filter(|address| address.kind.as_deref() == Some("InternalIP"));
+        let internal = internal.filter_map(|address| address.address?.parse().ok());
         Self {
-            kubelet: release(kubelet),
-            uninitialized: uninitialized(node),
-            internal_ips: Seen::Known(internal_ips(node)),
+            kubelet: release(status.node_info.kubelet_version.as_deref()),
+            uninitialized: taint.map_or(Seen::Absent, |taint| {
+                Seen::Known(uninitialized(taint, created))
+            }),
+            internal_ips: Seen::Known(internal.collect()),
         }
     }
+}
 
+impl NodeDetails {
     /// None of it, for one reason.
     pub fn unseen(why: &Why) -> Self {
         Self {
@@ -69,12 +151,9 @@ impl NodeDetails {
     }
 }
 
-/// A release in an object of an API. Absent where it holds no text.
-pub fn release(value: Option<&Value>) -> Seen<Release> {
-    match value
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty())
-    {
+/// Returns the release that a field of an object of an API names. Absent where it is missing or empty.
+pub fn release(text: Option<&str>) -> Seen<Release> {
+    match text.filter(|text| !text.is_empty()) {
         None => Seen::Absent,
         Some(text) => match Release::parse(text) {
             Ok(release) => Seen::Known(release),
@@ -83,53 +162,33 @@ pub fn release(value: Option<&Value>) -> Seen<Release> {
     }
 }
 
-/// The elements of a list somewhere in an object; none where there is no list.
-pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
-    let list = object.pointer(pointer).and_then(Value::as_array);
-    list.into_iter().flatten()
-}
-
-/// The text of a field; empty where it has none.
-pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    let value = object.get(field).and_then(Value::as_str);
-    value.unwrap_or_default()
-}
-
-fn uninitialized(node: &Value) -> Seen<Uninitialized> {
-    let mut taints = list(node, "/spec/taints");
-    let Some(taint) = taints.find(|taint| text(taint, "key") == UNINITIALIZED) else {
-        return Seen::Absent;
-    };
-    let effect = text(taint, "effect").to_owned();
-    let created = node.pointer("/metadata/creationTimestamp");
-    let added = taint.get("timeAdded");
+fn uninitialized(taint: WireTaint, created: Option<String>) -> Uninitialized {
+    let effect = taint.effect.unwrap_or_default();
+    let added = taint.time_added;
     let since = added.or(created.filter(|_| effect == "NoSchedule"));
-    let since = since.and_then(Value::as_str).and_then(seconds);
-    Seen::Known(Uninitialized { effect, since })
+    let since = since.as_deref().and_then(seconds);
+    Uninitialized { effect, since }
 }
 
-/// The time of a text of an API, in seconds since 1970.
+/// Returns the time of a text of an API, in seconds since 1970.
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     Some(time.unix_timestamp())
 }
 
-fn internal_ips(node: &Value) -> Vec<IpAddr> {
-    list(node, "/status/addresses")
-        .filter(|address| text(address, "type") == "InternalIP")
-        .filter_map(|address| text(address, "address").parse().ok())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn details(node: Value) -> NodeDetails {
+        serde_json::from_value(node).unwrap()
+    }
 
     #[test]
     fn the_taint_of_a_kubelet_is_as_old_as_the_node_and_that_of_the_cloud_provider_is_not() {
         let node = |taint: Value| {
-            NodeDetails::of(&json!({
+            details(json!({
                 "metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"},
                 "spec": {"taints": [{"key": "other", "effect": "NoSchedule"}, taint]},
             }))
@@ -157,7 +216,7 @@ mod tests {
 
     #[test]
     fn of_the_addresses_only_those_inside_the_cluster_count() {
-        let details = NodeDetails::of(&json!({"status": {
+        let details = details(json!({"status": {
             "addresses": [
                 {"type": "Hostname", "address": "n"},
                 {"type": "ExternalIP", "address": "192.0.2.1"},
@@ -176,16 +235,39 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_the_wrong_shape_tells_nothing_and_breaks_nothing() {
+    fn a_node_without_these_fields_tells_nothing() {
         for node in [
-            json!(null),
-            json!([]),
-            json!({"spec": {"taints": "x"}, "status": {"addresses": {"a": 1}, "nodeInfo": []}}),
+            json!({}),
+            json!({"spec": {"taints": null}, "status": {"addresses": null, "nodeInfo": {}}}),
         ] {
-            let details = NodeDetails::of(&node);
+            let details = details(node);
             assert_eq!(details.kubelet, Seen::Absent);
             assert_eq!(details.uninitialized, Seen::Absent);
             assert_eq!(details.internal_ips, Seen::Known(vec![]));
+        }
+    }
+
+    #[test]
+    fn a_node_of_the_wrong_shape_is_refused_with_its_field() {
+        for (node, said) in [
+            (json!({"spec": {"taints": "x"}}), "`spec.taints`: "),
+            (
+                json!({"status": {"addresses": {"a": 1}}}),
+                "`status.addresses`: ",
+            ),
+            (
+                json!({"spec": {"taints": vec![json!({}); 257]}}),
+                "`spec.taints`: more than 256 entries",
+            ),
+            (
+                json!({"spec": {"taints": [{"key": "k".repeat(318)}]}}),
+                "`spec.taints[].key`: longer than 317 bytes",
+            ),
+        ] {
+            let error = serde_json::from_value::<NodeDetails>(node)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(said), "{error}");
         }
     }
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What runs on our Node that acts on it? The pods that the kubelet's credential may list: those of this Node.
 
-use serde_json::Value;
+use serde::Deserialize;
 
-use super::node::{list, seconds, text};
+use super::node::seconds;
 use super::{Gap, bundle};
+use crate::document::json::{
+    Capped, container_image, container_name, container_statuses, containers, name, namespace,
+    terminated_reason, terminated_time,
+};
 use crate::facts::release::Release;
 use crate::facts::{Seen, Why, WhyKind};
 use crate::findings::Group;
@@ -21,9 +25,15 @@ const KUBEVIRT_CLOUD_PROVIDER: &str = "kubevirt-cloud-controller-manager";
 /// What the images of Calico and Canal have in their names.
 const CALICO: &str = "calico";
 
+/// Containers of one pod.
+const CONTAINERS_MAX: usize = 256;
+
+/// Images and restarts of one pod that are kept.
+const KEPT_MAX: usize = 8;
+
 /// What is said of a version that is not to be seen here.
-const ELSEWHERE: &str = "no pod of it runs on this Node, and the kubelet's credential may list the pods of no other; from \
-                         elsewhere: kubectl -n kube-system get pods -o wide | grep harvester";
+const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
+    kubectl -n kube-system get pods -o wide | grep harvester";
 
 /// The pods of our Node, and what they tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +47,15 @@ pub struct Pods {
 }
 
 /// One pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Wire")]
 pub struct Pod {
     /// `namespace/name`.
     pub reference: String,
-    /// The images of its containers, such as `rancher/harvester-csi-driver:v0.2.2`.
+    /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`: thousands of pods may be
+    /// listed.
     pub images: Vec<String>,
-    /// Those of its containers that ended and were started again.
+    /// Those of its containers that ended and were started again; only of the programs of Harvester.
     pub restarts: Vec<Restarts>,
 }
 
@@ -89,27 +101,95 @@ pub struct Provision<'a> {
     pub has_cloud_provider: bool,
 }
 
-impl Pod {
-    /// From a pod, as the API delivers it.
-    pub fn of(pod: &Value) -> Self {
-        let metadata = |field: &str| {
-            let metadata = pod.get("metadata");
-            metadata
-                .map(|metadata| text(metadata, field))
-                .unwrap_or_default()
-        };
-        let containers = list(pod, "/spec/containers");
-        Self {
-            reference: format!("{}/{}", metadata("namespace"), metadata("name")),
-            images: containers
-                .map(|container| text(container, "image").to_owned())
-                .collect(),
-            restarts: list(pod, "/status/containerStatuses")
-                .filter_map(Restarts::of)
-                .collect(),
-        }
-    }
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
 
+#[derive(Deserialize, Default)]
+struct WireMetadata {
+    #[serde(default, deserialize_with = "namespace")]
+    namespace: Option<String>,
+    #[serde(default, deserialize_with = "name")]
+    name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(default, deserialize_with = "containers")]
+    containers: Capped<WireContainer, CONTAINERS_MAX>,
+}
+
+#[derive(Deserialize)]
+struct WireContainer {
+    #[serde(default, deserialize_with = "container_image")]
+    image: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    #[serde(default, deserialize_with = "container_statuses")]
+    container_statuses: Capped<WireContainerStatus, CONTAINERS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContainerStatus {
+    #[serde(default, deserialize_with = "container_name")]
+    name: Option<String>,
+    #[serde(default)]
+    restart_count: i64,
+    #[serde(default)]
+    last_state: WireState,
+}
+
+#[derive(Deserialize, Default)]
+struct WireState {
+    terminated: Option<WireTerminated>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTerminated {
+    #[serde(default, deserialize_with = "terminated_time")]
+    finished_at: Option<String>,
+    #[serde(default, deserialize_with = "terminated_reason")]
+    reason: Option<String>,
+    exit_code: Option<i64>,
+}
+
+impl From<Wire> for Pod {
+    fn from(wire: Wire) -> Self {
+        let metadata = wire.metadata;
+        let names = [CLOUD_PROVIDER, CSI_DRIVER, KUBEVIRT_CLOUD_PROVIDER, CALICO];
+        let matters = |image: &String| names.iter().any(|name| image.contains(name));
+        let containers = wire.spec.containers.0.into_iter();
+        let images = containers.filter_map(|container| container.image);
+        let mut pod = Self {
+            reference: format!(
+                "{}/{}",
+                metadata.namespace.unwrap_or_default(),
+                metadata.name.unwrap_or_default()
+            ),
+            images: images.filter(matters).take(KEPT_MAX).collect(),
+            restarts: Vec::new(),
+        };
+        if pod.is_of_harvester() {
+            let statuses = wire.status.container_statuses.0.into_iter();
+            let restarts = statuses.filter_map(Restarts::of);
+            pod.restarts = restarts.take(KEPT_MAX).collect();
+        }
+        pod
+    }
+}
+
+impl Pod {
     /// Whether it runs the cloud provider or the CSI driver of Harvester.
     pub fn is_of_harvester(&self) -> bool {
         self.tag(CLOUD_PROVIDER).is_some() || self.tag(CSI_DRIVER).is_some()
@@ -128,15 +208,15 @@ impl Pod {
 }
 
 impl Restarts {
-    fn of(status: &Value) -> Option<Self> {
-        let count = status.get("restartCount").and_then(Value::as_u64)?;
-        let last = status.pointer("/lastState/terminated")?;
+    fn of(status: WireContainerStatus) -> Option<Self> {
+        let count = u64::try_from(status.restart_count).ok()?;
+        let last = status.last_state.terminated?;
         (count > 0).then(|| Self {
-            container: text(status, "name").to_owned(),
+            container: status.name.unwrap_or_default(),
             count,
-            ended: seconds(text(last, "finishedAt")),
-            reason: text(last, "reason").to_owned(),
-            exit_code: last.get("exitCode").and_then(Value::as_i64),
+            ended: last.finished_at.as_deref().and_then(seconds),
+            reason: last.reason.unwrap_or_default(),
+            exit_code: last.exit_code,
         })
     }
 }
@@ -209,10 +289,10 @@ impl Pods {
         let group = Group::Versions;
         let components = [
             (
-                "the version of Harvester's cloud provider",
+                "the version of the Harvester cloud provider",
                 &self.cloud_provider,
             ),
-            ("the version of Harvester's CSI driver", &self.csi_driver),
+            ("the version of the Harvester CSI driver", &self.csi_driver),
         ];
         let components = components
             .into_iter()
@@ -242,6 +322,7 @@ fn component(here: &Seen<Vec<Pod>>, name: &str) -> Option<Seen<Component>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     fn pods(images: &[&str]) -> Seen<Vec<Pod>> {
         let pod = |image: &&str| Pod {
@@ -279,33 +360,58 @@ mod tests {
         assert_eq!(head.gaps().len(), 1);
     }
 
+    fn pod(pod: Value) -> Pod {
+        serde_json::from_value(pod).unwrap()
+    }
+
     #[test]
-    fn a_pod_of_the_wrong_shape_has_no_images_and_breaks_nothing() {
-        for pod in [
-            serde_json::json!(null),
-            serde_json::json!({"metadata": [], "spec": {"containers": {"image": "x"}}}),
-            serde_json::json!({"spec": {"containers": "x"}}),
-        ] {
-            assert_eq!(Pod::of(&pod).images, [""; 0]);
-        }
-        let odd = serde_json::json!({"status": {"containerStatuses": [
-            {"name": "a", "restartCount": -1, "lastState": {"terminated": {}}},
-            {"name": "b", "restartCount": 7, "lastState": {}},
-            {"name": "c", "restartCount": 7, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "soon"}}},
-        ]}});
-        let restarts = Pod::of(&odd).restarts;
-        assert_eq!(restarts.len(), 1);
-        assert_eq!(
-            (restarts[0].container.as_str(), restarts[0].ended),
-            ("c", None)
-        );
-        let pod = Pod::of(&serde_json::json!({
-            "metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": [{"image": "a:v1"}, {}]},
+    fn of_a_pod_that_matters_images_and_restarts_are_kept() {
+        let image = "rancher/harvester-csi-driver:v0.2.2";
+        let found = pod(json!({
+            "metadata": {"namespace": "n", "name": "p"},
+            "spec": {"containers": [{"image": "a:v1"}, {"image": image}, {}]},
+            "status": {"containerStatuses": [
+                {"name": "a", "restartCount": -1, "lastState": {"terminated": {}}},
+                {"name": "b", "restartCount": 7, "lastState": {}},
+                {"name": "c", "restartCount": 7, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "soon"}}},
+            ]},
         }));
-        assert_eq!(
-            (pod.reference.as_str(), pod.images),
-            ("n/p", vec!["a:v1".to_owned(), String::new()])
-        );
+        assert_eq!(found.reference, "n/p");
+        assert_eq!(found.images, [image]);
+        assert_eq!(found.restarts.len(), 1);
+        let restarts = &found.restarts[0];
+        assert_eq!((restarts.container.as_str(), restarts.ended), ("c", None));
+        let other = pod(json!({
+            "spec": {"containers": [{"image": "rancher/mirrored-calico-node:v3.30.1"}]},
+            "status": {"containerStatuses": [{"restartCount": 7, "lastState": {"terminated": {}}}]},
+        }));
+        assert_eq!((other.images.len(), other.restarts.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_pod_without_these_fields_tells_nothing_and_one_of_the_wrong_shape_is_refused() {
+        for empty in [
+            json!({}),
+            json!({"spec": {"containers": null}, "status": {"containerStatuses": null}}),
+        ] {
+            assert_eq!(pod(empty).images, [""; 0]);
+        }
+        for (wrong, said) in [
+            (json!({"spec": {"containers": "x"}}), "`spec.containers`: "),
+            (
+                json!({"spec": {"containers": vec![json!({}); 257]}}),
+                "`spec.containers`: more than 256 entries",
+            ),
+            (
+                json!({"spec": {"containers": [{"image": "x".repeat(1025)}]}}),
+                "`spec.containers[].image`: longer than 1024 bytes",
+            ),
+        ] {
+            let error = serde_json::from_value::<Pod>(wrong)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(said), "{error}");
+        }
     }
 
     #[test]

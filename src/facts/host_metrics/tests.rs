@@ -112,18 +112,18 @@ fn whatever_is_no_clear_word_of_the_host_is_refused_in_one_line() {
         ("nothing", host(""), "``"),
         ("too long", host(&"a".repeat(300)), "…"),
         ("a megabyte", host(&"a".repeat(1 << 20)), "…"),
-        ("markup", host("<b>hv-a</b>"), "lack"),
+        ("markup", host("<b>hv-a</b>"), "is missing"),
         (
             "two values",
             metrics(
                 "<metric context=\"host\"><name>HostName</name><value>a</value><value>b</value></metric>",
             ),
-            "lack",
+            "is missing",
         ),
         (
             "two hosts",
             metrics(&metric("host", "HostName", "hv-a").repeat(2)),
-            "`HostName` twice",
+            "duplicate `HostName`",
         ),
         (
             "no number",
@@ -138,12 +138,12 @@ fn whatever_is_no_clear_word_of_the_host_is_refused_in_one_line() {
         (
             "nested too deep",
             format!("<metrics>{}</metrics>", deep(20_000)),
-            "more elements",
+            "too many elements",
         ),
         (
             "too many",
             format!("<metrics>{}</metrics>", "<a/>".repeat(20_000)),
-            "more elements",
+            "too many elements",
         ),
         (
             "too many attributes",
@@ -163,7 +163,7 @@ fn whatever_is_no_clear_word_of_the_host_is_refused_in_one_line() {
             line.len() < 250 && !line.chars().any(char::is_control),
             "{what}: {line:?}"
         );
-        assert!(!error.is_passing() || part == "lack", "{what}");
+        assert!(!error.is_passing() || part == "is missing", "{what}");
     }
 }
 

@@ -194,7 +194,7 @@ async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
                     assert!(!is_right, "{error}");
                     assert_eq!(error.class(), Class::UnexpectedObject, "{error}");
                     let text = error.to_string();
-                    let asked = "asked for VirtualMachineInstance `ns/vm`";
+                    let asked = "requested VirtualMachineInstance `ns/vm`";
                     assert!(text.contains(asked), "{text}");
                 }
             }
@@ -228,7 +228,7 @@ async fn a_label_that_comes_twice_is_named_with_its_object() {
     let text = error.to_string();
     for part in [
         "`/api/v1/nodes/n`",
-        "`metadata.labels`: the key `zone` comes twice",
+        "`metadata.labels`: duplicate key `zone`",
     ] {
         assert!(text.contains(part), "{text}");
     }

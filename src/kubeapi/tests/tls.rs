@@ -175,7 +175,8 @@ async fn a_certificate_for_other_names_lists_them() {
     )
     .await;
     let found = reason(&server, &trusting(&server, &authority)).await;
-    let expected = "the server's certificate is not for `127.0.0.1` but for `kubernetes`, `10.53.0.1`, `fd00::1`";
+    let expected =
+        "the server certificate is valid for `kubernetes`, `10.53.0.1`, `fd00::1`, not `127.0.0.1`";
     assert_eq!(found.to_string(), expected);
 }
 

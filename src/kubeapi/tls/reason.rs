@@ -17,7 +17,7 @@ use super::verifier::UnknownAuthority;
 pub enum TlsReason {
     /// Signed by somebody who is not trusted here.
     #[error(
-        "the server's certificate is signed by `{issuer}`, the credential trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
+        "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
     )]
     UnknownAuthority {
         /// Who signed it, as it says itself.
@@ -26,7 +26,7 @@ pub enum TlsReason {
         trusted: String,
     },
     /// The certificate is for other names.
-    #[error("the server's certificate is not for `{expected}` but for {}", list(.presented))]
+    #[error("the server certificate is valid for {}, not `{expected}`", list(.presented))]
     NameMismatch {
         /// The name that was connected to, or `tls-server-name`.
         expected: String,
@@ -34,22 +34,22 @@ pub enum TlsReason {
         presented: Vec<String>,
     },
     /// Its time is over.
-    #[error("the server's certificate has expired{}", at(" at ", .not_after))]
+    #[error("the server certificate has expired{}", at(" at ", .not_after))]
     Expired {
         /// When, in UTC.
         not_after: Option<String>,
     },
     /// Its time has not come, or our clock is behind.
-    #[error("the server's certificate is not yet valid{}; check the clock of this machine", at(" until ", .not_before))]
+    #[error("the server certificate is not yet valid{}; check the clock of this node", at(" until ", .not_before))]
     NotYetValid {
         /// From when on, in UTC.
         not_before: Option<String>,
     },
     /// No version or cipher that both sides know.
-    #[error("the server and this client have no TLS version or cipher in common")]
+    #[error("the server and the agent have no TLS version or cipher suite in common")]
     NoCommonProtocol,
     /// The server did not take our certificate, or wanted one.
-    #[error("the server rejected the client certificate, or wants one ({alert})")]
+    #[error("the server rejected the client certificate, or requires one ({alert})")]
     ClientCertificateRejected {
         /// The alert that it sent.
         alert: String,
@@ -181,7 +181,7 @@ fn moment(time: UnixTime) -> Option<String> {
 /// Two authorities of one name are what a cluster has before and after it is installed anew.
 fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
     if issuer == trusted {
-        ", which has the same name and another key"
+        ", which has the same name but another key"
     } else {
         ""
     }
@@ -189,7 +189,7 @@ fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
 
 fn list(names: &[String]) -> String {
     if names.is_empty() {
-        return "no name at all".to_owned();
+        return "no name".to_owned();
     }
     names
         .iter()

@@ -42,7 +42,7 @@ impl Verifier {
 
 /// Who signed the server's certificate and who is trusted to; without both nobody finds out which of the two is the wrong one.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("unknown authority")]
+#[error("unknown issuer")]
 pub(super) struct UnknownAuthority {
     pub(super) issuer: String,
     pub(super) trusted: String,

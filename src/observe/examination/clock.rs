@@ -22,7 +22,7 @@ pub(super) async fn read(given: &Given<'_>) -> Clock {
     let ask = async {
         match given.bus.property(TIMEDATE, "NTPSynchronized").await {
             Ok(Variant::Bool(synchronized)) => Seen::Known(synchronized),
-            Ok(_) => Seen::failed(WhyKind::Malformed, "NTPSynchronized is no boolean"),
+            Ok(_) => Seen::failed(WhyKind::Malformed, "NTPSynchronized is not a boolean"),
             Err(error) => Seen::failed(kind(&error), chain(&error)),
         }
     };

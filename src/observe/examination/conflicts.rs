@@ -27,17 +27,16 @@ pub(super) async fn read(given: &Given<'_>) -> Conflicts {
 
 async fn instance(given: &Given<'_>) -> Seen<Instance> {
     let Some(vmi) = given.vm else {
-        return Seen::failed(WhyKind::NotAsked, "the VM is not known");
+        return Seen::failed(WhyKind::NotAsked, "the VM is unknown");
     };
     let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
-    let object = read_object(&given.harvester, &path).await;
-    object.map(|object| Instance::of(&object))
+    read_object(&given.harvester, &path).await
 }
 
 async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
     let link = match (&given.harvester, given.who.harvester.known()) {
         (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
-        (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is not known"),
+        (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is unknown"),
         (Err(why), _) => Err(why.clone()),
     };
     let (client, path) = match link {

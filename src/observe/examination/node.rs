@@ -3,8 +3,6 @@
 //!
 //! The pods are listed with a field selector, as a kubelet may list no others.
 
-use serde_json::Value;
-
 use super::{Given, briefly, read_object};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::examination::node::NodeDetails;
@@ -17,13 +15,13 @@ use crate::observe::why;
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
     let who = given.who;
     let Some(kubelet) = who.kubelet.known() else {
-        let why = Why::new(WhyKind::NotAsked, "the name of our Node is not known");
+        let why = Why::new(WhyKind::NotAsked, "the name of this Node is unknown");
         return (NodeDetails::unseen(&why), Pods::unseen(&why));
     };
     let name = &kubelet.node_name;
     let node = match read_object(&given.guest, &format!("/api/v1/nodes/{name}")).await {
-        Seen::Known(node) => NodeDetails::of(&node),
-        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "there is no Node")),
+        Seen::Known(node) => node,
+        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "the Node does not exist")),
         Seen::Failed(why) => NodeDetails::unseen(&why),
     };
     let here = pods(given, name.as_str()).await;
@@ -52,8 +50,8 @@ async fn pods(given: &Given<'_>, node: &str) -> Seen<Vec<Pod>> {
         label: None,
     };
     briefly(async {
-        match client.list::<Value>("/api/v1/pods", &selectors).await {
-            Ok(list) => Seen::Known(list.items.iter().map(Pod::of).collect()),
+        match client.list::<Pod>("/api/v1/pods", &selectors).await {
+            Ok(list) => Seen::Known(list.items),
             Err(error) => Seen::Failed(why(&error)),
         }
     })

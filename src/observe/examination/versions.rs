@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the guest cluster from the guest's.
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::{Given, read_object};
+use crate::document::json::{git_version, setting_value};
 use crate::facts::Seen;
 use crate::facts::examination::node::release;
 use crate::facts::examination::versions::Versions;
@@ -18,29 +19,45 @@ const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1/version";
 /// Harvester's release, one of the settings that everybody may read (`pkg/settings/settings.go`, `WhiteListedSettings`).
 const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1/settings/server-version";
 
+/// A setting of Harvester.
+#[derive(Deserialize)]
+struct Setting {
+    #[serde(default, deserialize_with = "setting_value")]
+    value: Option<String>,
+}
+
+/// The version of a server (`version.Info` of Kubernetes and of KubeVirt).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Info {
+    #[serde(default, deserialize_with = "git_version")]
+    git_version: Option<String>,
+}
+
 /// Reads them.
 pub(super) async fn read(given: &Given<'_>) -> Versions {
     let of_hosts = async {
         let harvester = &given.harvester;
         (
-            read_object(harvester, HARVESTER).await,
-            read_object(harvester, KUBEVIRT).await,
-            read_object(harvester, VERSION).await,
+            read_object::<Setting>(harvester, HARVESTER).await,
+            read_object::<Info>(harvester, KUBEVIRT).await,
+            read_object::<Info>(harvester, VERSION).await,
         )
     };
     let ((harvester, kubevirt, hosts), guest) =
-        tokio::join!(of_hosts, read_object(&given.guest, VERSION));
+        tokio::join!(of_hosts, read_object::<Info>(&given.guest, VERSION));
+    let of_info = |info: Seen<Info>| parsed(info.map(|info| info.git_version));
     Versions {
-        harvester: field(harvester, "value"),
-        kubevirt: field(kubevirt, "gitVersion"),
-        host_kubernetes: field(hosts, "gitVersion"),
-        guest_kubernetes: field(guest, "gitVersion"),
+        harvester: parsed(harvester.map(|setting| setting.value)),
+        kubevirt: of_info(kubevirt),
+        host_kubernetes: of_info(hosts),
+        guest_kubernetes: of_info(guest),
     }
 }
 
-fn field(object: Seen<Value>, name: &str) -> Seen<Release> {
-    match object {
-        Seen::Known(object) => release(object.get(name)),
+fn parsed(text: Seen<Option<String>>) -> Seen<Release> {
+    match text {
+        Seen::Known(text) => release(text.as_deref()),
         Seen::Absent => Seen::Absent,
         Seen::Failed(why) => Seen::Failed(why),
     }

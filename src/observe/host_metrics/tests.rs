@@ -65,7 +65,7 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
             .why()
             .unwrap()
             .text
-            .contains("nobody serves")
+            .contains("nothing on the host reads")
     );
     drop(device);
     let why = seen(&root).await;

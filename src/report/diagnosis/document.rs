@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The diagnosis for programs. `packaging/schema/doctor.schema.json` describes it: fields are added, never renamed or
+//! The machine-readable diagnosis. `packaging/schema/doctor.schema.json` describes it: fields are added, never renamed or
 //! removed, while `apiVersion` stays.
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::facts::examination::{Gap, Need};
 use crate::findings::{Code, Finding, Severity};
 use crate::report::status::API_VERSION;
 
-/// The whole as JSON. `exit` is the exit code of the process.
+/// Returns the diagnosis as JSON. `exit` is the exit code of the process.
 pub fn document(view: &View<'_>, exit: u8) -> Value {
     let sections = view.diagnosis.sections.iter().map(|section| {
         let findings = section.findings.iter();
@@ -22,7 +22,7 @@ pub fn document(view: &View<'_>, exit: u8) -> Value {
             "summary": one_line(&view.summary(section.group), SHOWN_MAX),
             "findings": findings.map(|finding| found(view, finding)).collect::<Vec<_>>(),
             "suppressed": section.suppressed.iter().map(suppressed).collect::<Vec<_>>(),
-            "skippedChecks": section.gaps.iter().map(|gap| unseen(view, gap)).collect::<Vec<_>>(),
+            "skippedChecks": section.gaps.iter().map(|gap| skipped_check(view, gap)).collect::<Vec<_>>(),
         })
     });
     let count = |severity| view.diagnosis.count(severity);
@@ -71,15 +71,15 @@ fn suppressed(suppressed: &Suppressed) -> Value {
         "code": entry.name,
         "severity": entry.severity.as_str(),
         "observed": one_line(&suppressed.finding.seen, SHOWN_MAX),
-        "by": suppressed.by.as_str(),
+        "suppressedBy": suppressed.by.as_str(),
     })
 }
 
-fn unseen(view: &View<'_>, gap: &Gap) -> Value {
+fn skipped_check(view: &View<'_>, gap: &Gap) -> Value {
     json!({
         "check": gap.what,
-        "kind": gap.why.kind,
-        "reason": one_line(&gap.why.text, SHOWN_MAX),
+        "reason": gap.why.kind,
+        "message": one_line(&gap.why.text, SHOWN_MAX),
         "dueTo": view.cause(gap).map(Code::as_str),
         "optional": gap.need == Need::Optional,
     })

@@ -43,10 +43,10 @@ impl View<'_> {
         match group {
             Group::Machine => self.agent(),
             Group::GuestAgent => {
-                let agent = &status.guest_agent;
+                let agent = &status.qemu_guest_agent;
                 match &agent.unit {
-                    Some(unit) => format!("{} ({unit})", agent.health),
-                    None => agent.health.clone(),
+                    Some(unit) => format!("{} ({unit})", agent.state),
+                    None => agent.state.clone(),
                 }
             }
             Group::HarvesterCredential => self.kubeconfig(&status.credentials.harvester),
@@ -54,7 +54,7 @@ impl View<'_> {
             Group::Identity => identity(status),
             Group::Placement => {
                 let placed = status.placement.as_ref();
-                let source = placed.and_then(|placement| placement.source.as_deref());
+                let source = placed.and_then(|placement| placement.topology_source.as_deref());
                 format!("{} ({})", placement(status), source.unwrap_or("no source"))
             }
             Group::KubeletCredential => self.kubeconfig(&status.credentials.kubelet),
@@ -109,7 +109,7 @@ impl View<'_> {
         let section = sections.find(|section| section.group == Group::Image);
         match section.map(|section| self.state(section)) {
             Some(State::Ok) => "no machine-specific state from the image",
-            Some(State::Skipped) | None => "not all of it was checked",
+            Some(State::Skipped) | None => "not everything was checked",
             Some(State::Found(_)) => "has problems",
         }
     }
@@ -177,10 +177,10 @@ fn identity(status: &Status) -> String {
     }
     let matches = |verdict: &str| Verdict::parse(verdict).is_some_and(Verdict::is_match);
     let names = identity.names.iter();
-    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.verdict));
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.state));
     let wrong: Vec<String> = wrong
         .iter()
-        .map(|name| format!("{} `{}` {}", name.kind, name.name, name.verdict))
+        .map(|name| format!("{} `{}` {}", name.kind, name.name, name.state))
         .collect();
     if wrong.is_empty() {
         let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();

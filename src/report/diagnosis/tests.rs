@@ -105,6 +105,75 @@ fn a_problem_shows_what_was_observed_its_impact_and_commands_with_their_place() 
     assert!(words(&text).contains(entry.impact), "{text}");
 }
 
+/// The lines of the only problem in a diagnosis: its title, and what is below it.
+fn block(text: &str) -> (String, Vec<&str>) {
+    let is_title = |line: &&str| {
+        ["ERROR ", "WARN ", "NOTE "]
+            .iter()
+            .any(|word| line.starts_with(word))
+    };
+    let mut lines = text.lines().skip_while(|line| !is_title(line));
+    let lines: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    let end = lines.iter().position(|line| line.starts_with("  Observed"));
+    let (title, rest) = lines.split_at(end.unwrap_or(lines.len()));
+    (words(&title.join(" ")), rest.to_vec())
+}
+
+#[test]
+fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
+    for code in Code::ALL {
+        let mut service = service();
+        let since = "2026-11-21T08:00:00Z".to_owned();
+        service.since = BTreeMap::from([(code.as_str().to_owned(), since)]);
+        let diagnosis = Diagnosis::new(&[Finding::new(*code, "this on that")], &[]);
+        let text = shown(&[], &[], |view| {
+            let view = View {
+                diagnosis: &diagnosis,
+                service: &service,
+                ..*view
+            };
+            super::text(&view, PLAIN, true, Rights::All)
+        });
+        let (title, lines) = block(&text);
+        let entry = code.entry();
+        assert!(
+            title.ends_with(&format!(" {} [{code}]", entry.title)),
+            "{title}"
+        );
+        // Each row has its name in front; what belongs to it is indented further.
+        let names = lines.iter().filter_map(|line| {
+            let name = line.strip_prefix("  ")?;
+            let is_name = name.starts_with(|first: char| first.is_ascii_uppercase());
+            is_name.then(|| name.split(' ').next().unwrap_or_default())
+        });
+        let names: Vec<&str> = names.collect();
+        assert_eq!(names, ["Observed", "Impact", "Fix"], "{text}");
+        assert_eq!(
+            lines[0], "  Observed  this on that (since 2h ago)",
+            "{text}"
+        );
+        let below = words(&lines[1..].join(" "));
+        assert!(below.contains(entry.impact), "{text}");
+        for step in entry.fix {
+            assert!(below.contains(step), "{text}");
+        }
+        // A place, and below it what is typed there.
+        let places = lines.iter().zip(&lines[1..]);
+        let places: Vec<_> = places
+            .filter(|(line, _)| line.starts_with("            # "))
+            .collect();
+        assert!(!places.is_empty(), "no command for {code}: {text}");
+        for (place, command) in places {
+            let command = command.trim_start();
+            let is_typed = entry
+                .commands
+                .iter()
+                .any(|known| command == known.text && place.ends_with(known.place.title()));
+            assert!(is_typed, "{place}: {command}\n{text}");
+        }
+    }
+}
+
 #[test]
 fn findings_of_one_code_are_one_problem_and_what_expires_is_a_table() {
     let expiry = |days: i64, what: &str, origin: &str| {
@@ -326,7 +395,10 @@ fn a_consequence_is_shown_with_its_cause_and_its_group_is_not_ok() {
         .iter()
         .find(|group| group["group"] == "placement")
         .unwrap();
-    assert_eq!(placement["suppressed"][0]["by"], "harvester-unreachable");
+    assert_eq!(
+        placement["suppressed"][0]["suppressedBy"],
+        "harvester-unreachable"
+    );
     assert_eq!(
         (&placement["state"], &document["counts"]["errors"]),
         (&json!("skipped"), &json!(0))
@@ -374,7 +446,7 @@ fn the_summary_of_the_image_agrees_with_its_findings() {
             vec![Finding::new(Code::IdentityFromImage, "/etc/machine-id")],
             "has problems",
         ),
-        (vec![], "not all of it was checked"),
+        (vec![], "not everything was checked"),
     ] {
         let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);

@@ -122,9 +122,7 @@ impl Record {
             message_id: Some(RECORDS_LOST),
             ..Self::new(
                 Priority::Warning,
-                format!(
-                    "{count} journal entries were dropped: the journal did not accept them in time"
-                ),
+                format!("{count} journal entries were dropped: journald was too slow"),
             )
         }
     }

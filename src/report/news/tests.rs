@@ -10,7 +10,7 @@ use crate::report::status::{
 
 fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
     Status {
-        last_resync: None,
+        last_migration_hint: None,
         api_version: String::new(),
         kind: String::new(),
         last_update_time: String::new(),
@@ -23,16 +23,16 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             boot_id: None,
         },
         identity: IdentityStatus {
-            verdict: "names-match".to_owned(),
-            consequence: String::new(),
+            state: "names-match".to_owned(),
+            impact: String::new(),
             vm: Some(VmStatus {
                 name: "vm-1".to_owned(),
                 namespace: None,
                 uid: None,
                 instance_uid: None,
             }),
-            expected: None,
-            reason: None,
+            expected_name: None,
+            message: None,
             names: Vec::new(),
             evidence: Vec::new(),
         },
@@ -41,7 +41,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             host: host.to_owned(),
             region: None,
             zone: Some("rack-a".to_owned()),
-            source: None,
+            topology_source: None,
             sources: Vec::new(),
         }),
         labels: LabelsStatus {
@@ -57,8 +57,8 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             kubelet: CredentialStatus::default(),
         },
         permissions: Vec::new(),
-        guest_agent: crate::report::status::GuestAgentStatus::default(),
-        signals: Vec::new(),
+        qemu_guest_agent: crate::report::status::GuestAgentStatus::default(),
+        event_sources: Vec::new(),
         findings: findings
             .iter()
             .map(|(code, severity, seen)| FindingStatus {
@@ -178,9 +178,9 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
 #[test]
 fn a_clock_that_was_set_is_told_once_by_how_much() {
     let clock = |detail: &str| Status {
-        signals: vec![crate::report::status::SignalStatus {
+        event_sources: vec![crate::report::status::EventSourceStatus {
             name: "clock".to_owned(),
-            live: true,
+            active: true,
             detail: detail.to_owned(),
         }],
         ..status("hv-a", &[])
@@ -277,11 +277,11 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     first.identity.names = vec![NameStatus {
         kind: "static hostname".to_owned(),
         name: name.clone(),
-        verdict: "match-modulo-case-or-domain".to_owned(),
+        state: "match-modulo-case-or-domain".to_owned(),
     }];
-    first.signals = vec![crate::report::status::SignalStatus {
+    first.event_sources = vec![crate::report::status::EventSourceStatus {
         name: "clock".to_owned(),
-        live: true,
+        active: true,
         detail: "timerfd".to_owned(),
     }];
     let mut records = told.news(&first, Deeds::default());
@@ -314,8 +314,8 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     next.identity.names = first.identity.names.clone();
     next.identity.names[0].name = "m".repeat(64);
     next.labels.node = Some(host.clone());
-    next.signals = first.signals.clone();
-    next.signals[0].detail =
+    next.event_sources = first.event_sources.clone();
+    next.event_sources[0].detail =
         "timerfd; the clock was last set by -99999999.150 s, step 2".to_owned();
     for epoch in &ends {
         for refused in [None, Some(long.as_str())] {

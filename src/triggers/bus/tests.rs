@@ -209,7 +209,7 @@ async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
         signals.iter().all(|(_, signal)| !signal.live),
         "{signals:?}"
     );
-    assert!(signals[0].1.detail.contains("no answer"), "{signals:?}");
+    assert!(signals[0].1.detail.contains("no response"), "{signals:?}");
     daemon.go_on();
     let signals = probe(&root, None).await;
     assert!(signals.iter().all(|(_, signal)| signal.live), "{signals:?}");

@@ -16,19 +16,19 @@ pub struct Announce {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// A process sent it, not the kernel.
-    #[error("it comes from port id {0} and not from the kernel")]
+    #[error("from port ID {0}, not from the kernel")]
     Forged(u32),
     /// It breaks the rules of netlink.
-    #[error("it cannot be understood")]
+    #[error("cannot be parsed")]
     Malformed(#[source] MessageError),
     /// It tells of something else.
-    #[error("it is no announcement")]
+    #[error("not an announcement")]
     Other,
     /// A device on top of a NIC repeats what the NIC says.
-    #[error("it comes from a device of kind {0:?}")]
+    #[error("from a device of kind {0:?}")]
     Copy(String),
     /// Something other than a virtio NIC announces itself: a bond that changes its port, a team, a NIC passed through.
-    #[error("it does not come from a virtio NIC")]
+    #[error("not from a virtio NIC")]
     NotVirtio,
 }
 

@@ -97,42 +97,32 @@ fn only_the_kernel_and_only_a_virtio_nic_announces() {
             &announced,
             4711,
             None,
-            "it comes from port id 4711 and not from the kernel",
+            "from port ID 4711, not from the kernel",
         ),
         // What a process says is not even read.
         (
             b"nonsense",
             4711,
             None,
-            "it comes from port id 4711 and not from the kernel",
+            "from port ID 4711, not from the kernel",
         ),
-        (b"nonsense", KERNEL, None, "it cannot be understood"),
-        (b"", KERNEL, None, "it is no announcement"),
-        (VIRTIO, KERNEL, None, "it is no announcement"),
-        (FEATURES, KERNEL, None, "it is no announcement"),
-        (&event(VIRTIO, 5), KERNEL, None, "it is no announcement"),
-        (&event(VIRTIO, 0), KERNEL, None, "it is no announcement"),
-        (&removed, KERNEL, None, "it is no announcement"),
-        (
-            &vlan,
-            KERNEL,
-            None,
-            "it comes from a device of kind \"vlan\"",
-        ),
+        (b"nonsense", KERNEL, None, "cannot be parsed"),
+        (b"", KERNEL, None, "not an announcement"),
+        (VIRTIO, KERNEL, None, "not an announcement"),
+        (FEATURES, KERNEL, None, "not an announcement"),
+        (&event(VIRTIO, 5), KERNEL, None, "not an announcement"),
+        (&event(VIRTIO, 0), KERNEL, None, "not an announcement"),
+        (&removed, KERNEL, None, "not an announcement"),
+        (&vlan, KERNEL, None, "from a device of kind \"vlan\""),
         // A kernel before 5.14 says no bus, and sysfs does.
         (&old, KERNEL, Some("virtio"), "Ok: eth0"),
-        (
-            &old,
-            KERNEL,
-            Some("pci"),
-            "it does not come from a virtio NIC",
-        ),
-        (&old, KERNEL, None, "it does not come from a virtio NIC"),
+        (&old, KERNEL, Some("pci"), "not from a virtio NIC"),
+        (&old, KERNEL, None, "not from a virtio NIC"),
         (
             &made_up("eth0", Some("pci"), Some(NOTIFY_PEERS)),
             KERNEL,
             Some("virtio"),
-            "it does not come from a virtio NIC",
+            "not from a virtio NIC",
         ),
     ] {
         let said = match judge(datagram, sender, |_| sysfs.map(str::to_owned)) {
@@ -161,7 +151,7 @@ fn how_the_signal_stands_is_said_of_each_virtio_nic() {
         (
             vec![nic("eth0", Announce::Negotiated)],
             true,
-            "rtnetlink; eth0 announces (virtio_net)",
+            "rtnetlink; eth0 sends announcements (virtio_net)",
         ),
         (
             vec![
@@ -172,7 +162,7 @@ fn how_the_signal_stands_is_said_of_each_virtio_nic() {
                 nic("\u{1b}[31m", Announce::Unknown),
             ],
             false,
-            "rtnetlink; eth0: GUEST_ANNOUNCE, CTRL_VQ not negotiated, \\u{1b}[31m: features cannot be read",
+            "rtnetlink; eth0: GUEST_ANNOUNCE, CTRL_VQ not negotiated, \\u{1b}[31m: cannot read features",
         ),
     ] {
         let expected = Signal {
@@ -411,7 +401,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     assert_eq!(effects.told(), 0);
     let said = (
         false,
-        "rtnetlink; no virtio NIC; 2 forged refused".to_owned(),
+        "rtnetlink; no virtio NIC; 2 forged messages ignored".to_owned(),
     );
     assert_eq!(detail(&listening.health), said);
 }

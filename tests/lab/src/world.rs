@@ -248,10 +248,7 @@ impl World {
             }
         }
         for (name, region, zone) in HOSTS {
-            let labels = [
-                ("topology.kubernetes.io/region", region),
-                ("topology.kubernetes.io/zone", zone),
-            ];
+            let labels = [(crate::names::REGION, region), (crate::names::ZONE, zone)];
             harvester.add_host(name, &labels).await?;
         }
         let vm = harvester.create_vm(story.vm.clone(), host).await?;

@@ -29,9 +29,9 @@ pub async fn a_first_boot_leads_to_labels(stage: &mut Stage, figures: &mut Figur
             status["findings"] == serde_json::json!([])
         })
         .await;
-    assert_eq!(status["identity"]["verdict"], "names-match", "{status:#}");
-    let signals = status["signals"].as_array().unwrap();
-    let dead: Vec<_> = signals.iter().filter(|one| one["live"] != true).collect();
+    assert_eq!(status["identity"]["state"], "names-match", "{status:#}");
+    let signals = status["eventSources"].as_array().unwrap();
+    let dead: Vec<_> = signals.iter().filter(|one| one["active"] != true).collect();
     assert!(dead.is_empty(), "{dead:#?}");
     println!("{}", stage.inside.sh("harvester-node-agent whoami").await);
     // Where a person begins: nothing is an error, whatever else a laboratory lacks.

@@ -33,7 +33,7 @@ pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(
         .execute("node-agent-status", json!({}))
         .await
         .unwrap();
-    assert_eq!(status["identity"]["verdict"], "names-match", "{status:#}");
+    assert_eq!(status["identity"]["state"], "names-match", "{status:#}");
     assert_eq!(status["placement"]["host"], "hv-a", "{status:#}");
     let unknown = client.execute("guest-exec", json!({"path": "id"})).await;
     assert_eq!(unknown.unwrap_err().class, "CommandNotFound");
@@ -49,7 +49,7 @@ pub async fn a_host_asks_a_guest_whose_agent_starts_without_a_network(
         // Its status comes with its first look.
         status.is_ok_and(|status| {
             let codes = codes_of(&status);
-            status["identity"]["verdict"] == "names-match"
+            status["identity"]["state"] == "names-match"
                 && away.iter().all(|code| codes.iter().any(|one| one == code))
         })
     })

@@ -91,7 +91,7 @@ pub async fn a_clone_of_the_disk_is_a_machine_of_its_own(stage: &mut Stage, _: &
         .await;
     assert_eq!(status, "");
     let is_itself = |status: &Value| {
-        status["identity"]["vm"]["name"] == name && status["identity"]["verdict"] == "names-match"
+        status["identity"]["vm"]["name"] == name && status["identity"]["state"] == "names-match"
     };
     let status = stage
         .inside

@@ -76,7 +76,7 @@ pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mu
 pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
-    let before = stage.inside.status().await["credentials"]["kubelet"]["expires"].clone();
+    let before = stage.inside.status().await["credentials"]["kubelet"]["expirationTime"].clone();
     let user = format!("system:node:{}", stage.world.node_name());
     let authority = stage.world.guest_api.lab().authority();
     let validity = Validity::from_now(time::Duration::days(200));
@@ -91,7 +91,8 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
             .sh(&format!("cat >{path} <<'PEM'\n{pem}\nPEM"))
             .await;
     }
-    let is_new = |status: &serde_json::Value| status["credentials"]["kubelet"]["expires"] != before;
+    let is_new =
+        |status: &serde_json::Value| status["credentials"]["kubelet"]["expirationTime"] != before;
     stage
         .inside
         .status_becomes("the new certificate", is_new)
@@ -232,8 +233,8 @@ pub async fn the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them(
                 codes_of(status) == ["metrics-unavailable"]
             })
             .await;
-        let remedy = status["findings"][0]["remedy"].as_str().unwrap().to_owned();
-        assert!(remedy.contains("SocketBindAllow=tcp:9879"), "{remedy}");
+        let fix = status["findings"][0]["fix"].to_string();
+        assert!(fix.contains("SocketBindAllow=tcp:9879"), "{fix}");
     } else {
         println!("this systemd cannot deny ports: -BPF_FRAMEWORK");
     }

@@ -64,8 +64,8 @@ impl Part {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Harvester => "Harvester",
-            Self::CloudProvider => "Harvester's cloud provider",
-            Self::CsiDriver => "Harvester's CSI driver",
+            Self::CloudProvider => "Harvester cloud provider",
+            Self::CsiDriver => "Harvester CSI driver",
             Self::Rke2 => "RKE2",
             Self::Rke1 => "RKE1 with Kubernetes",
         }
@@ -93,11 +93,10 @@ const RKE1_PAGE: &str = "https://github.com/rancher/rke";
 /// What RKE2 before its first cloud provider with topology does.
 const NO_TOPOLOGY: &str = "the bundled cloud provider sets neither region nor zone";
 /// What a CSI driver without discovery by MAC address does.
-const NAME_ONLY: &str =
-    "it attaches volumes to the VM that has the name of the Node, and to no other";
+const NAME_ONLY: &str = "it attaches volumes only to the VM with the name of the Node";
 /// What a discovery by MAC address does that takes Calico's for one.
-const TAKES_CALICO: &str = "it knows its VM by any MAC address, also by ee:ee:ee:ee:ee:ee, which Calico gives to all: volumes are attached to \
-                            another VM";
+const TAKES_CALICO: &str = "it finds its VM by any MAC address, including ee:ee:ee:ee:ee:ee, which Calico uses on every \
+    node: volumes are attached to another VM";
 
 /// The table.
 pub(super) const LINES: &[Line] = &[
@@ -107,7 +106,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(1, 0, 3)),
         only: Only::Always,
         code: Code::HarvesterTooOld,
-        fault: "it does not write region and zone of the host on the VM",
+        fault: "it does not annotate the VM with region and zone of the host",
         source: NODE_DRIVER_PAGE,
     },
     Line {
@@ -116,7 +115,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(1, 2, 0)),
         only: Only::WithCloudProviderSince(Rank::of(0, 2, 0)),
         code: Code::HarvesterTooOld,
-        fault: "the cloud provider of this cluster needs a newer one to follow a migration",
+        fault: "the cloud provider of this cluster needs a newer Harvester to follow a migration",
         source: CLOUD_PROVIDER_PAGE,
     },
     Line {
@@ -125,8 +124,8 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(1, 3, 0)),
         only: Only::WithCloudProviderSince(Rank::of(0, 2, 1)),
         code: Code::HarvesterTooOld,
-        fault: "its role for the cloud provider does not allow `guestosinfo`: host names that differ from their VM's are not \
-                found, and each VM is a refusal in the log",
+        fault: "its role for the cloud provider does not allow `guestosinfo`: a hostname that differs from the VM name is \
+                not found, and each VM adds a \"forbidden\" error to the log",
         source: GUEST_HOSTNAME,
     },
     Line {
@@ -144,7 +143,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(0, 2, 0)),
         only: Only::Always,
         code: Code::CloudProviderTooOld,
-        fault: "it sets region and zone when a Node is new, and not after a migration",
+        fault: "it sets region and zone only when the Node is created, not after a migration",
         source: RESYNC_TOPOLOGY,
     },
     Line {
@@ -153,7 +152,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(0, 2, 1)),
         only: Only::WhereNamesDiffer,
         code: Code::CloudProviderTooOld,
-        fault: "it looks for a VM that has the name of the Node, and finds none for this one",
+        fault: "it looks up the VM by the Node name, which does not exist for this node",
         source: GUEST_HOSTNAME,
     },
     Line {
@@ -190,7 +189,7 @@ pub(super) const LINES: &[Line] = &[
         below: Some(Rank::of(0, 2, 2)),
         only: Only::WithHarvesterBefore(Rank::of(1, 4, 0)),
         code: Code::CsiDriverTooOld,
-        fault: "on a Harvester before v1.4.0 it waits for ever for a volume to settle",
+        fault: "with Harvester before v1.4.0 it waits indefinitely for a volume to become ready",
         source: STUCK_VOLUME,
     },
     Line {

@@ -191,8 +191,8 @@ fn a_finding_names_the_release_who_tells_it_since_when_it_is_mended_and_the_sour
     });
     let found = bench.found(findings);
     for part in [
-        "cloud provider v0.1.5 (not seen here, but bundled with v1.27.1+rke2r1)",
-        "not so since v0.2.0",
+        "cloud provider v0.1.5 (bundled with v1.27.1+rke2r1, not detected on this node)",
+        "fixed in v0.2.0",
         "https://github.com/harvester/harvester/issues/3142",
     ] {
         assert!(

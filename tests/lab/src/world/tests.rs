@@ -4,10 +4,9 @@
 use super::*;
 use crate::cloud_controller;
 use crate::harvester::{Firmware, PodLabels};
+use crate::names::{ZONE, ZONE_BETA};
 
 const SOON: Duration = Duration::from_secs(60);
-const ZONE: &str = "topology.kubernetes.io/zone";
-const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 
 /// Runs each scenario on two servers of the lab, and on two real ones where there are any.
 macro_rules! in_every_world {
@@ -61,7 +60,7 @@ async fn the_story_stands_as_told(world: World) {
     let node = world.node().await;
     assert_eq!(node["spec"]["providerID"], world.vm.provider_id());
     assert_eq!(world.node_label(ZONE).await.unwrap(), "rack-a");
-    assert_eq!(world.node_label(BETA_ZONE).await.unwrap(), "rack-a");
+    assert_eq!(world.node_label(ZONE_BETA).await.unwrap(), "rack-a");
     assert!(world.condition("Ready").await.is_some());
     assert!(world.events().await.is_empty());
     assert!(world.agent_writes().await.is_empty());
@@ -267,7 +266,7 @@ async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(world: Worl
     world
         .relabel_node(
             "agent",
-            &[(ZONE, Some("rack-b")), (BETA_ZONE, Some("rack-b"))],
+            &[(ZONE, Some("rack-b")), (ZONE_BETA, Some("rack-b"))],
         )
         .await;
     always(Duration::from_millis(300), "both keys stay", || async {
@@ -276,7 +275,7 @@ async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(world: Worl
     .await;
     let both = |zone: &str| vec![Some(zone.to_owned()); 2];
     assert_eq!(
-        world.recorder.combinations(&[ZONE, BETA_ZONE]),
+        world.recorder.combinations(&[ZONE, ZONE_BETA]),
         [both("rack-b")]
     );
 
@@ -288,7 +287,7 @@ async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(world: Worl
             .await
             .unwrap()
     );
-    assert_eq!(world.node_label(BETA_ZONE).await.unwrap(), "rack-a");
+    assert_eq!(world.node_label(ZONE_BETA).await.unwrap(), "rack-a");
     assert!(
         !world
             .cloud

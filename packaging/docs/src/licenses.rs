@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every library that is linked into the agent, with its licence and the text that comes with it.
+//! Lists every library that is linked into the agent, with its license and license texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -10,34 +10,34 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// How the names of files with the text of a licence begin, in small letters.
+/// Prefixes of the names of license files, in lower case.
 const NAMES: &[&str] = &["licen", "copying", "copyright", "unlicense", "notice"];
 
-/// The file.
+/// Returns the file.
 ///
 /// # Errors
 ///
-/// When cargo does not run, or a library comes without the text of its licence.
+/// Fails if cargo cannot be run, or if a library has no license text.
 pub(crate) fn text() -> Result<String, Box<dyn Error>> {
     let homes = homes()?;
     let mut list = String::new();
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (library, licence) in linked()? {
+    for (library, license) in linked()? {
         let home = homes
             .get(&library)
             .ok_or_else(|| format!("cargo metadata does not know {library}"))?;
-        let found = licence_files(home)?;
+        let found = license_files(home)?;
         if found.is_empty() {
-            return Err(format!("{library} has no licence text in {}", home.display()).into());
+            return Err(format!("{library} has no license text in {}", home.display()).into());
         }
-        writeln!(list, "  {library}: {licence}")?;
+        writeln!(list, "  {library}: {license}")?;
         for text in found {
             texts.entry(text).or_default().insert(library.clone());
         }
     }
     let mut whole = format!(
-        "The program harvester-node-agent is under the Apache License, version 2.0. Linked into it are Rust's standard \
-         library\n(MIT or Apache-2.0, https://www.rust-lang.org) and these libraries (https://crates.io):\n\n{list}"
+        "harvester-node-agent is licensed under the Apache License, version 2.0. It contains the Rust standard library\n(MIT or \
+         Apache-2.0, https://www.rust-lang.org) and these libraries (https://crates.io):\n\n{list}"
     );
     for (text, libraries) in texts {
         let libraries: Vec<String> = libraries.into_iter().collect();
@@ -51,7 +51,7 @@ pub(crate) fn text() -> Result<String, Box<dyn Error>> {
     Ok(whole)
 }
 
-/// Name, version and licence of what is linked: neither build scripts nor procedural macros, for this platform.
+/// Returns name, version and license of the linked libraries, without build scripts and procedural macros.
 fn linked() -> Result<BTreeSet<(String, String)>, Box<dyn Error>> {
     let tree = cargo(&[
         "tree",
@@ -64,21 +64,21 @@ fn linked() -> Result<BTreeSet<(String, String)>, Box<dyn Error>> {
     ])?;
     let mut linked = BTreeSet::new();
     for line in tree.lines() {
-        let (package, licence) = line
+        let (package, license) = line
             .split_once('\t')
-            .ok_or("cargo tree prints no licence")?;
+            .ok_or("cargo tree prints no license")?;
         let mut words = package.split_whitespace();
         let (name, version) = (words.next(), words.next().and_then(|v| v.strip_prefix('v')));
         if let (Some(name), Some(version)) = (name, version)
             && name != "harvester-node-agent"
         {
-            linked.insert((format!("{name} {version}"), licence.to_owned()));
+            linked.insert((format!("{name} {version}"), license.to_owned()));
         }
     }
     Ok(linked)
 }
 
-/// Where the source of each package is.
+/// Returns the source directory of each package.
 fn homes() -> Result<BTreeMap<String, PathBuf>, Box<dyn Error>> {
     let metadata: Value =
         serde_json::from_str(&cargo(&["metadata", "--locked", "--format-version=1"])?)?;
@@ -96,8 +96,8 @@ fn homes() -> Result<BTreeMap<String, PathBuf>, Box<dyn Error>> {
         .collect())
 }
 
-/// The texts, without what differs from copy to copy and means nothing.
-fn licence_files(home: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
+/// Returns the license texts of a package, normalized so that equal texts are listed once.
+fn license_files(home: &Path) -> Result<BTreeSet<String>, Box<dyn Error>> {
     let mut texts = BTreeSet::new();
     for entry in fs::read_dir(home)? {
         let entry = entry?;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Strings of JSON objects that are kept: each has a largest length, and an error names its field.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, Visitor};
+
+use super::in_field;
+
+/// Bytes of a name of an object, of a host and of most other identifiers.
+pub(crate) const NAME_BYTES: usize = 253;
+
+/// Bytes of `message` of a condition (`metav1.Condition`).
+pub(crate) const MESSAGE_BYTES: usize = 32_768;
+
+/// Reads one string of at most so many bytes. It is not copied before its length is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Within(pub(super) usize);
+
+impl<'de> DeserializeSeed<'de> for Within {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Within {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+        if text.len() > self.0 {
+            let limit = self.0;
+            return Err(E::custom(format_args!("longer than {limit} bytes")));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+/// The same for a string that may be `null`.
+struct OptionallyWithin(usize);
+
+impl<'de> Visitor<'de> for OptionallyWithin {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<String>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+        Within(self.0).deserialize(deserializer).map(Some)
+    }
+}
+
+/// What a string is read into.
+trait Text: Sized {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error>;
+}
+
+impl Text for String {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error> {
+        Within(limit).deserialize(deserializer)
+    }
+}
+
+impl Text for Option<String> {
+    fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(OptionallyWithin(limit))
+    }
+}
+
+/// Functions for `deserialize_with`: the type of the field, its path for errors, and its most bytes.
+macro_rules! text_fields {
+    ($($function:ident: $type:ty = $path:literal, $limit:expr;)*) => {$(
+        #[doc = concat!("Reads `", $path, "`.")]
+        pub(crate) fn $function<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<$type, D::Error> {
+            <$type as Text>::read(deserializer, $limit).map_err(|error| in_field($path, &error))
+        }
+    )*};
+}
+
+text_fields! {
+    name: Option<String> = "metadata.name", NAME_BYTES;
+    namespace: Option<String> = "metadata.namespace", NAME_BYTES;
+    uid: Option<String> = "metadata.uid", NAME_BYTES;
+    resource_version: Option<String> = "metadata.resourceVersion", NAME_BYTES;
+    pod_uid: String = "metadata.uid", NAME_BYTES;
+    pod_node_name: String = "spec.nodeName", NAME_BYTES;
+    creation_timestamp: Option<String> = "metadata.creationTimestamp", NAME_BYTES;
+    deletion_timestamp: Option<String> = "metadata.deletionTimestamp", NAME_BYTES;
+    owner_api_version: Option<String> = "metadata.ownerReferences[].apiVersion", NAME_BYTES;
+    owner_kind: Option<String> = "metadata.ownerReferences[].kind", NAME_BYTES;
+    owner_name: Option<String> = "metadata.ownerReferences[].name", NAME_BYTES;
+    owner_uid: Option<String> = "metadata.ownerReferences[].uid", NAME_BYTES;
+    provider_id: Option<String> = "spec.providerID", 1024;
+    hostname: Option<String> = "spec.hostname", NAME_BYTES;
+    firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
+    firmware_serial: Option<String> = "spec.domain.firmware.serial", NAME_BYTES;
+    spec_interface_name: Option<String> = "spec.domain.devices.interfaces[].name", NAME_BYTES;
+    spec_interface_mac: Option<String> = "spec.domain.devices.interfaces[].macAddress", NAME_BYTES;
+    taint_key: Option<String> = "spec.taints[].key", 317;
+    taint_effect: Option<String> = "spec.taints[].effect", NAME_BYTES;
+    taint_time: Option<String> = "spec.taints[].timeAdded", NAME_BYTES;
+    container_image: Option<String> = "spec.containers[].image", 1024;
+    node_name: Option<String> = "status.nodeName", NAME_BYTES;
+    condition_type: String = "status.conditions[].type", 317;
+    condition_status: String = "status.conditions[].status", NAME_BYTES;
+    condition_reason: Option<String> = "status.conditions[].reason", 1024;
+    condition_message: Option<String> = "status.conditions[].message", MESSAGE_BYTES;
+    address_type: Option<String> = "status.addresses[].type", NAME_BYTES;
+    address: Option<String> = "status.addresses[].address", NAME_BYTES;
+    kubelet_version: Option<String> = "status.nodeInfo.kubeletVersion", NAME_BYTES;
+    launcher_version: Option<String> = "status.launcherContainerImageVersion", 1024;
+    status_interface_name: Option<String> = "status.interfaces[].name", NAME_BYTES;
+    status_interface_mac: Option<String> = "status.interfaces[].mac", NAME_BYTES;
+    status_interface_source: Option<String> = "status.interfaces[].infoSource", NAME_BYTES;
+    container_name: Option<String> = "status.containerStatuses[].name", NAME_BYTES;
+    terminated_reason: Option<String> = "status.containerStatuses[].lastState.terminated.reason", 1024;
+    terminated_time: Option<String> = "status.containerStatuses[].lastState.terminated.finishedAt", NAME_BYTES;
+    setting_value: Option<String> = "value", NAME_BYTES;
+    git_version: Option<String> = "gitVersion", NAME_BYTES;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    struct Object {
+        #[serde(default, deserialize_with = "uid")]
+        uid: Option<String>,
+        #[serde(default, deserialize_with = "condition_type")]
+        kind: String,
+    }
+
+    #[test]
+    fn a_string_that_is_too_long_is_refused_with_its_field_however_it_is_written() {
+        for letter in ["x", "\\u0078"] {
+            let object = |count: usize| format!(r#"{{"uid":"{}"}}"#, letter.repeat(count));
+            let read = serde_json::from_str::<Object>(&object(NAME_BYTES)).unwrap();
+            assert_eq!(read.uid.unwrap().len(), NAME_BYTES);
+            let error = serde_json::from_str::<Object>(&object(NAME_BYTES + 1)).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.starts_with("`metadata.uid`: longer than 253 bytes"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn null_and_nothing_are_no_string_and_other_values_are_errors() {
+        for text in ["{}", r#"{"uid":null}"#] {
+            let object: Object = serde_json::from_str(text).unwrap();
+            assert_eq!((object.uid, object.kind.as_str()), (None, ""), "{text}");
+        }
+        for text in [r#"{"uid":1}"#, r#"{"uid":[]}"#, r#"{"kind":null}"#] {
+            serde_json::from_str::<Object>(text).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::*;
+use crate::alarm::testing::turn_on;
+
+const DELAY: Duration = Duration::from_secs(7);
+
+/// A listener on a simulated machine. Both APIs work if `files_delay` is not zero.
+fn listener(files_delay: Duration) -> Listener {
+    turn_on();
+    let root = Root::new("/nonexistent");
+    let chance = Chance {
+        dice: || Random::from_bits(0),
+        machine: 1,
+    };
+    let (bus, health) = (Bus::new(&root, None), Health::default());
+    let herald = Box::new(|_| {});
+    let mut listener =
+        Listener::new(root, &bus, Instant::now(), None, health, chance, herald).unwrap();
+    listener.aim(Targets {
+        files_delay,
+        ..Targets::default()
+    });
+    listener
+}
+
+/// The scope of the next look, and how long it took to come.
+async fn next(listener: &mut Listener) -> (Scope, Duration) {
+    let before = Instant::now();
+    let next = Next {
+        after: Duration::from_secs(600),
+        trigger: Trigger::Timer,
+        scope: Scope::KNOWN,
+    };
+    match listener.wait(next, &mut || {}).await {
+        Wake::Look(reasons) => (reasons.scope, before.elapsed()),
+        Wake::Reload => panic!("there was no SIGHUP"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_credentials_are_read_after_the_delay_of_this_machine_while_both_apis_work() {
+    let mut listener = listener(DELAY);
+    listener.sender().send(Trigger::Files);
+    assert_eq!(next(&mut listener).await, (Scope::NONE, Duration::ZERO));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    // A second change does not put it off.
+    listener.sender().send(Trigger::Files);
+    assert_eq!(next(&mut listener).await, (Scope::NONE, Duration::ZERO));
+    let (scope, waited) = next(&mut listener).await;
+    assert_eq!(scope, Scope::FILES);
+    assert!(
+        waited > DELAY - Duration::from_secs(3) && waited <= DELAY,
+        "{waited:?}"
+    );
+    let (scope, waited) = next(&mut listener).await;
+    assert_eq!((scope, waited.as_secs()), (Scope::KNOWN, 600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_credentials_are_read_immediately_while_an_api_does_not_answer() {
+    let mut listener = listener(Duration::ZERO);
+    listener.sender().send(Trigger::Files);
+    assert_eq!(next(&mut listener).await, (Scope::FILES, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_stops_answering_ends_the_delay() {
+    let mut listener = listener(DELAY);
+    listener.sender().send(Trigger::Files);
+    assert_eq!(next(&mut listener).await.0, Scope::NONE);
+    listener.aim(Targets::default());
+    assert_eq!(next(&mut listener).await, (Scope::FILES, Duration::ZERO));
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor` against objects that are as large and as dense as they may be: it takes little memory, and says which field is wrong.
+
+use std::time::Duration;
+
+use harvester_lab::faults::{Fault, Matcher};
+use harvester_lab::process::Agent;
+use harvester_lab::server::Server;
+use harvester_lab::world::{AGENT, World, WorldOptions};
+use serde_json::{Value, json};
+
+use crate::hostile::{MOST, filled};
+use crate::{BINARY, lab};
+
+/// Runs `doctor` while one object has this body, and returns what it printed. Between two looks it waits for a second, so that the
+/// most memory that it took is read before it ends.
+async fn doctor(world: &World, server: &Server, path: &str, body: &str, what: &str) -> String {
+    let matcher = Matcher::path(path)
+        .user_agent(AGENT)
+        .when(|seen| seen.verb != "watch");
+    let fault = Fault::answer(200, "application/json", body);
+    let injected = server.faults().inject(matcher, fault);
+    let args = ["doctor", "-ojson", "--strict", "--wait", "2s"];
+    let mut doctor = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
+    let mut peak = 0;
+    while doctor.exited().is_none() {
+        let usage = doctor.usage();
+        peak = usage.map_or(peak, |usage| usage.peak_rss_kib.max(peak));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // All lines have arrived when the last one has.
+    doctor.wait_line(|line| line.text == "}", crate::SOON).await;
+    println!("peak {peak} KiB: {what}");
+    assert!(injected.hits() >= 2, "{what}: {} requests", injected.hits());
+    assert!((1..=MOST).contains(&peak), "{what}: {peak} KiB");
+    server.faults().clear();
+    doctor
+        .lines()
+        .iter()
+        .map(|line| line.text.clone() + "\n")
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_takes_little_memory_for_a_large_or_dense_node() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut node = world.node().await;
+    node["x"] = Value::Null;
+    node["metadata"]["managedFields"] = json!([]);
+    let list = ["[", "]"];
+    let path = format!("/api/v1/nodes/{}", world.node_name());
+    for (place, piece, brackets, said) in [
+        ("/x", "[]", list, ""),
+        ("/x", "{}", list, ""),
+        ("/metadata/managedFields", "{}", list, ""),
+        (
+            "/spec/taints",
+            "{}",
+            list,
+            "`spec.taints`: more than 256 entries",
+        ),
+        (
+            "/status/addresses",
+            "{}",
+            list,
+            "`status.addresses`: more than 256 entries",
+        ),
+        (
+            "/metadata/annotations",
+            "\"N\":\"\"",
+            ["{", "}"],
+            "`metadata.annotations`: more than 10000 entries",
+        ),
+    ] {
+        let mut node = node.clone();
+        node["spec"]["taints"] = json!([]);
+        node["status"]["addresses"] = json!([]);
+        node["metadata"]["annotations"] = json!({});
+        let body = filled(
+            node,
+            place,
+            |number| piece.replace('N', &number.to_string()),
+            brackets,
+        );
+        let what = format!("{place} of the Node with {piece}");
+        let text = doctor(&world, lab(&world.guest_api), &path, &body, &what).await;
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+    for (place, said) in [
+        (
+            "annotations",
+            "`metadata.annotations`: longer than 262144 bytes",
+        ),
+        ("labels", "`metadata.labels`: longer than 262144 bytes"),
+        ("uid", "`metadata.uid`: longer than 253 bytes"),
+    ] {
+        let mut node = node.clone();
+        let long = json!("x".repeat(2_000_000));
+        node["metadata"][place] = match place {
+            "uid" => long,
+            _ => json!({"a": long}),
+        };
+        let body = node.to_string();
+        let text = doctor(&world, lab(&world.guest_api), &path, &body, said).await;
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_takes_little_memory_for_a_large_or_dense_vmi() {
+    let world = World::lab(WorldOptions::default()).await;
+    let mut vmi = world.harvester.vmi(&world.vm).await.unwrap();
+    vmi["kind"] = json!("VirtualMachineInstance");
+    vmi["x"] = Value::Null;
+    vmi["status"]["interfaces"][0]["ipAddresses"] = json!([]);
+    let list = ["[", "]"];
+    for (place, piece, said) in [
+        ("/x", "[]", ""),
+        ("/status/interfaces/0/ipAddresses", "\"::\"", ""),
+        (
+            "/status/interfaces",
+            r#"{"ipAddresses":["::"]}"#,
+            "`status.interfaces`: more than 4096 entries",
+        ),
+        (
+            "/status/conditions",
+            r#"{"type":"LiveMigratable"}"#,
+            "`status.conditions`: more than 256 entries",
+        ),
+    ] {
+        let body = filled(vmi.clone(), place, |_| piece.to_owned(), list);
+        let what = format!("{place} of the VMI with {piece}");
+        let server = lab(&world.harvester_api);
+        let path = format!("virtualmachineinstances/{}", world.node_name());
+        let text = doctor(&world, server, &path, &body, &what).await;
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_takes_little_memory_for_many_or_dense_pods() {
+    let world = World::lab(WorldOptions::default()).await;
+    let pods = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
+    let dense = r#"{"spec":{"containers":[C]}}"#;
+    let image = r#"{"image":"rancher/harvester-csi-driver:v0.2.2"}"#;
+    for (piece, said) in [
+        ("{}".to_owned(), "more than 10000 entries"),
+        (dense.replace('C', &vec![image; 200].join(",")), ""),
+        (
+            dense.replace('C', &vec!["{}"; 300].join(",")),
+            "`spec.containers`: more than 256 entries",
+        ),
+    ] {
+        let body = filled(pods.clone(), "/items", |_| piece.clone(), ["[", "]"]);
+        let what = format!("pods with {:.40}", piece);
+        let server = lab(&world.guest_api);
+        let text = doctor(&world, server, "/api/v1/pods", &body, &what).await;
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+}

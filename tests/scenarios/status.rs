@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `status --wait`, the fields of the JSON documents, `config show --changed` and `config check`.
+
+use std::time::{Duration, Instant};
+
+use harvester_lab::faults::{Fault, Matcher};
+use harvester_lab::process::{Agent, run_once};
+use harvester_lab::world::{World, WorldOptions};
+use harvester_node_agent::reason::Trigger;
+use serde_json::Value;
+
+use crate::{BINARY, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_wait_returns_when_the_labels_of_an_agent_that_starts_later_are_in_sync() {
+    let world = World::lab(WorldOptions::default()).await;
+    let root = world.guest.root().to_owned();
+    let args = ["status", "--wait", "60s", "-o", "short"];
+    let waiting = tokio::spawn(async move { run_once(BINARY, &root, &args, SOON).await });
+    let _agent = serve(&world).await;
+    let output = waiting.await.unwrap();
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+    assert!(
+        output.stdout.contains(" labels=synced"),
+        "{}",
+        output.stdout
+    );
+    // What it says is so.
+    condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+    let again = agent(&world, &["status", "--wait"]).await;
+    assert_eq!((again.code, again.stderr.as_str()), (Some(0), ""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_wait_returns_early_with_an_error_that_needs_a_fix() {
+    let world = World::lab(WorldOptions::default()).await;
+    let server = lab(&world.harvester_api);
+    server.faults().inject(
+        Matcher::path("virtualmachineinstances"),
+        Fault::forbidden("no role"),
+    );
+    let _agent = serve(&world).await;
+    let began = Instant::now();
+    let output = agent(&world, &["status", "--wait", "50s"]).await;
+    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    // The state is the reason of the condition, so that it contradicts nothing that is shown beside it.
+    assert!(
+        output
+            .stdout
+            .contains(": harvester-forbidden, host unknown"),
+        "{}",
+        output.stdout
+    );
+    condition_becomes(&world, TOPOLOGY, "Unknown", "HarvesterForbidden").await;
+    let status = world.guest.status().unwrap();
+    assert_eq!(
+        status["labels"]["state"], "harvester-forbidden",
+        "{status:#}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(40),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_wait_without_an_agent_sleeps_until_the_time_is_over_and_exits_with_75() {
+    let world = World::lab(WorldOptions::default()).await;
+    let args = ["status", "--wait=3s"];
+    let mut waiting = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let usage = waiting.usage().unwrap();
+    assert!(usage.voluntary_switches < 20, "{usage:?}");
+    assert!(usage.cpu < Duration::from_millis(500), "{usage:?}");
+    assert_eq!(waiting.wait_exit(SOON).await.code(), Some(75));
+    let text = "error: timed out after 3s: agent has not published a status";
+    waiting.wait_line(|line| line.text == text, SOON).await;
+}
+
+/// The names of all fields of a document. Keys of labels are no names of fields.
+fn fields(document: &Value, names: &mut Vec<String>) {
+    match document {
+        Value::Array(items) => items.iter().for_each(|item| fields(item, names)),
+        Value::Object(object) => {
+            for (name, value) in object {
+                names.push(name.clone());
+                if name != "owned" {
+                    fields(value, names);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/packaging/docs/pages/harvester-node-agent-metrics.7.md"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    world.migrate("hv-b").await;
+    label_becomes(&world, ZONE, "rack-b").await;
+    let mut names = Vec::new();
+    for command in [
+        &["status", "-ojson"][..],
+        &["whoami", "-ojson"],
+        &["once", "--dry-run", "-ojson"],
+    ] {
+        let output = agent(&world, command).await;
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
+        fields(&document, &mut names);
+    }
+    for name in [
+        "eventSources",
+        "lastMigration",
+        "expirationTime",
+        "dryRun",
+        "allowed",
+    ] {
+        assert!(names.iter().any(|found| found == name), "{name}: {names:?}");
+    }
+    for name in names {
+        let is_camel = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_alphanumeric());
+        assert!(is_camel, "{name}");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is not on the page"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_source_has_one_name_and_says_its_state_once() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/packaging/docs/pages/harvester-node-agent-triggers.7.md"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let names = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<&str> = names
+        .filter_map(|line| line.split(" | ").next())
+        .flat_map(|cell| cell.split('`'))
+        .collect();
+    let world = World::lab(WorldOptions::default()).await;
+    let _agent = serve(&world).await;
+    label_becomes(&world, ZONE, "rack-a").await;
+    let status = world.guest.status().unwrap();
+    let sources = status["eventSources"].as_array().unwrap();
+    assert!(sources.len() >= 6, "{status:#}");
+    for source in sources {
+        let name = source["name"].as_str().unwrap();
+        assert!(names.contains(&name), "{name} is not on the page");
+        let detail = source["detail"].as_str().unwrap();
+        for state in ["active", "inactive", "live", "not live"] {
+            assert!(!detail.starts_with(state), "{name}: {detail}");
+        }
+    }
+    let shown = agent(&world, &["status", "-v"]).await.stdout;
+    assert!(shown.contains("hostname inactive: "), "{shown}");
+    // A hint has the name of the event source that it is from.
+    for hint in [Trigger::Link, Trigger::Port] {
+        assert!(hint.is_sign_of_move());
+        let name = hint.as_str();
+        assert!(
+            sources.iter().any(|source| source["name"] == name),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn config_show_changed_prints_only_what_differs_and_config_check_counts_the_files() {
+    let world = World::lab(WorldOptions::default()).await;
+    let run = async |args: &[&str]| {
+        let output = agent(&world, args).await;
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    };
+    assert_eq!(run(&["config", "show", "--changed"]).await, "");
+    assert_eq!(
+        run(&["config", "check"]).await,
+        "configuration OK (no files, defaults only)\n"
+    );
+    let guest = &world.guest;
+    guest.agent_config(
+        "10-a.toml",
+        "[topology]\non_change = \"hold\"\nremove_stale = false\n",
+    );
+    guest.agent_config("20-b.toml", "watch = false\n");
+    assert_eq!(
+        run(&["config", "check"]).await,
+        "configuration OK (2 files)\n"
+    );
+    let changed = run(&["config", "show", "--changed"]).await;
+    let keys: Vec<&str> = changed
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(keys, ["watch", "topology.on_change"], "{changed}");
+    assert!(
+        changed.lines().next().unwrap().ends_with("20-b.toml:1"),
+        "{changed}"
+    );
+    let json = run(&["config", "show", "--changed", "-ojson"]).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 2, "{json:#}");
+    let all = run(&["config", "show"]).await;
+    assert!(all.lines().count() > 20, "{all}");
+}
