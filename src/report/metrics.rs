@@ -313,10 +313,10 @@ mod tests {
         ] {
             let identity = IdentityStatus {
                 state: verdict.to_owned(),
-                consequence: String::new(),
+                impact: String::new(),
                 vm: vm.cloned(),
-                expected: None,
-                reason: None,
+                expected_name: None,
+                message: None,
                 names: Vec::new(),
                 evidence: Vec::new(),
             };

@@ -120,13 +120,14 @@ impl Demo {
         }
     }
 
-    /// What the agent wrote to its journal since the last step.
+    /// What the agent wrote to its journal since the last step, without the long form of messages that were shortened.
     fn new_lines(&mut self) -> Vec<String> {
         let lines = self.agent.lines();
         let new = lines
             .iter()
             .skip(self.printed)
             .map(|line| line.text.clone())
+            .filter(|line| !line.trim_start().starts_with("detail: "))
             .collect();
         self.printed = lines.len();
         new

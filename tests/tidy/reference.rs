@@ -21,14 +21,14 @@ const DEFAULTS: &str = "packaging/config.d/10-defaults.toml";
 
 /// Returns the first cells of the rows below a heading, or of all rows without one.
 fn rows(page: &str, heading: Option<&str>) -> Vec<String> {
-    let start = heading.map(|heading| format!("## {heading}"));
     let is_inside = |inside: &mut bool, line: &str| {
-        if line.starts_with("## ") {
-            *inside = start.as_deref().is_none_or(|start| line == start);
+        if line.starts_with("##") {
+            let title = line.trim_start_matches('#').trim();
+            *inside = heading.is_none_or(|heading| title == heading);
         }
         Some((*inside, line.to_owned()))
     };
-    let lines = page.lines().scan(start.is_none(), is_inside);
+    let lines = page.lines().scan(heading.is_none(), is_inside);
     let lines = lines.filter(|(is_inside, _)| *is_inside);
     lines
         .filter_map(|(_, line)| {

@@ -32,8 +32,9 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     let height = MARGIN * 2.0 + (lines.len() + 1) as f64 * LINE;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{title}\" \
-         font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"12\">\n\
-         <style>text{{fill:#e2e8f0;white-space:pre;animation:show .01s linear both}}.title{{fill:#94a3b8}}\
+         xml:space=\"preserve\" font-family=\"DejaVu Sans Mono, Menlo, monospace\" font-size=\"12\">\n\
+         <style>text{{fill:#cbd5e1;white-space:pre;animation:show .01s linear both}}.title{{fill:#94a3b8}}\
+         .step{{fill:#f8fafc;font-weight:bold}}.ok{{fill:#86efac}}.warning{{fill:#fcd34d}}\
          @keyframes show{{from{{opacity:0}}to{{opacity:1}}}}\
          @media (prefers-reduced-motion:reduce){{text{{animation:none}}}}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#0f172a\"/>\n\
@@ -46,7 +47,8 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
         // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
-            "<text x=\"{MARGIN}\" y=\"{y:.0}\" style=\"animation-delay:{at:.1}s\">{}</text>",
+            "<text{} x=\"{MARGIN}\" y=\"{y:.0}\" style=\"animation-delay:{at:.1}s\">{}</text>",
+            class(&text),
             escape(&text)
         );
     }
@@ -54,7 +56,21 @@ pub(crate) fn draw(title: &str, input: &str) -> Result<String, String> {
     Ok(svg)
 }
 
-/// Returns a line that fits; what is cut off is marked.
+/// Returns the class of a line, which decides its color, as an attribute.
+fn class(line: &str) -> &'static str {
+    let words = line.trim_start();
+    if words.starts_with(|first: char| first.is_ascii_digit()) {
+        " class=\"step\""
+    } else if words.starts_with("ok: ") || words.starts_with("all steps passed") {
+        " class=\"ok\""
+    } else if words.starts_with("| warning: ") || words.starts_with("| error: ") {
+        " class=\"warning\""
+    } else {
+        ""
+    }
+}
+
+/// Returns a line that fits, with an ellipsis if it is too long.
 fn cut(text: &str) -> String {
     if text.chars().count() <= COLUMNS {
         return text.to_owned();
@@ -81,6 +97,8 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("animation-delay:2.0s"), "{svg}");
+        let step = draw("x", "1\t1. a step\n1\t   ok: done\n1\t  | info: x\n").unwrap();
+        assert_eq!(step.matches("<text class=").count(), 3, "{step}");
         draw("x", "no time").unwrap_err();
         let long = draw("x", &format!("1\t{}\n", "y".repeat(200))).unwrap();
         assert!(

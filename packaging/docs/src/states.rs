@@ -102,7 +102,7 @@ struct Row {
 
 /// Returns the page.
 pub(crate) fn page() -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = format!("{HEAD}## Conditions\n\n");
     table(
         &mut text,
         conditions::TOPOLOGY,
@@ -124,7 +124,7 @@ pub(crate) fn page() -> String {
 fn table(text: &mut String, condition: &str, series: &str, rows: Vec<Row>) {
     let _ = write!(
         text,
-        "## {condition}\n\n| reason | status | Event | series | finding |\n|---|---|---|---|---|\n"
+        "### {condition}\n\n| reason | status | Event | series | finding |\n|---|---|---|---|---|\n"
     );
     for row in rows {
         let status = row

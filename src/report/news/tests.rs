@@ -150,7 +150,7 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
             .map(|(kind, name, verdict)| NameStatus {
                 kind: (*kind).to_owned(),
                 name: (*name).to_owned(),
-                verdict: (*verdict).to_owned(),
+                state: (*verdict).to_owned(),
             })
             .collect();
         status
