@@ -22,7 +22,7 @@
 //!
 //! | part | may use of ours | and of others | must not |
 //! |---|---|---|---|
-//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
+//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
