@@ -22,7 +22,7 @@
 //!
 //! | part | may use of ours | and of others | must not |
 //! |---|---|---|---|
-//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `serde_json` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
+//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
@@ -35,17 +35,17 @@
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
-//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `thiserror` `time` | return an error, change a decision |
+//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `tar` `thiserror` `time` `tracing` `tracing_journald` `tracing_subscriber` | return an error, change a decision |
 //! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` | know labels or findings, retry |
 //! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |
 //! | `channel` | `edges` `escape` `facts` `report::status_file` `root` | `nix` `now()` `serde_json` `std::fs` `std::os` `thiserror` `tokio` | use the network, judge |
-//! | `endpoint` | `config` `durable` `escape` `facts` `root` `triggers::health` | `nix` `std::net` `std::os` `thiserror` `tokio` | tell more than the reported text |
+//! | `endpoint` | `config` `durable` `escape` `facts` `root` `triggers::health` | `hyper` `hyper_util` `nix` `std::net` `std::os` `thiserror` `tokio` | tell more than the reported text |
 //! | `state` | `decide` `durable` `escape` `facts` `root` | `serde` `serde_json` `std::thread` `uuid` | decide |
 //! | `durable` | `root` | `nix` `std::fs` `std::os` `thiserror` | know what it writes |
 //! | `lock` | `durable` `root` | `nix` `std::fs` `std::process` `thiserror` | know for whom |
 //! | `root` | | `nix` `std::fs` `std::os` `thiserror` | write |
-//! | `logging` | `escape` `report` | `nix` `std::thread` `tracing` `tracing_subscriber` | |
+//! | `logging` | `config` `escape` `report` | `nix` `std::thread` `tracing` `tracing_subscriber` | |
 //! | `document` | `escape` | `granit_parser` `serde` `thiserror` `zeroize` | read or write anything, show a value |
 //! | `x509` | | `der` `std::net` `thiserror` | read or write anything |
 //! | `escape` | | | read or write anything |

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What developers see on stderr, and what a crash leaves behind.
+//! What developers see, and what a crash leaves behind.
 //!
 //! Reports for people go through `report::journal`. Here are the debug events of our own modules, which nobody sees unless
 //! they asked for them, and the last words of a panic.
@@ -13,10 +13,13 @@ use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, setrlimit};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::config::LogLevel;
 use crate::escape::one_line;
+use crate::report::journal::{Journal, Priority, Record};
 use crate::report::sink::StderrStyle;
 
 /// Only our own events: those of HTTP and TLS libraries can hold headers, and headers hold tokens.
@@ -25,17 +28,43 @@ const OWN_TARGET: &str = "harvester_node_agent";
 /// A file name, a line and one of our own texts.
 const PANIC_LIMIT: usize = 512;
 
-/// Sends our own events up to `level` to stderr. Later calls change nothing.
-pub fn init(level: LevelFilter) {
-    // All our events are for debugging; without them the subscriber would only hold memory.
-    if level < LevelFilter::DEBUG {
-        return;
+/// Sends the debug events of our own modules to stderr where they are wanted. Later calls change nothing.
+pub fn debug_to_stderr(level: LogLevel) {
+    if level == LogLevel::Debug {
+        debug_to(io::stderr);
     }
+}
+
+/// Sends them to the journal, whose queue keeps them from blocking. Later calls change nothing.
+pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
+    if level == LogLevel::Debug {
+        let journal = journal.clone();
+        debug_to(move || Entry(journal.clone()));
+    }
+}
+
+/// Makes the formatted text of an event an entry.
+struct Entry(Journal);
+
+impl Write for Entry {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(text);
+        self.0.send(Record::new(Priority::Debug, line.trim_end()));
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn debug_to(writer: impl for<'writer> MakeWriter<'writer> + Send + Sync + 'static) {
     let layer = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
+        .with_writer(writer)
         .with_ansi(false)
+        .with_level(false)
         .without_time();
-    let filter = Targets::new().with_target(OWN_TARGET, level);
+    let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
     // Fails only if there is a subscriber already.
     let _ = tracing_subscriber::registry()
         .with(filter)
@@ -118,11 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_events_up_to_the_level_are_shown_without_colours() {
-        let test = "logging::tests::only_our_own_events_up_to_the_level_are_shown_without_colours";
+    fn only_our_own_debug_events_are_shown_without_colours() {
+        let test = "logging::tests::only_our_own_debug_events_are_shown_without_colours";
         let Role::Parent(output) = own_process(test) else {
-            init(LevelFilter::DEBUG);
-            init(LevelFilter::TRACE);
+            debug_to_stderr(LogLevel::Info);
+            tracing::debug!("not wanted");
+            debug_to_stderr(LogLevel::Debug);
+            debug_to_stderr(LogLevel::Debug);
             tracing::debug!(text = "\x1b[31m", "shown");
             tracing::trace!("too detailed");
             tracing::error!(target: "hyper::proto", "authorization: secret");
@@ -130,9 +161,9 @@ mod tests {
         };
         assert!(output.status.success());
         let text = String::from_utf8(output.stderr).unwrap();
-        let shown = "DEBUG harvester_node_agent::logging::tests: shown";
+        let shown = "harvester_node_agent::logging::tests: shown";
         assert!(text.contains(shown), "{text}");
-        for hidden in ["\x1b", "secret", "too detailed"] {
+        for hidden in ["\x1b", "secret", "too detailed", "not wanted"] {
             assert!(!text.contains(hidden), "{text}");
         }
     }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::run::Process;
-use crate::config::{self, ConfigErrors, Loaded};
+use crate::config::{self, ConfigErrors, Loaded, LogLevel};
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
@@ -34,7 +34,7 @@ pub(super) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         process.journal_stream.clone(),
         process.no_color.as_deref(),
     );
-    let journal = Journal::new(choose_sink(&facts));
+    let journal = Journal::new(choose_sink(&facts), LogLevel::Info);
     let mut notifier = process.notifier();
     let paths = match &process.config {
         Some(file) => vec![file.clone()],

@@ -8,12 +8,11 @@ use time::UtcDateTime;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tracing::level_filters::LevelFilter;
 
 use super::{Answer, Exit, Output, Strictness, hold, once, whoami};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
 use crate::bus::Bus;
-use crate::config::{self, ConfigErrors, Loaded, LogLevel, Settings};
+use crate::config::{self, ConfigErrors, Loaded, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::endpoint::{self, Board};
@@ -112,7 +111,9 @@ pub fn run(process: &Process, task: Task) -> Answer {
         },
     };
     let settings = loaded.settings;
-    logging::init(level(settings.log.level));
+    if task != Task::Serve {
+        logging::debug_to_stderr(settings.log.level);
+    }
     let machine = read_machine(&process.root);
     if let Some(vendor) = foreign(&machine, &settings) {
         let entry = Code::NotKubevirt.entry();
@@ -188,15 +189,6 @@ fn locked(error: &lock::LockError) -> Answer {
     Answer::complaint(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
 }
 
-fn level(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-    }
-}
-
 /// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
 pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
     let vendor = machine
@@ -226,7 +218,9 @@ async fn serve(
         process.journal_stream.clone(),
         process.no_color.as_deref(),
     );
-    let journal = Journal::new(choose_sink(&facts));
+    let level = settings.log.level;
+    let journal = Journal::new(choose_sink(&facts), level);
+    logging::debug_to_journal(&journal, level);
     let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
     let earlier_vm = earlier(&state);
     let memory = Memory {
@@ -236,7 +230,7 @@ async fn serve(
     let board = Board::default();
     let mut reporter = Reporter::new(
         process.root.clone(),
-        journal,
+        journal.clone(),
         notifier,
         health.clone(),
         Saver::new(process.root.clone(), state),
@@ -290,6 +284,7 @@ async fn serve(
         reload: Reloader {
             root: process.root.clone(),
             config: process.config.clone(),
+            journal,
         },
         clock,
     };
@@ -414,14 +409,17 @@ fn dice() -> Random {
 struct Reloader {
     root: Root,
     config: Option<PathBuf>,
+    journal: Journal,
 }
 
 impl Reload for Reloader {
     fn reload(&mut self) -> Result<Settings, String> {
         let only: Option<&Path> = self.config.as_deref();
-        config::load(&self.root, only)
-            .map(|loaded| loaded.settings)
-            .map_err(|errors| errors.to_string())
+        let loaded = config::load(&self.root, only).map_err(|errors| errors.to_string())?;
+        let level = loaded.settings.log.level;
+        self.journal.set_level(level);
+        logging::debug_to_journal(&self.journal, level);
+        Ok(loaded.settings)
     }
 }
 

@@ -10,13 +10,14 @@ mod socket;
 mod tests;
 
 use std::collections::VecDeque;
-use std::future::{pending, poll_fn};
-use std::io;
-use std::pin::Pin;
+use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -37,8 +38,11 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Connections at one time. One more ends the oldest of them: who is slow makes room for who is quick.
 const CONNECTIONS_MAX: usize = 4;
 
-/// Reads of what follows a request's head, at most: more than any head that a program sends by mistake.
-const REST_MAX: usize = 64;
+/// A request's head may be this long, in bytes: the least that the HTTP library takes. Prometheus sends less than 400.
+const HEAD_MAX: usize = 8192;
+
+/// Lines of a request's head. Prometheus sends six.
+const HEADERS_MAX: usize = 32;
 
 /// Until a socket is tried again that cannot be had, because another program listens there or no descriptor is left.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
@@ -131,7 +135,7 @@ async fn answer_all(board: &Board, listener: &Listener) -> ListenError {
         let page = board.page();
         let answered = async move {
             // Who went away, or was too slow, knows it.
-            let _ = timeout(DEADLINE, answer(stream, &page)).await;
+            let _ = timeout(DEADLINE, answer(stream, page)).await;
         };
         last.push_back(Connection(tokio::spawn(answered)));
         if last.len() > CONNECTIONS_MAX {
@@ -152,32 +156,15 @@ impl Drop for Connection {
     }
 }
 
-async fn answer(mut stream: Stream, page: &str) -> io::Result<()> {
-    let mut room = [0; http::HEAD_MAX];
-    let mut head = ReadBuf::new(&mut room);
-    let answer = loop {
-        let before = head.filled().len();
-        poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut head)).await?;
-        if let Some(answer) = http::answer(head.filled(), page) {
-            break answer;
-        }
-        if head.filled().len() == before {
-            return Ok(());
-        }
-    };
-    let mut left = answer.as_slice();
-    while !left.is_empty() {
-        let count = poll_fn(|context| Pin::new(&mut stream).poll_write(context, left)).await?;
-        left = left.get(count..).unwrap_or_default();
-    }
-    poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await?;
-    // Who still sends would lose the answer with the connection, if that ended with something unread: RFC 9112, 9.6.
-    for _ in 0..REST_MAX {
-        let mut rest = ReadBuf::new(&mut room);
-        poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut rest)).await?;
-        if rest.filled().is_empty() {
-            break;
-        }
-    }
-    Ok(())
+/// Answers one request; then the connection ends.
+async fn answer(stream: Stream, page: Arc<str>) -> hyper::Result<()> {
+    let service = service_fn(|request| ready(Ok::<_, Infallible>(http::answer(&request, &page))));
+    http1::Builder::new()
+        .keep_alive(false)
+        // Who has sent a request may close its own direction.
+        .half_close(true)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
 }

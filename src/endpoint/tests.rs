@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 use super::*;
@@ -262,16 +262,29 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
     let served = Served::new();
     let address = free_port().await;
     served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
-    let text = ask(connect(address).await, b"\x16\x03\x01\r\n\r\n").await;
-    assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
-    let text = ask(connect(address).await, &[b'a'; http::HEAD_MAX]).await;
-    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
-    // Nor does one that goes on sending lose the answer.
-    let text = ask(connect(address).await, &[b'a'; 20 * http::HEAD_MAX]).await;
-    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
-    let body = [REQUEST, &[b'x'; 20 * http::HEAD_MAX]].concat();
-    let text = ask(connect(address).await, &body).await;
-    assert!(text.ends_with("a 1\n"), "{text}");
+    let long = [b"GET /metrics HTTP/1.1\r\nX: ", [b'a'; HEAD_MAX].as_slice()].concat();
+    let many = format!(
+        "GET /metrics HTTP/1.1\r\n{}\r\n",
+        "X: y\r\n".repeat(HEADERS_MAX + 1)
+    );
+    for (request, status) in [
+        (b"\x16\x03\x01\r\n\r\n".as_slice(), 400),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", 400),
+        (b"GET /metrics\r\n\r\n", 400),
+        (b"\xff\xfe\r\n\r\n", 400),
+        (&long[..HEAD_MAX], 431),
+        (many.as_bytes(), 431),
+    ] {
+        let text = ask(connect(address).await, request).await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+    }
+    // One that goes on sending may lose the answer, and disturbs nobody.
+    let body = [REQUEST, &[b'x'; 20 * HEAD_MAX]].concat();
+    let mut stream = connect(address).await;
+    let _ = stream.write_all(&body).await;
+    let _ = timeout(SOON, stream.read_to_end(&mut Vec::new()))
+        .await
+        .unwrap();
     let mut half = connect(address).await;
     half.write_all(b"GET /").await.unwrap();
     half.shutdown().await.unwrap();
@@ -288,4 +301,50 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         tokio::task::yield_now().await;
     }
     assert!(ask(patient, b"").await.ends_with("a 1\n"));
+}
+
+#[tokio::test]
+async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_refused() {
+    let served = Served::new();
+    let address = free_port().await;
+    served.board.show(Some(&Listen::Tcp(address)), "a 1\n", "");
+    let get = ask(connect(address).await, REQUEST).await;
+    for line in [
+        "HTTP/1.1 200 OK",
+        "content-type: text/plain; version=0.0.4; charset=utf-8",
+        "content-length: 4",
+        "connection: close",
+    ] {
+        assert!(get.lines().any(|found| found == line), "{get}");
+    }
+    let head = ask(connect(address).await, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
+    assert!(
+        head.contains("content-length: 4\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    for (request, status) in [
+        ("GET /metrics?x=1 HTTP/1.1", "200 OK"),
+        ("GET / HTTP/1.1", "404 Not Found"),
+        ("GET /metrics/ HTTP/1.1", "404 Not Found"),
+        ("POST /metrics HTTP/1.1", "405 Method Not Allowed"),
+        ("get /metrics HTTP/1.1", "405 Method Not Allowed"),
+    ] {
+        let request = format!("{request}\r\nHost: here\r\n\r\n");
+        let text = ask(connect(address).await, request.as_bytes()).await;
+        assert!(
+            text.starts_with(&format!("HTTP/1.1 {status}\r\n")),
+            "{text}"
+        );
+        let is_refused_method = status.starts_with("405");
+        assert_eq!(
+            text.contains("allow: GET, HEAD\r\n"),
+            is_refused_method,
+            "{text}"
+        );
+    }
+    // Who has closed its own direction is still answered.
+    let mut stream = connect(address).await;
+    stream.write_all(REQUEST).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert!(ask(stream, b"").await.ends_with("a 1\n"));
 }

@@ -4,7 +4,6 @@
 //! Every part goes through [`scrub`], whatever it is made of. What is missing is named in `contents.txt`, with the reason.
 
 pub mod scrub;
-mod tar;
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -65,14 +64,27 @@ impl Bundle {
 
     /// The archive, in the format of ustar. Everything unpacks to a directory that tells the machine, by its host name, and
     /// the time: archives of several machines do not overwrite each other.
-    pub fn archive(&self, host: &str, at: UtcDateTime) -> Vec<u8> {
+    ///
+    /// # Errors
+    ///
+    /// A part has a name that leads out of the directory.
+    pub fn archive(&self, host: &str, at: UtcDateTime) -> io::Result<Vec<u8>> {
+        let directory = directory(host, at);
         let seconds = u64::try_from(at.unix_timestamp()).unwrap_or_default();
-        let mut archive = tar::Archive::new(directory(host, at), seconds);
         let contents = ("contents.txt".to_owned(), self.contents());
+        let mut archive = tar::Builder::new(Vec::new());
         for (name, text) in [&contents].into_iter().chain(&self.parts) {
-            archive.add(name, text.as_bytes());
+            let mut header = tar::Header::new_ustar();
+            header.set_mode(MODE);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_username("root")?;
+            header.set_groupname("root")?;
+            header.set_mtime(seconds);
+            header.set_size(text.len() as u64);
+            archive.append_data(&mut header, format!("{directory}/{name}"), text.as_bytes())?;
         }
-        archive.finish()
+        archive.into_inner()
     }
 
     fn contents(&self) -> String {
@@ -144,6 +156,42 @@ mod tests {
             "b.json: 27 bytes, 1 x [removed]",
         ] {
             assert!(contents.lines().any(|found| found == line), "{contents}");
+        }
+    }
+
+    #[test]
+    fn tar_unpacks_what_was_put_in() {
+        let mut bundle = Bundle::default();
+        let unit = format!("units/{}", "u".repeat(200));
+        for (name, text) in [("a.txt", "hello\n"), (unit.as_str(), ""), ("b", "words\n")] {
+            bundle.text(name, Ok(text.to_owned()));
+        }
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        let host = "h".repeat(HOST_MAX);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.tar"), bundle.archive(&host, at).unwrap()).unwrap();
+        let tar = |arguments: &[&str]| {
+            let output = std::process::Command::new("tar")
+                .args(arguments)
+                .current_dir(dir.path())
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success() && output.stderr.is_empty(),
+                "{output:?}"
+            );
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let list = tar(&["-tvf", "a.tar"]);
+        assert!(
+            list.contains("-rw------- root/root         6 2026-11-18 "),
+            "{list}"
+        );
+        tar(&["-xf", "a.tar"]);
+        let unpacked = dir.path().join(directory(&host, at));
+        for (name, text) in &bundle.parts {
+            assert_eq!(&std::fs::read_to_string(unpacked.join(name)).unwrap(), text);
         }
     }
 

@@ -1,94 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One entry in the journal for each change of state.
 //!
-//! A record goes straight to journald's socket, which takes it or says at once that it cannot. Then, and where records go to
-//! stderr, a thread does the waiting, behind a bounded queue that never makes the sender wait; what does not fit is counted, and
-//! the count is written down as soon as something fits again. On a machine whose journal keeps up there is no such thread.
+//! Entries are events of `tracing`, which `tracing-journald` writes to journald, or text lines to stderr. Both can block. So they
+//! are written by a thread of their own, behind a bounded queue: a sender never waits. What does not fit is counted, and the
+//! count is an entry as soon as the queue is empty again.
 
-mod native;
+mod lines;
 mod record;
+mod subscriber;
 mod writer;
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use record::{MESSAGE_LIMIT, Priority, Record};
 
 use super::sink::Sink;
-use native::Connection;
-use writer::{Queued, Writer};
+use crate::config::LogLevel;
+use subscriber::Level;
+use writer::Writer;
 
 /// The sending end, for any thread. Sending never waits for a journal and never fails.
 #[derive(Debug, Clone)]
-pub struct Journal(Arc<Mutex<Outlet>>);
-
-#[derive(Debug)]
-struct Outlet {
-    sink: Sink,
-    /// `None` where records go to stderr, and where the journal cannot be reached.
-    direct: Option<Connection>,
-    writer: Option<Writer>,
-    /// Lost since the last record that fitted.
-    lost: Arc<AtomicU64>,
+pub struct Journal {
+    level: Level,
+    /// `None` once it was closed.
+    writer: Arc<Mutex<Option<Writer>>>,
 }
 
 impl Journal {
-    /// A journal that nobody wrote to yet.
-    pub fn new(sink: Sink) -> Self {
-        let direct = match sink {
-            Sink::Journal => Connection::open_nonblocking().ok(),
-            Sink::Stderr(_) => None,
-        };
-        Self(Arc::new(Mutex::new(Outlet {
-            sink,
-            direct,
-            writer: None,
-            lost: Arc::default(),
-        })))
+    /// Starts the thread that writes entries from `level` on.
+    pub fn new(sink: Sink, level: LogLevel) -> Self {
+        let level = Level::new(level);
+        let filter = level.clone();
+        // Without a thread there is no journal; the agent works all the same.
+        let writer = Writer::start(move || subscriber::of(sink, filter)).ok();
+        Self {
+            level,
+            writer: Arc::new(Mutex::new(writer)),
+        }
     }
 
-    /// Writes a record, queues it, or counts it as lost.
+    /// Changes which entries are written.
+    pub fn set_level(&self, level: LogLevel) {
+        self.level.set(level);
+    }
+
+    /// Queues an entry, or counts it as lost.
     pub fn send(&self, record: Record) {
-        let mut outlet = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        outlet.send(record);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = &*writer {
+            writer.queue(record);
+        }
     }
 
-    /// Waits until all records are written, but no longer than `timeout`. Returns whether they were.
+    /// Waits until all entries are written, but no longer than `timeout`. Returns whether they were.
     pub fn close(self, timeout: Duration) -> bool {
-        let mut outlet = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let writer = outlet.writer.take();
-        drop(outlet);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = writer.take();
         writer.is_none_or(|writer| writer.close(timeout))
-    }
-}
-
-impl Outlet {
-    fn send(&mut self, record: Record) {
-        // Records must not overtake those that wait.
-        let is_in_turn = self.lost.load(Ordering::Relaxed) == 0
-            && self.writer.as_ref().is_none_or(Writer::is_idle);
-        if is_in_turn
-            && let Some(journal) = &mut self.direct
-            && journal.send(&record.to_native()).is_ok()
-        {
-            return;
-        }
-        let lost_before = self.lost.swap(0, Ordering::Relaxed);
-        let queued = Queued {
-            record,
-            lost_before,
-        };
-        if self.writer.is_none() {
-            self.writer = Writer::start(self.sink, &self.lost).ok();
-        }
-        if !self
-            .writer
-            .as_ref()
-            .is_some_and(|writer| writer.queue(queued))
-        {
-            self.lost.fetch_add(lost_before + 1, Ordering::Relaxed);
-        }
     }
 }
 

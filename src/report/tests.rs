@@ -7,6 +7,7 @@ use super::sink::{Sink, StderrStyle};
 use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
+use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
 use crate::state::MachineId;
 
@@ -29,7 +30,7 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
     };
     Reporter::new(
         root.clone(),
-        Journal::new(Sink::Stderr(StderrStyle::Plain)),
+        Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
         Health::default(),
         saver,

@@ -24,6 +24,7 @@ mod guest_agent;
 mod hostile;
 mod hostile_doctor;
 mod identity;
+mod journal;
 mod labels;
 mod load;
 mod metrics;

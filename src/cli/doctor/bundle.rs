@@ -108,6 +108,7 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
     let at = printed.at;
     let host = process.root.read_text(HOST_NAME, UNIT_MAX);
     let archive = gather(process, printed).archive(&host.unwrap_or_default(), at);
+    let archive = archive.map_err(|error| format!("failed to make the archive: {error}"))?;
     if file == Path::new("-") {
         // All of it is text and zeros.
         let archive = String::from_utf8(archive).map_err(|error| error.to_string())?;

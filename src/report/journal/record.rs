@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One entry of the journal in its two forms: journald's own, and lines of text.
+//! One entry of the journal, which becomes an event of `tracing`.
 
 use std::borrow::Cow;
 
+use tracing::Level;
+
 use crate::escape::one_line;
 use crate::report::message_id::RECORDS_LOST;
-use crate::report::sink::StderrStyle;
-
-/// The name of the service in the journal.
-const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
 
 /// Longest message in characters: one line of a wide terminal, beside the time and the name that `journalctl` adds.
 pub const MESSAGE_LIMIT: usize = 160;
 
 /// Longest other field in characters. All fields together are far shorter than the longest datagram.
 const FIELD_LIMIT: usize = 1024;
-
-/// Room for a usual record.
-const NATIVE_LENGTH: usize = 1024;
 
 /// How much a record matters, as syslog names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +31,31 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// The number of the priority in syslog.
-    fn number(self) -> u8 {
+    /// Returns the level of an event. `tracing` has no notice and syslog no trace: from the notice on, a level is one lower
+    /// than its name.
+    pub(super) fn level(self) -> Level {
+        match self {
+            Self::Error => Level::ERROR,
+            Self::Warning => Level::WARN,
+            Self::Notice => Level::INFO,
+            Self::Info => Level::DEBUG,
+            Self::Debug => Level::TRACE,
+        }
+    }
+
+    /// Returns the priority of an event.
+    pub(super) fn of(level: Level) -> Self {
+        match level {
+            Level::ERROR => Self::Error,
+            Level::WARN => Self::Warning,
+            Level::INFO => Self::Notice,
+            Level::DEBUG => Self::Info,
+            Level::TRACE => Self::Debug,
+        }
+    }
+
+    /// Returns the number in syslog.
+    pub(super) fn number(self) -> u8 {
         match self {
             Self::Error => 3,
             Self::Warning => 4,
@@ -47,23 +65,14 @@ impl Priority {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Returns the name in text.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
             Self::Notice => "notice",
             Self::Info => "info",
             Self::Debug => "debug",
-        }
-    }
-
-    /// Bold red, yellow, nothing, nothing, dim.
-    fn colour(self) -> &'static str {
-        match self {
-            Self::Error => "\x1b[1;31m",
-            Self::Warning => "\x1b[33m",
-            Self::Notice | Self::Info => "",
-            Self::Debug => "\x1b[2m",
         }
     }
 }
@@ -113,43 +122,57 @@ impl Record {
             message_id: Some(RECORDS_LOST),
             ..Self::new(
                 Priority::Warning,
-                format!("{count} journal entries lost: journald was too slow"),
+                format!("{count} journal entries were dropped: journald was too slow"),
             )
         }
     }
 
-    /// The record as journald's socket takes it, a line `NAME=value` for each field; no value holds a line break. Source: "Native
-    /// Journal Protocol" of systemd.io.
-    pub(in crate::report) fn to_native(&self) -> Vec<u8> {
-        let mut datagram = String::with_capacity(NATIVE_LENGTH);
+    /// Emits the entry as an event whose fields have the names of the journal. No value holds a line break.
+    pub(super) fn emit(&self) {
         let message = self.short_message();
-        let priority = self.priority.number().to_string();
-        let latency = self.latency_ms.map(|latency| latency.to_string());
-        for (name, value) in [
-            ("MESSAGE", Some(&*message)),
-            ("PRIORITY", Some(priority.as_str())),
-            ("SYSLOG_IDENTIFIER", Some(SYSLOG_IDENTIFIER)),
-            ("MESSAGE_ID", self.message_id),
-            ("HNA_FINDING", self.finding.as_deref()),
-            ("HNA_VM", self.vm.as_deref()),
-            ("HNA_HOST", self.host.as_deref()),
-            ("HNA_PREVIOUS_HOST", self.previous_host.as_deref()),
-            ("HNA_ZONE", self.zone.as_deref()),
-            ("HNA_TRIGGER", self.trigger.as_deref()),
-            ("HNA_LATENCY_MS", latency.as_deref()),
-            ("HNA_DETAIL", self.detail()),
-            ("HNA_IMPACT", self.impact.as_deref()),
-            ("HNA_FIX", self.fix.as_deref()),
-        ] {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                datagram.extend([name, "=", &one_line(value, FIELD_LIMIT), "\n"]);
-            }
+        let finding = field(self.finding.as_deref());
+        let vm = field(self.vm.as_deref());
+        let host = field(self.host.as_deref());
+        let previous_host = field(self.previous_host.as_deref());
+        let zone = field(self.zone.as_deref());
+        let trigger = field(self.trigger.as_deref());
+        let detail = field(self.detail());
+        let impact = field(self.impact.as_deref());
+        let fix = field(self.fix.as_deref());
+        // The level of an event is a constant. A field that is `None` is left out.
+        macro_rules! event {
+            ($level:expr) => {
+                tracing::event!(
+                    target: "harvester_node_agent",
+                    $level,
+                    {
+                        message = &*message,
+                        MESSAGE_ID = self.message_id,
+                        HNA_FINDING = finding.as_deref(),
+                        HNA_VM = vm.as_deref(),
+                        HNA_HOST = host.as_deref(),
+                        HNA_PREVIOUS_HOST = previous_host.as_deref(),
+                        HNA_ZONE = zone.as_deref(),
+                        HNA_TRIGGER = trigger.as_deref(),
+                        HNA_LATENCY_MS = self.latency_ms,
+                        HNA_DETAIL = detail.as_deref(),
+                        HNA_IMPACT = impact.as_deref(),
+                        HNA_FIX = fix.as_deref(),
+                    }
+                )
+            };
         }
-        datagram.into_bytes()
+        match self.priority {
+            Priority::Error => event!(Level::ERROR),
+            Priority::Warning => event!(Level::WARN),
+            Priority::Notice => event!(Level::INFO),
+            Priority::Info => event!(Level::DEBUG),
+            Priority::Debug => event!(Level::TRACE),
+        }
     }
 
     /// Returns the message as it is written.
-    fn short_message(&self) -> Cow<'_, str> {
+    pub(in crate::report) fn short_message(&self) -> Cow<'_, str> {
         one_line(&self.message, MESSAGE_LIMIT)
     }
 
@@ -158,35 +181,10 @@ impl Record {
         let is_cut = self.short_message() != one_line(&self.message, FIELD_LIMIT);
         is_cut.then_some(self.message.as_str())
     }
+}
 
-    /// Returns the human-readable form: `level: message [finding]`, with the whole message and the fix on lines of their own.
-    pub(in crate::report) fn to_text(&self, style: StderrStyle) -> String {
-        let priority = self.priority;
-        let (before, after) = match style {
-            StderrStyle::Coloured if !priority.colour().is_empty() => {
-                (priority.colour(), "\x1b[0m")
-            }
-            _ => ("", ""),
-        };
-        let message = self.short_message();
-        let mut line = format!("{before}{}{after}: {message}", priority.name());
-        if let Some(finding) = &self.finding {
-            line.push_str(&format!(" [{}]", one_line(finding, FIELD_LIMIT)));
-        }
-        let indented = |name, text: Option<&str>| {
-            text.map(|text| format!("    {name}: {}", one_line(text, FIELD_LIMIT)))
-        };
-        let detail = indented("detail", self.detail());
-        let fix = indented("fix", self.fix.as_deref());
-        // The journal takes the number off each line again.
-        let prefix = match style {
-            StderrStyle::Prefixed => format!("<{}>", priority.number()),
-            StderrStyle::Plain | StderrStyle::Coloured => String::new(),
-        };
-        [Some(line), detail, fix]
-            .into_iter()
-            .flatten()
-            .map(|line| format!("{prefix}{line}\n"))
-            .collect()
-    }
+/// Returns a field as it is written; one without content is left out.
+fn field(value: Option<&str>) -> Option<Cow<'_, str>> {
+    let value = value.filter(|value| !value.is_empty())?;
+    Some(one_line(value, FIELD_LIMIT))
 }

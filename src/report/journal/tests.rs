@@ -1,58 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tests of the journal against real datagram sockets.
 
-use super::writer::drain;
+use super::writer::{QUEUE_LENGTH, drain};
 use super::*;
 use crate::report::message_id::RECORDS_LOST;
 use crate::report::sink::{JOURNAL_SOCKET, StderrStyle};
 use crate::testing::{Role, own_mounts, run};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 type Fields = BTreeMap<String, String>;
 
+/// No test waits for longer.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Fields of every entry that say where in the sources it comes from.
+const ORIGIN: [&str; 3] = ["CODE_FILE", "CODE_LINE", "TARGET"];
+
 /// Puts a journald that nobody reads from in place of the machine's, for this process only.
 fn listen() -> UnixDatagram {
     run(&["mount", "-t", "tmpfs", "none", "/run"]);
     std::fs::create_dir_all("/run/systemd/journal").unwrap();
+    bind()
+}
+
+fn bind() -> UnixDatagram {
     let socket = UnixDatagram::bind(JOURNAL_SOCKET).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    socket.set_read_timeout(Some(SOON)).unwrap();
     socket
 }
 
-/// The next record.
+/// Makes a journal, and reads the empty datagram that the library tries the socket with.
+fn open(socket: &UnixDatagram) -> Journal {
+    let journal = Journal::new(Sink::Journal, LogLevel::Debug);
+    assert_eq!(socket.recv(&mut [0]).unwrap(), 0);
+    journal
+}
+
+/// Returns the next entry.
 fn receive(socket: &UnixDatagram) -> Fields {
     try_receive(socket).unwrap()
 }
 
-/// The next record, if it comes in the time that the socket waits.
+/// Returns the next entry, if it comes in the time that the socket waits: lines `NAME=value`, or `NAME`, the length in eight bytes,
+/// and the value (systemd.io, "Native Journal Protocol").
 fn try_receive(socket: &UnixDatagram) -> Option<Fields> {
     let mut buffer = vec![0; 65536];
     let length = socket.recv(&mut buffer).ok()?;
-    let text = std::str::from_utf8(&buffer[..length]).unwrap();
-    assert!(text.ends_with('\n'), "{text:?}");
+    let mut rest = &buffer[..length];
     let mut fields = Fields::new();
-    for line in text.lines() {
-        let (name, value) = line.split_once('=').unwrap();
-        let earlier = fields.insert(name.to_owned(), value.to_owned());
+    while !rest.is_empty() {
+        let end = rest.iter().position(|byte| *byte == b'\n').unwrap();
+        let line = std::str::from_utf8(&rest[..end]).unwrap();
+        rest = &rest[end + 1..];
+        let (name, value) = match line.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => {
+                let (length, after) = rest.split_first_chunk().unwrap();
+                let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
+                let value = std::str::from_utf8(&after[..length]).unwrap();
+                assert_eq!(after[length], b'\n');
+                rest = &after[length + 1..];
+                (line, value.to_owned())
+            }
+        };
+        let earlier = fields.insert(name.to_owned(), value);
         assert_eq!(earlier, None, "{name} twice");
     }
     Some(fields)
 }
 
-fn has_writer(journal: &Journal) -> bool {
-    journal.0.lock().unwrap().writer.is_some()
-}
+/// Returns the text that an entry becomes on stderr.
+fn text(record: &Record, style: StderrStyle) -> String {
+    use tracing_subscriber::layer::SubscriberExt;
 
-/// A thread was needed, and has written all.
-fn is_idle(journal: &Journal) -> bool {
-    let outlet = journal.0.lock().unwrap();
-    outlet.writer.as_ref().is_some_and(Writer::is_idle)
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let kept = Kept::default();
+    let writer = kept.clone();
+    let layer = tracing_subscriber::fmt::layer()
+        .event_format(lines::Lines(style))
+        .with_writer(move || writer.clone());
+    let stack = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::with_default(stack, || record.emit());
+    let bytes = kept.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
 }
 
 fn full_record() -> Record {
@@ -78,7 +122,14 @@ fn a_record_arrives_with_exactly_its_fields() {
         return;
     }
     let socket = listen();
-    let journal = Journal::new(Sink::Journal);
+    let journal = open(&socket);
+    let next = || {
+        let mut fields = receive(&socket);
+        for name in ORIGIN {
+            assert!(fields.remove(name).is_some(), "{name}");
+        }
+        fields
+    };
     let fields = |pairs: &[(&str, &str)]| -> Fields {
         let own = ("SYSLOG_IDENTIFIER", "harvester-node-agent");
         pairs
@@ -90,7 +141,7 @@ fn a_record_arrives_with_exactly_its_fields() {
 
     journal.send(full_record());
     assert_eq!(
-        receive(&socket),
+        next(),
         fields(&[
             ("PRIORITY", "5"),
             ("MESSAGE", "moved\\nto \\x1b[31mhv-b"),
@@ -118,32 +169,22 @@ fn a_record_arrives_with_exactly_its_fields() {
             zone: Some(String::new()),
             ..Record::new(priority, "bare")
         });
-        assert_eq!(
-            receive(&socket),
-            fields(&[("PRIORITY", number), ("MESSAGE", "bare")])
-        );
+        assert_eq!(next(), fields(&[("PRIORITY", number), ("MESSAGE", "bare")]));
     }
-    assert!(journal.close(Duration::from_secs(5)));
+    assert!(journal.close(SOON));
 }
 
 #[test]
 fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
-    let text = format!("several VMs match this node: {}", "default/vm ".repeat(20));
-    let record = Record::new(Priority::Error, text.clone());
-    let native = String::from_utf8(record.to_native()).unwrap();
-    let field = |name: &str| native.lines().find_map(|line| line.strip_prefix(name));
-    let message = field("MESSAGE=").unwrap();
+    let whole = format!("several VMs match this node: {}", "default/vm ".repeat(20));
+    let record = Record::new(Priority::Error, whole.clone());
+    let message = record.short_message();
     assert_eq!(message.chars().count(), MESSAGE_LIMIT);
     assert!(message.ends_with('…'), "{message}");
-    assert_eq!(field("HNA_DETAIL="), Some(text.as_str()));
-    let lines = record.to_text(StderrStyle::Plain);
-    assert_eq!(lines, format!("error: {message}\n    detail: {text}\n"));
+    let lines = text(&record, StderrStyle::Plain);
+    assert_eq!(lines, format!("error: {message}\n    detail: {whole}\n"));
     let short = Record::new(Priority::Error, "x".repeat(MESSAGE_LIMIT));
-    assert!(
-        !String::from_utf8(short.to_native())
-            .unwrap()
-            .contains("HNA_DETAIL")
-    );
+    assert!(!text(&short, StderrStyle::Plain).contains("detail"));
 }
 
 #[test]
@@ -152,55 +193,39 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
         return;
     }
     let socket = listen();
-    let journal = Journal::new(Sink::Journal);
+    let journal = open(&socket);
     // More than the queue and any socket's queue (`max_dgram_qlen`) hold.
     let sent = 5000;
     let started = Instant::now();
     for _ in 0..sent {
         journal.send(Record::new(Priority::Info, "one of many"));
     }
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
-    );
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
 
-    // The journal comes back. The queue may have overflowed more than once, each time with a record of its own; what was
-    // lost last is told after the next record that fits. Nothing is missing from the count.
-    let told = |fields: &Fields| -> u64 {
-        assert_eq!(fields["MESSAGE_ID"], RECORDS_LOST);
-        let message = &fields["MESSAGE"];
-        message.split(' ').next().unwrap().parse().unwrap()
-    };
+    // The journal comes back. What was lost is told without another entry, and nothing is missing from the count.
     let (mut received, mut lost) = (0, 0);
-    let mut has_asked = false;
-    socket
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
     while received + lost < sent {
-        assert!(Instant::now() < deadline, "{received} and {lost}");
-        let Some(fields) = try_receive(&socket) else {
-            // Whatever waited is read: the rest was lost, and the next record tells it.
-            if !has_asked && is_idle(&journal) {
-                has_asked = true;
-                journal.send(Record::new(Priority::Info, "back again"));
-            }
-            continue;
-        };
+        let fields = receive(&socket);
         match fields["MESSAGE"].as_str() {
             "one of many" => received += 1,
-            "back again" => assert!(has_asked),
-            _ => lost += told(&fields),
+            message => {
+                assert_eq!(fields["MESSAGE_ID"], RECORDS_LOST);
+                assert!(
+                    message.contains(" journal entries were dropped"),
+                    "{message}"
+                );
+                lost += message.split(' ').next().unwrap().parse::<usize>().unwrap();
+            }
         }
     }
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
     assert_eq!(received + lost, sent);
-    assert!(lost > 0 && has_asked);
+    assert!(
+        received >= QUEUE_LENGTH && lost > 0,
+        "{received} and {lost}"
+    );
     journal.send(Record::new(Priority::Info, "once more"));
-    while receive(&socket)["MESSAGE"] != "once more" {}
+    assert_eq!(receive(&socket)["MESSAGE"], "once more");
 
     // Stuck again at the end: closing waits for the time given and no longer.
     for _ in 0..sent {
@@ -217,83 +242,122 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
 
 #[test]
 fn closing_writes_what_is_queued_and_tells_of_the_last_loss() {
-    let (queue, records) = sync_channel(2);
+    let (queue, records) = sync_channel(3);
     let lost = AtomicU64::new(7);
-    for text in ["one", "two"] {
-        queue
-            .send(Queued {
-                record: Record::new(Priority::Info, text),
-                lost_before: 0,
-            })
-            .unwrap();
+    let [one, two] = ["one", "two"].map(|text| Record::new(Priority::Info, text));
+    for record in [&one, &two] {
+        queue.send(Some(Box::new(record.clone()))).unwrap();
     }
+    queue.send(None).unwrap();
     drop(queue);
-    let written = std::cell::RefCell::new(Vec::new());
-    let unwritten = AtomicUsize::new(2);
-    drain(&records, &lost, &unwritten, |record| {
-        written.borrow_mut().push(record.clone());
-    });
-    let expected = [
-        Record::new(Priority::Info, "one"),
-        Record::new(Priority::Info, "two"),
-        Record::lost(7),
-    ];
-    assert_eq!(written.into_inner(), expected);
-    assert_eq!(unwritten.into_inner(), 0);
+    let mut written = Vec::new();
+    drain(&records, &lost, |record| written.push(record.clone()));
+    assert_eq!(written, [one, two, Record::lost(7)]);
 }
 
 #[test]
-fn a_journal_that_keeps_up_costs_no_thread_and_a_replaced_socket_is_found() {
-    let test = "report::journal::tests::a_journal_that_keeps_up_costs_no_thread_and_a_replaced_socket_is_found";
+fn a_loss_is_told_as_soon_as_the_queue_is_empty() {
+    let (queue, records) = sync_channel(2);
+    let lost = AtomicU64::new(3);
+    let before = Record::new(Priority::Info, "before");
+    queue.send(Some(Box::new(before.clone()))).unwrap();
+    let (told, written) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let lost = &lost;
+        scope.spawn(move || {
+            drain(&records, lost, |record| told.send(record.clone()).unwrap());
+        });
+        assert_eq!(written.recv_timeout(SOON).unwrap(), before);
+        assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(3));
+        // Lost when the queue was full, and counted when it was empty again.
+        lost.store(2, std::sync::atomic::Ordering::Relaxed);
+        queue.send(None).unwrap();
+        assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(2));
+        drop(queue);
+    });
+}
+
+#[test]
+fn entries_below_the_level_are_not_written_and_the_level_can_be_changed() {
+    let test = "report::journal::tests::entries_below_the_level_are_not_written_and_the_level_can_be_changed";
     if !own_mounts(test).is_child() {
         return;
     }
     let socket = listen();
-    let journal = Journal::new(Sink::Journal);
+    let journal = open(&socket);
+    let all = [
+        Priority::Error,
+        Priority::Warning,
+        Priority::Notice,
+        Priority::Info,
+        Priority::Debug,
+    ];
+    for (level, count) in [
+        (LogLevel::Error, 1),
+        (LogLevel::Warn, 2),
+        (LogLevel::Info, 4),
+        (LogLevel::Debug, 5),
+    ] {
+        journal.set_level(level);
+        for priority in all {
+            journal.send(Record::new(priority, "sent"));
+        }
+        let priorities: Vec<String> = (0..count)
+            .map(|_| receive(&socket)["PRIORITY"].clone())
+            .collect();
+        assert_eq!(priorities, ["3", "4", "5", "6", "7"][..count], "{level:?}");
+        // The level of an entry is asked for when it is written.
+        journal.set_level(LogLevel::Error);
+        journal.send(Record::new(Priority::Error, "the end"));
+        assert_eq!(receive(&socket)["MESSAGE"], "the end");
+    }
+}
+
+#[test]
+fn a_replaced_socket_is_found() {
+    if !own_mounts("report::journal::tests::a_replaced_socket_is_found").is_child() {
+        return;
+    }
+    let socket = listen();
+    let journal = open(&socket);
     journal.send(Record::new(Priority::Info, "one"));
     assert_eq!(receive(&socket)["MESSAGE"], "one");
     drop(socket);
     std::fs::remove_file(JOURNAL_SOCKET).unwrap();
-    let socket = UnixDatagram::bind(JOURNAL_SOCKET).unwrap();
+    let socket = bind();
     journal.send(Record::new(Priority::Info, "two"));
     assert_eq!(receive(&socket)["MESSAGE"], "two");
-    assert!(!has_writer(&journal));
 }
 
 #[test]
-fn records_do_not_overtake_those_that_wait() {
-    if !own_mounts("report::journal::tests::records_do_not_overtake_those_that_wait").is_child() {
+fn entries_keep_their_order() {
+    if !own_mounts("report::journal::tests::entries_keep_their_order").is_child() {
         return;
     }
     let socket = listen();
-    let journal = Journal::new(Sink::Journal);
-    let mut sent = 0;
-    let mut send = |journal: &Journal| {
-        journal.send(Record::new(Priority::Info, sent.to_string()));
-        sent += 1;
-    };
-    while !has_writer(&journal) {
-        send(&journal);
+    let journal = open(&socket);
+    for number in 0..QUEUE_LENGTH {
+        journal.send(Record::new(Priority::Info, number.to_string()));
     }
-    for expected in 0..200 {
-        send(&journal);
+    for expected in 0..QUEUE_LENGTH {
         assert_eq!(receive(&socket)["MESSAGE"], expected.to_string());
     }
 }
 
 #[test]
 fn text_is_one_line_and_an_indented_fix() {
+    let full = |style| text(&full_record(), style);
     let plain = "notice: moved\\nto \\x1b[31mhv-b [moved]\n    fix: nothing to do\n";
-    assert_eq!(full_record().to_text(StderrStyle::Plain), plain);
-    assert_eq!(full_record().to_text(StderrStyle::Coloured), plain);
+    assert_eq!(full(StderrStyle::Plain), plain);
+    assert_eq!(full(StderrStyle::Coloured), plain);
     let prefixed = "<5>notice: moved\\nto \\x1b[31mhv-b [moved]\n<5>    fix: nothing to do\n";
-    assert_eq!(full_record().to_text(StderrStyle::Prefixed), prefixed);
+    assert_eq!(full(StderrStyle::Prefixed), prefixed);
     let bare = Record::new(Priority::Error, "broken");
     assert_eq!(
-        bare.to_text(StderrStyle::Coloured),
+        text(&bare, StderrStyle::Coloured),
         "\x1b[1;31merror\x1b[0m: broken\n"
     );
-    assert_eq!(bare.to_text(StderrStyle::Prefixed), "<3>error: broken\n");
+    assert_eq!(text(&bare, StderrStyle::Prefixed), "<3>error: broken\n");
 }
 
 #[test]
@@ -302,9 +366,9 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
     match own_mounts(test) {
         Role::Child => {
             run(&["mount", "-t", "tmpfs", "none", "/run"]);
-            let journal = Journal::new(Sink::Journal);
+            let journal = Journal::new(Sink::Journal, LogLevel::Info);
             journal.send(full_record());
-            assert!(journal.close(Duration::from_secs(5)));
+            assert!(journal.close(SOON));
         }
         Role::Parent(output) => {
             let errors = String::from_utf8(output.stderr).unwrap();
@@ -321,29 +385,31 @@ fn without_a_journal_the_records_go_to_stderr_with_priorities() {
 }
 
 #[test]
-fn only_records_reach_the_journal_and_they_reach_nothing_else() {
-    let test = "report::journal::tests::only_records_reach_the_journal_and_they_reach_nothing_else";
+fn debug_events_of_our_own_reach_the_journal_and_those_of_libraries_nothing() {
+    let test = "report::journal::tests::debug_events_of_our_own_reach_the_journal_and_those_of_libraries_nothing";
     match own_mounts(test) {
         Role::Child => {
             let socket = listen();
-            crate::logging::init(tracing::level_filters::LevelFilter::TRACE);
-            let journal = Journal::new(Sink::Journal);
-            journal.send(Record::new(Priority::Error, "a record"));
-            assert_eq!(receive(&socket)["MESSAGE"], "a record");
-            tracing::error!("an event of our own");
-            tracing::error!(target: "hyper", "an event of a library");
-            journal.send(Record::new(Priority::Error, "another record"));
-            assert_eq!(receive(&socket)["MESSAGE"], "another record");
-            assert!(journal.close(Duration::from_secs(5)));
+            let journal = open(&socket);
+            crate::logging::debug_to_journal(&journal, LogLevel::Info);
+            tracing::debug!("an event that nobody wants");
+            crate::logging::debug_to_journal(&journal, LogLevel::Debug);
+            tracing::debug!(target: "hyper", "an event of a library");
+            tracing::debug!(nic = 2, "an event of our own");
+            let fields = receive(&socket);
+            assert!(
+                fields["MESSAGE"].ends_with(": an event of our own nic=2"),
+                "{fields:?}"
+            );
+            assert_eq!(fields["PRIORITY"], "7");
+            journal.send(Record::new(Priority::Error, "an entry"));
+            assert_eq!(receive(&socket)["MESSAGE"], "an entry");
+            assert!(journal.close(SOON));
         }
         Role::Parent(output) => {
             let errors = String::from_utf8(output.stderr).unwrap();
             assert!(output.status.success(), "{errors}");
-            assert!(errors.contains("an event of our own"), "{errors}");
-            assert!(
-                !errors.contains("record") && !errors.contains("library"),
-                "{errors}"
-            );
+            assert!(!errors.contains("event"), "{errors}");
         }
         Role::Skipped => {}
     }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The stack of `tracing-subscriber` through which entries go: a filter by level, then journald or stderr.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Dispatch, Metadata};
+use tracing_journald::{Priority as Syslog, PriorityMappings};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::lines::Lines;
+use super::record::{Priority, Record};
+use crate::config::LogLevel;
+use crate::report::sink::{Sink, StderrStyle};
+
+/// The name of the service in the journal.
+const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
+
+/// `tracing` has five levels and no notice: each of our priorities is one level, as [`Priority::level`] has it.
+const PRIORITIES: PriorityMappings = PriorityMappings {
+    error: Syslog::Error,
+    warn: Syslog::Warning,
+    info: Syslog::Notice,
+    debug: Syslog::Informational,
+    trace: Syslog::Debug,
+};
+
+/// The least severe level that is written, shared with the filter. The library's own reloadable filter does not work here: it
+/// asks the subscriber of the thread that changes it, and only the thread that writes has one.
+#[derive(Debug, Clone)]
+pub(super) struct Level(Arc<Mutex<LevelFilter>>);
+
+impl Level {
+    pub(super) fn new(level: LogLevel) -> Self {
+        Self(Arc::new(Mutex::new(least(level))))
+    }
+
+    pub(super) fn set(&self, level: LogLevel) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = least(level);
+    }
+
+    fn admits(&self, event: &Metadata<'_>) -> bool {
+        *event.level() <= *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the stack. Blocks while journald is stalled: for the thread that writes.
+pub(super) fn of(sink: Sink, level: Level) -> (Dispatch, Option<Record>) {
+    let filter = dynamic_filter_fn(move |event, _| level.admits(event));
+    let stack = tracing_subscriber::registry().with(filter);
+    let style = match sink {
+        Sink::Stderr(style) => style,
+        Sink::Journal => match tracing_journald::layer() {
+            Ok(journald) => {
+                let journald = journald
+                    .with_field_prefix(None)
+                    .with_priority_mappings(PRIORITIES)
+                    .with_syslog_identifier(SYSLOG_IDENTIFIER.to_owned());
+                return (Dispatch::new(stack.with(journald)), None);
+            }
+            Err(error) => {
+                let text =
+                    format!("failed to connect to the journal, writing to stderr instead: {error}");
+                // systemd passes stderr on to the journal when there is one again.
+                let stderr = stack.with(stderr(StderrStyle::Prefixed));
+                let warning = Record::new(Priority::Warning, text);
+                return (Dispatch::new(stderr), Some(warning));
+            }
+        },
+    };
+    (Dispatch::new(stack.with(stderr(style))), None)
+}
+
+/// Writes text lines. One write for each entry, so that lines of other writers do not get in between.
+fn stderr<S>(style: StderrStyle) -> impl Layer<S>
+where
+    S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
+{
+    tracing_subscriber::fmt::layer()
+        .event_format(Lines(style))
+        .with_writer(io::stderr)
+        // Nobody can be told that stderr is gone.
+        .log_internal_errors(false)
+}
+
+/// Returns the least severe level that is written.
+fn least(level: LogLevel) -> LevelFilter {
+    let least = match level {
+        LogLevel::Error => Priority::Error,
+        LogLevel::Warn => Priority::Warning,
+        LogLevel::Info => Priority::Info,
+        LogLevel::Debug => Priority::Debug,
+    };
+    least.level().into()
+}
