@@ -346,8 +346,9 @@ where
         round.memory.failures = round.memory.failures.max(1);
         let (failures, random) = (round.memory.failures, round.now.random);
         let after = match refusal.retry_after {
-            Some(left) => left,
             None if refusal.passing => decide::schedule::retry(failures, None, random),
+            // What the API's backoff asks for starts again after each answer; the writes that failed do not.
+            Some(left) => left.max(decide::schedule::retry(failures, None, random)),
             None => decide::schedule::retry_refused(failures, random),
         };
         // What is not for the sake of time alone goes on as planned, the reads of a window before all: it tries the write again.

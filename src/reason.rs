@@ -130,9 +130,8 @@ impl Scope {
         ..Self::KNOWN
     };
     /// What is on this machine, and what the new configuration needs that the old one did not. A fleet is reloaded in one
-    /// second: the APIs are read later, each machine at its own time.
+    /// second: the APIs, and credentials that still work, are read later, each machine at its own time.
     pub const RELOAD: Self = Self {
-        files: true,
         units: true,
         refused: true,
         ..Self::NONE

@@ -330,6 +330,23 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_fails_beside_reads_that_succeed_is_tried_again_with_growing_waits() {
+    // Each answer to a read starts the backoff of the API again: what is left of it does not grow.
+    let refusal = Refusal {
+        text: "500".to_owned(),
+        passing: true,
+        retry_after: Some(Duration::from_millis(100)),
+    };
+    let run = run_with(Facts::new(), Vec::new(), Some(refusal), Vec::new()).await;
+    assert!(run.limits.len() > 2, "{:?}", run.limits);
+    assert!(
+        run.limits.windows(2).all(|pair| pair[0] < pair[1]),
+        "{:?}",
+        run.limits
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_and_costs_no_wake_up()
 {
     let mut facts = Facts::new();

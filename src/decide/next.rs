@@ -118,7 +118,8 @@ pub(super) fn next_look(
             let due = memory.retry.filter(|_| !has_asked);
             let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
             let wait = || match asked {
-                Some(left) => left,
+                // An API may answer one request and fail the next: its backoff starts again each time, this count does not.
+                Some(left) => left.max(schedule::retry(memory.failures, None, now.random)),
                 None if is_final => schedule::retry_refused(memory.failures, now.random),
                 None => schedule::retry(memory.failures, None, now.random),
             };

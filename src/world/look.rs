@@ -173,7 +173,8 @@ impl World {
             .into_iter()
             .flatten()
             .any(|why| matches!(why.kind, WhyKind::Credential | WhyKind::Tls));
-        if scope.files || rejected || before == [None, None] {
+        let is_remedy = scope.refused && self.may_need_credentials();
+        if scope.files || rejected || is_remedy || before == [None, None] {
             self.read_credentials(settings);
         }
         let [old_harvester, old_guest] = before;

@@ -178,6 +178,15 @@ impl World {
         self
     }
 
+    /// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
+    fn may_need_credentials(&self) -> bool {
+        let unknown = [self.node.why(), self.candidates.why()];
+        unknown
+            .into_iter()
+            .flatten()
+            .any(|why| why.kind != WhyKind::Unreachable)
+    }
+
     /// Whether what was read of the host was read for these settings.
     fn are_reads_for(&self, settings: &Settings) -> bool {
         let wanted = (&settings.topology, &settings.extra_labels);

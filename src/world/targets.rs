@@ -33,9 +33,10 @@ impl World {
             .known()
             .zip(self.connections.guest.link().ok())
             .filter(|_| standing);
-        let is_served = self.node.known().is_some() && self.candidates.known().is_some();
         let files_delay = match self.machine {
-            Some(machine) if is_served => reload_delay(Phase::of(machine, Purpose::Files)),
+            Some(machine) if !self.may_need_credentials() => {
+                reload_delay(Phase::of(machine, Purpose::Files))
+            }
             _ => Duration::ZERO,
         };
         Targets {
