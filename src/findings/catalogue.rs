@@ -530,7 +530,7 @@ catalogue! {
     LabelFileNotManaged, "label-file-not-managed", Node, Notice, "kubelet registration-label file is not managed by the agent",
         impact: "The file is unchanged, and the labels that it sets may be those of another host.",
         fix: ["No action is needed if you maintain the file. Otherwise remove it: a registered Node does not need it."],
-        run: [vm "grep -s '' /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml /etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf"];
+        run: [vm "cat /etc/rancher/*/config.yaml.d/90-harvester-node-agent.yaml", vm "systemctl cat kubelet"];
     LabelFileNotWritten, "label-file-not-written", Node, Warning, "kubelet registration-label file cannot be updated",
         impact: "The next start of the kubelet sets outdated labels, until the agent corrects them.",
         fix: [

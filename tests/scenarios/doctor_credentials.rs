@@ -166,7 +166,7 @@ async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
         assert!(
             diagnosis
                 .warned("credential-writable-by-others")
-                .contains("number 1234")
+                .contains("UID 1234")
         );
     }
 }

@@ -60,7 +60,8 @@ async fn harvester_answers(fault: Fault, finding: &str) {
     world.migrate("hv-b").await;
     agent.signal(harvester_lab::process::Signal::SIGHUP);
     label_becomes(&world, ZONE, "rack-b").await;
-    findings_become(&world, &[]).await;
+    // Watches that the fault cut are reported for another ten minutes.
+    world.finding_ends(finding).await;
 }
 
 macro_rules! harvester_faults {

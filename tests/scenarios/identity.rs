@@ -144,13 +144,13 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
     for text in [
         "[no-topology-source]",
         "host-node failed",
-        "vmi-annotations nothing",
-        "launcher-pod nothing",
-        "configmap nothing",
+        "vmi-annotations empty",
+        "launcher-pod empty",
+        "configmap empty",
         "kubectl create clusterrole harvester-node-agent:default:gc8 --verb=get --resource=nodes",
         "--serviceaccount=default:gc8",
-        "Permission get nodes in the cluster: no",
-        "Permission watch virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
+        "Permission get nodes in the cluster: denied",
+        "Permission watch virtualmachineinstances.kubevirt.io in the namespace of the VM: allowed",
     ] {
         assert!(said.contains(text), "{text} is missing in\n{said}");
     }

@@ -282,7 +282,7 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
         let lines: Vec<&str> = whoami.split(" Permission ").collect();
         for (other, _, about) in &all {
             let is_missing = other == verb && about == resource;
-            let answer = if is_missing { ": no (" } else { ": yes (" };
+            let answer = if is_missing { ": denied (" } else { ": allowed (" };
             let line = lines
                 .iter()
                 .find(|line| line.starts_with(&format!("{other} {about}")))
@@ -324,9 +324,9 @@ async fn roles_for_a_single_vm_are_enough_where_the_machine_goes_by_its_name(on:
         .await;
     let whoami = crate::words(&agent(&world, &["whoami", "-v"]).await.stdout);
     for text in [
-        "get virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
-        "list virtualmachineinstances.kubevirt.io in the namespace of the VM: no",
-        "watch virtualmachineinstances.kubevirt.io in the namespace of the VM: yes",
+        "get virtualmachineinstances.kubevirt.io in the namespace of the VM: allowed",
+        "list virtualmachineinstances.kubevirt.io in the namespace of the VM: denied",
+        "watch virtualmachineinstances.kubevirt.io in the namespace of the VM: allowed",
     ] {
         assert!(whoami.contains(text), "{whoami}");
     }

@@ -410,7 +410,7 @@ async fn a_wrong_hostname_holds_no_longer_than_the_bound(on: On) {
     assert_eq!(answer["reason"], "time-up", "{answer:#}");
     let message = answer["message"].as_str().unwrap();
     assert!(
-        message.starts_with("the kubelet starts although hostname `localhost`"),
+        message.starts_with("the kubelet starts, although hostname `localhost`"),
         "{message}"
     );
     // Which host runs the VM is known all the same.

@@ -177,8 +177,9 @@ fn block(
         let all: Vec<_> = all.iter().map(|step| one_line(step, SHOWN_MAX)).collect();
         let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
         steps(text, &lead_of("Fix"), INDENT, &all, style.width);
+        // In a table each row says how it is renewed.
+        commands(text, view, problem);
     }
-    commands(text, view, problem);
     let suppressed: BTreeSet<&str> = view
         .diagnosis
         .sections

@@ -71,6 +71,19 @@ impl World {
         }
     }
 
+    /// Waits until this finding is not reported any more.
+    ///
+    /// # Panics
+    ///
+    /// If it still is after a while.
+    pub async fn finding_ends(&self, code: &str) {
+        let deadline = Instant::now() + SOON;
+        while self.findings().iter().any(|finding| finding == code) {
+            assert!(Instant::now() < deadline, "{code} is still reported");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// The agent's PATCHes of Node metadata (not of its status).
     pub async fn node_patches(&self) -> usize {
         let writes = self.agent_writes().await;
