@@ -233,12 +233,15 @@ pub fn plan(
         let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
         labels = plan_labels(settings, node, placement, labelled_host, &owned);
     }
-    let stand_down = node.and_then(|node| {
-        memory
+    let mut patch = None;
+    let mut stand_down = None;
+    if let (Some(node), Some(placement), None) = (node, placement, settling) {
+        patch = node_patch(settings, node, identity, placement, &labels, &memory);
+        stand_down = memory
             .rivalry
-            .judge(node, &labels.changes, now.uptime)
-            .cloned()
-    });
+            .judge(node, &placement.host, patch.as_ref(), now.uptime)
+            .cloned();
+    }
     let inputs = sync::Inputs {
         identity,
         placement,
@@ -255,11 +258,8 @@ pub fn plan(
     };
     let sync = sync::state(&inputs);
     let mut actions = Vec::new();
-    if let (Some(node), Some(placement), None, None) = (node, placement, &stand_down, settling) {
-        actions.extend(
-            node_patch(settings, node, identity, placement, &labels, &memory)
-                .map(Action::PatchNode),
-        );
+    if stand_down.is_none() {
+        actions.extend(patch.map(Action::PatchNode));
     }
     if let Some(node) = node.filter(|_| sync != Sync::Pending) {
         let names_quiet = memory.names_left(settings, now).is_none();

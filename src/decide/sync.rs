@@ -160,7 +160,11 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
     if inputs.settling {
         return Sync::Pending;
     }
-    if let Some(stand) = inputs.stand_down {
+    // While a rival has only our annotations, the labels are right.
+    if let Some(stand) = inputs
+        .stand_down
+        .filter(|_| !inputs.labels.changes.is_empty())
+    {
         return Sync::Conflict {
             writer: stand.rival.clone(),
         };

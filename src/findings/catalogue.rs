@@ -158,8 +158,8 @@ catalogue! {
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [guest MANAGERS];
-    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the topology labels",
-        impact: "The agent stopped writing the labels, so that the Node does not flap. It retries every hour.",
+    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the agent's labels or annotations",
+        impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
             "Stop the other writer, or remove a static `node-label` from the RKE2/K3s configuration.",
             "Or set `[topology] on_change = \"report\"`.",
