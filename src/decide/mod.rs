@@ -18,6 +18,7 @@ pub mod identity;
 pub mod image;
 pub mod interruptions;
 pub mod labels;
+pub mod machine;
 pub mod memory;
 mod next;
 pub mod patches;
@@ -208,6 +209,11 @@ pub fn plan(
     patience: Patience,
     now: Now,
 ) -> Plan {
+    let own = machine::without_node_of_another_machine(seen.who);
+    let seen = Seen {
+        who: own.as_ref().unwrap_or(seen.who),
+        ..seen
+    };
     let Seen {
         who,
         identity,

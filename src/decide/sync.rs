@@ -51,7 +51,7 @@ pub enum Sync {
 }
 
 /// Every reason that [`Sync::reason`] returns.
-pub const REASONS: [&str; 22] = [
+pub const REASONS: [&str; 23] = [
     "Synced",
     "Pending",
     "HostWithoutTopology",
@@ -63,6 +63,7 @@ pub const REASONS: [&str; 22] = [
     "NodeWriteFailed",
     "NodeMissing",
     "NodeNotRead",
+    "NodeOfAnotherMachine",
     "NoTopologySource",
     "NoHost",
     "IdentityAmbiguous",
@@ -154,6 +155,12 @@ pub struct Inputs<'a> {
 
 /// The state.
 pub fn state(inputs: &Inputs<'_>) -> Sync {
+    let why = inputs.node.why().map(|why| why.kind);
+    if why == Some(WhyKind::AnotherMachine) {
+        return Sync::NoNode {
+            reason: "NodeOfAnotherMachine",
+        };
+    }
     let Some(placement) = inputs.placement else {
         return without_host(inputs.identity);
     };
@@ -257,7 +264,10 @@ fn without_host(identity: &Identity) -> Sync {
                     "NoHarvesterCredential",
                     "no usable Harvester credential; labels are unchanged",
                 ),
-                WhyKind::Refused | WhyKind::UnexpectedObject | WhyKind::Malformed => (
+                WhyKind::Refused
+                | WhyKind::UnexpectedObject
+                | WhyKind::Malformed
+                | WhyKind::AnotherMachine => (
                     "HarvesterBadResponse",
                     "unexpected response from the Harvester API; labels are unchanged",
                 ),

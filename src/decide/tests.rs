@@ -184,6 +184,39 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
 }
 
 #[test]
+fn invariant_3_the_node_of_another_machine_costs_no_write() {
+    let other = uuid::Uuid::from_u128(0x6cea_024f_f050_5571_b0e3_4262_bd19_b153);
+    for mut world in worlds() {
+        if world.who.node.known().is_some() {
+            world.node().system_uuid = Some(other);
+            let plan = world.plan();
+            assert_eq!(plan.actions, []);
+            assert!(
+                plan.findings
+                    .iter()
+                    .any(|f| f.code == Code::NodeOfAnotherMachine)
+            );
+        }
+    }
+    let mut world = World::new();
+    world.node().system_uuid = Some(other);
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::NodeOfAnotherMachine]);
+    assert_eq!(plan.sync.reason(), "NodeOfAnotherMachine");
+    // The kubelet may just not have started yet.
+    assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
+    let ours = *world.who.machine.product_uuid.known().unwrap();
+    let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
+    for fine in [None, Some(ours), Some(swapped)] {
+        let mut world = world.clone();
+        world.node().system_uuid = fine;
+        assert_eq!(patches(&world.plan()).len(), 1, "{fine:?}");
+    }
+    world.who.machine.product_uuid = forbidden();
+    assert_eq!(patches(&world.plan()).len(), 1);
+}
+
+#[test]
 fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
     let mut world = World::new();
     let plan = world.plan();

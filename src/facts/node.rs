@@ -6,12 +6,13 @@ use std::fmt;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use uuid::Uuid;
 
 use super::names::{NodeName, NotAName};
 use crate::document::json::{
     Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
-    resource_version, uid,
+    resource_version, system_uuid, uid,
 };
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
@@ -42,6 +43,9 @@ pub struct Node {
     pub annotations: BTreeMap<String, String>,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
+    /// `status.nodeInfo.systemUUID`, where it has the form of a UUID: a kubelet that cannot read the firmware's tells another
+    /// number, such as the machine-id.
+    pub system_uuid: Option<Uuid>,
     /// `status.conditions`.
     pub conditions: Vec<NodeCondition>,
     /// Who wrote each label last, as `metadata.managedFields` tells.
@@ -244,6 +248,21 @@ struct WireSpec {
 struct WireStatus {
     #[serde(default, deserialize_with = "conditions")]
     conditions: Capped<NodeCondition, CONDITIONS_MAX>,
+    #[serde(rename = "nodeInfo", default)]
+    node_info: Option<WireNodeInfo>,
+}
+
+#[derive(Deserialize)]
+struct WireNodeInfo {
+    #[serde(rename = "systemUUID", default, deserialize_with = "system_uuid")]
+    system_uuid: Option<String>,
+}
+
+/// Reads a UUID in its form with hyphens that identifies something.
+fn hyphenated(text: &str) -> Option<Uuid> {
+    let uuid = Uuid::parse_str(text).ok()?;
+    let identifies = text.len() == 36 && !uuid.is_nil() && !uuid.is_max();
+    identifies.then_some(uuid)
 }
 
 impl TryFrom<Wire> for Node {
@@ -263,6 +282,10 @@ impl TryFrom<Wire> for Node {
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            system_uuid: status
+                .node_info
+                .and_then(|info| info.system_uuid)
+                .and_then(|text| hyphenated(text.trim())),
             conditions: status.conditions.0,
             label_managers: metadata.managed_fields.labels.into_managers(),
             annotation_managers: metadata.managed_fields.annotations.into_managers(),
@@ -292,6 +315,26 @@ mod tests {
             "kubectl-label"
         );
         assert_eq!(node.vm_uid(), Some("vm-uid"));
+    }
+
+    #[test]
+    fn only_the_form_with_hyphens_is_a_system_uuid() {
+        let read = |uuid: &str| {
+            let node = json!({
+                "metadata": {"name": "n", "uid": "u"}, "status": {"nodeInfo": {"systemUUID": uuid}},
+            });
+            serde_json::from_value::<Node>(node).unwrap().system_uuid
+        };
+        assert!(read("6CEA024F-F050-5571-B0E3-4262BD19B153").is_some());
+        for other in [
+            "",
+            "0123456789abcdef0123456789abcdef",
+            "00000000-0000-0000-0000-000000000000",
+            "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+            "not-a-uuid",
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 
     #[test]
