@@ -324,7 +324,7 @@ where
         let outcome = world.apply(action, round.now).await;
         publish.alive();
         match (&outcome, action) {
-            (Ok(()), Action::PatchNode(patch)) => round.memory.rivalry.wrote(&patch.labels),
+            (Ok(()), Action::PatchNode(patch)) => round.memory.rivalry.wrote(patch),
             (Ok(()), Action::PatchConditions(_)) => {}
             (Err(refusal), action) => {
                 round.memory.refusal = Some(Refused {

@@ -235,6 +235,12 @@ mod tests {
                 },
                 Code::NodeMissing,
             ),
+            (
+                Sync::NoNode {
+                    reason: "NodeOfAnotherMachine",
+                },
+                Code::NodeOfAnotherMachine,
+            ),
             (no_vm("IdentityAmbiguous"), Code::IdentityAmbiguous),
             (no_vm("VMNotFound"), Code::VmNotFound),
             (no_vm("HarvesterUnreachable"), Code::HarvesterUnreachable),

@@ -132,7 +132,7 @@ impl World {
         for action in &plan.actions {
             match action {
                 super::Action::PatchNode(patch) => {
-                    self.memory.rivalry.wrote(&patch.labels);
+                    self.memory.rivalry.wrote(patch);
                     let node = self.node();
                     for (key, value) in &patch.labels {
                         match value {

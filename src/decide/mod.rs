@@ -18,6 +18,7 @@ pub mod identity;
 pub mod image;
 pub mod interruptions;
 pub mod labels;
+pub mod machine;
 pub mod memory;
 mod next;
 pub mod patches;
@@ -208,6 +209,11 @@ pub fn plan(
     patience: Patience,
     now: Now,
 ) -> Plan {
+    let own = machine::without_node_of_another_machine(seen.who);
+    let seen = Seen {
+        who: own.as_ref().unwrap_or(seen.who),
+        ..seen
+    };
     let Seen {
         who,
         identity,
@@ -233,12 +239,15 @@ pub fn plan(
         let owned = Owned::parse(node.annotations.get(ANNOTATION_OWNED));
         labels = plan_labels(settings, node, placement, labelled_host, &owned);
     }
-    let stand_down = node.and_then(|node| {
-        memory
+    let mut patch = None;
+    let mut stand_down = None;
+    if let (Some(node), Some(placement), None) = (node, placement, settling) {
+        patch = node_patch(settings, node, identity, placement, &labels, &memory);
+        stand_down = memory
             .rivalry
-            .judge(node, &labels.changes, now.uptime)
-            .cloned()
-    });
+            .judge(node, &placement.host, patch.as_ref(), now.uptime)
+            .cloned();
+    }
     let inputs = sync::Inputs {
         identity,
         placement,
@@ -255,11 +264,8 @@ pub fn plan(
     };
     let sync = sync::state(&inputs);
     let mut actions = Vec::new();
-    if let (Some(node), Some(placement), None, None) = (node, placement, &stand_down, settling) {
-        actions.extend(
-            node_patch(settings, node, identity, placement, &labels, &memory)
-                .map(Action::PatchNode),
-        );
+    if stand_down.is_none() {
+        actions.extend(patch.map(Action::PatchNode));
     }
     if let Some(node) = node.filter(|_| sync != Sync::Pending) {
         let names_quiet = memory.names_left(settings, now).is_none();

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody else who writes the same labels: counting reverts, and knowing when to stop.
+//! Somebody else who writes the same labels or annotations: counting reverts, and knowing when to stop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::NodePatch;
+use crate::facts::names::HostName;
 use crate::facts::node::Node;
 
 /// Reverts within [`REVERT_WINDOW`] after which we stop. Fewer could be a kubelet restart or two.
 const REVERT_LIMIT: usize = 3;
 
-/// The time in which reverts are counted.
+/// The time in which reverts are counted, and for which there must be peace before a fight is over.
 const REVERT_WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// How long we stay away before one more try.
@@ -20,20 +22,26 @@ const STAND_DOWN: Duration = Duration::from_secs(60 * 60);
 pub struct Rivalry {
     /// UID of the Node that all this is about.
     node: String,
-    /// What our last successful patch set.
-    written: BTreeMap<String, String>,
-    /// Whether a difference from `written` would be a new revert and not the one counted already.
+    /// The host that all this is about: what was written for another one was right at its time.
+    host: Option<HostName>,
+    /// The labels that our successful patches set, or removed.
+    labels: BTreeMap<String, Option<String>>,
+    /// The annotations that our successful patches set.
+    annotations: BTreeMap<String, String>,
+    /// Whether a difference from these would be a new revert and not the one counted already.
     armed: bool,
     reverts: Vec<Duration>,
     standing_down: Option<StandDown>,
+    /// Since when nothing is to be changed.
+    peace: Option<Duration>,
 }
 
-/// A rival, and how long we leave the labels to it.
+/// A rival, and how long we leave the Node to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandDown {
-    /// The field manager that wrote the label last, as `managedFields` says.
+    /// The field manager that wrote it last, as `managedFields` says.
     pub rival: String,
-    /// The label.
+    /// The label or the annotation.
     pub key: String,
     /// When we try again.
     pub until: Duration,
@@ -41,21 +49,19 @@ pub struct StandDown {
 
 impl Rivalry {
     /// Takes note of a successful patch.
-    pub fn wrote(&mut self, changes: &BTreeMap<String, Option<String>>) {
-        for (key, value) in changes {
-            match value {
-                Some(value) => self.written.insert(key.clone(), value.clone()),
-                None => self.written.remove(key),
-            };
-        }
+    pub fn wrote(&mut self, patch: &NodePatch) {
+        self.labels.extend(patch.labels.clone());
+        self.annotations.extend(patch.annotations.clone());
         self.armed = true;
     }
 
-    /// Looks for a revert in the Node as it is now, given what we would change. Answers who is fighting us, if we must stop.
+    /// Looks for a revert in the Node as it is now, given what we would change on `host`. Answers who is fighting us, if the
+    /// change must not be sent.
     pub fn judge(
         &mut self,
         node: &Node,
-        changes: &BTreeMap<String, Option<String>>,
+        host: &HostName,
+        patch: Option<&NodePatch>,
         now: Duration,
     ) -> Option<&StandDown> {
         if self.node != node.uid {
@@ -65,15 +71,25 @@ impl Rivalry {
             }
             self.node.clone_from(&node.uid);
         }
-        if changes.is_empty() {
-            // Peace: the labels are right. The reverts stay counted, in case it is short.
-            self.standing_down = None;
-            return None;
+        let moved = self.host.as_ref().is_some_and(|known| known != host);
+        if moved {
+            self.labels.clear();
+            self.annotations.clear();
         }
+        self.host = Some(host.clone());
+        let Some(patch) = patch else {
+            // The Node is as it should be, but a rival that rests for a moment has not gone.
+            let since = *self.peace.get_or_insert(now);
+            if now.saturating_sub(since) >= REVERT_WINDOW {
+                self.standing_down = None;
+            }
+            return None;
+        };
+        self.peace = None;
         if self
             .standing_down
             .as_ref()
-            .is_some_and(|stand| stand.until <= now)
+            .is_some_and(|stand| stand.until <= now || moved)
         {
             self.standing_down = None;
             // One revert of the new try is enough to stop again.
@@ -81,28 +97,55 @@ impl Rivalry {
         }
         self.reverts
             .retain(|at| now.saturating_sub(*at) < REVERT_WINDOW);
-        let reverted = changes.iter().find(|(key, value)| {
-            value.is_some()
-                && self.written.get(*key) == value.as_ref()
-                && node.labels.get(*key) != value.as_ref()
-        });
-        if let (Some((key, _)), true) = (reverted, self.armed) {
+        let reverted = self.reverted(node, patch);
+        if let (Some((key, rival)), true) = (&reverted, self.armed) {
             self.armed = false;
             self.reverts.push(now);
             if self.reverts.len() >= REVERT_LIMIT {
-                let rival = node
-                    .label_managers
-                    .get(key)
-                    .cloned()
-                    .unwrap_or_else(|| "an unnamed writer".to_owned());
                 self.standing_down = Some(StandDown {
-                    rival,
-                    key: key.clone(),
+                    rival: rival
+                        .cloned()
+                        .unwrap_or_else(|| "an unnamed writer".to_owned()),
+                    key: (*key).clone(),
                     until: now + STAND_DOWN,
                 });
             }
         }
-        self.standing_down.as_ref()
+        let has_news = patch
+            .labels
+            .iter()
+            .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
+        // Labels that nobody has touched are followed all the same; each is news but once for a host's value.
+        self.standing_down.as_ref().filter(|_| !has_news)
+    }
+
+    /// Whether a label that we would set or remove is one that we have set or removed so before.
+    fn is_reverted(&self, node: &Node, key: &str, value: Option<&String>) -> bool {
+        let written = self.labels.get(key).map(Option::as_ref);
+        written == Some(value) && node.labels.get(key) != value
+    }
+
+    /// What somebody has changed since we wrote it and we would write again, with the manager that did, where it is known.
+    fn reverted<'a>(
+        &self,
+        node: &'a Node,
+        patch: &'a NodePatch,
+    ) -> Option<(&'a String, Option<&'a String>)> {
+        let labels = patch
+            .labels
+            .iter()
+            .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
+            .map(|(key, _)| (key, node.label_managers.get(key)));
+        // Compared with what is there: a rival may choose what we make of its text.
+        let annotations = patch
+            .annotations
+            .keys()
+            .filter(|key| {
+                let written = self.annotations.get(*key);
+                written.is_some() && written != node.annotations.get(*key)
+            })
+            .map(|key| (key, node.annotation_managers.get(key)));
+        labels.chain(annotations).next()
     }
 }
 
@@ -121,8 +164,26 @@ mod tests {
         node
     }
 
-    fn zone(value: &str) -> BTreeMap<String, Option<String>> {
-        BTreeMap::from([(ZONE.to_owned(), Some(value.to_owned()))])
+    fn zone(value: &str) -> NodePatch {
+        let node = node("");
+        NodePatch {
+            node: node.name,
+            uid: node.uid,
+            resource_version: None,
+            labels: BTreeMap::from([(ZONE.to_owned(), Some(value.to_owned()))]),
+            annotations: BTreeMap::new(),
+            announce: None,
+        }
+    }
+
+    fn judge<'a>(
+        rivalry: &'a mut Rivalry,
+        node: &Node,
+        patch: &NodePatch,
+        now: Duration,
+    ) -> Option<&'a StandDown> {
+        let host = HostName::parse("hv-a").unwrap();
+        rivalry.judge(node, &host, Some(patch), now)
     }
 
     fn minutes(count: u64) -> Duration {
@@ -134,10 +195,13 @@ mod tests {
         let mut rivalry = Rivalry::default();
         for minute in 0..2 {
             rivalry.wrote(&zone("a"));
-            assert_eq!(rivalry.judge(&node("b"), &zone("a"), minutes(minute)), None);
+            assert_eq!(
+                judge(&mut rivalry, &node("b"), &zone("a"), minutes(minute)),
+                None
+            );
         }
         rivalry.wrote(&zone("a"));
-        let stand = rivalry.judge(&node("b"), &zone("a"), minutes(2)).unwrap();
+        let stand = judge(&mut rivalry, &node("b"), &zone("a"), minutes(2)).unwrap();
         assert_eq!(
             (stand.rival.as_str(), stand.key.as_str(), stand.until),
             ("kubectl-label", ZONE, minutes(62))
@@ -149,11 +213,14 @@ mod tests {
         let mut rivalry = Rivalry::default();
         for _ in 0..3 {
             rivalry.wrote(&zone("a"));
-            rivalry.judge(&node("b"), &zone("a"), minutes(0));
+            judge(&mut rivalry, &node("b"), &zone("a"), minutes(0));
         }
-        assert_eq!(rivalry.judge(&node("b"), &zone("a"), minutes(60)), None);
+        assert_eq!(
+            judge(&mut rivalry, &node("b"), &zone("a"), minutes(60)),
+            None
+        );
         rivalry.wrote(&zone("a"));
-        assert!(rivalry.judge(&node("b"), &zone("a"), minutes(60)).is_some());
+        assert!(judge(&mut rivalry, &node("b"), &zone("a"), minutes(60)).is_some());
     }
 
     #[test]
@@ -161,7 +228,10 @@ mod tests {
         let mut rivalry = Rivalry::default();
         rivalry.wrote(&zone("a"));
         for _ in 0..10 {
-            assert_eq!(rivalry.judge(&node("b"), &zone("a"), minutes(0)), None);
+            assert_eq!(
+                judge(&mut rivalry, &node("b"), &zone("a"), minutes(0)),
+                None
+            );
         }
     }
 
@@ -171,14 +241,17 @@ mod tests {
         for round in 0..10 {
             rivalry.wrote(&zone("a"));
             assert_eq!(
-                rivalry.judge(&node("b"), &zone("a"), minutes(round * 6)),
+                judge(&mut rivalry, &node("b"), &zone("a"), minutes(round * 6)),
                 None
             );
         }
         let mut rivalry = Rivalry::default();
         for (written, next) in [("a", "b"), ("b", "a"), ("a", "b"), ("b", "a")] {
             rivalry.wrote(&zone(written));
-            assert_eq!(rivalry.judge(&node(written), &zone(next), minutes(0)), None);
+            assert_eq!(
+                judge(&mut rivalry, &node(written), &zone(next), minutes(0)),
+                None
+            );
         }
     }
 }

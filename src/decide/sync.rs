@@ -51,7 +51,7 @@ pub enum Sync {
 }
 
 /// Every reason that [`Sync::reason`] returns.
-pub const REASONS: [&str; 22] = [
+pub const REASONS: [&str; 23] = [
     "Synced",
     "Pending",
     "HostWithoutTopology",
@@ -63,6 +63,7 @@ pub const REASONS: [&str; 22] = [
     "NodeWriteFailed",
     "NodeMissing",
     "NodeNotRead",
+    "NodeOfAnotherMachine",
     "NoTopologySource",
     "NoHost",
     "IdentityAmbiguous",
@@ -154,13 +155,23 @@ pub struct Inputs<'a> {
 
 /// The state.
 pub fn state(inputs: &Inputs<'_>) -> Sync {
+    let why = inputs.node.why().map(|why| why.kind);
+    if why == Some(WhyKind::AnotherMachine) {
+        return Sync::NoNode {
+            reason: "NodeOfAnotherMachine",
+        };
+    }
     let Some(placement) = inputs.placement else {
         return without_host(inputs.identity);
     };
     if inputs.settling {
         return Sync::Pending;
     }
-    if let Some(stand) = inputs.stand_down {
+    // While a rival has only our annotations, the labels are right.
+    if let Some(stand) = inputs
+        .stand_down
+        .filter(|_| !inputs.labels.changes.is_empty())
+    {
         return Sync::Conflict {
             writer: stand.rival.clone(),
         };
@@ -253,7 +264,10 @@ fn without_host(identity: &Identity) -> Sync {
                     "NoHarvesterCredential",
                     "no usable Harvester credential; labels are unchanged",
                 ),
-                WhyKind::Refused | WhyKind::UnexpectedObject | WhyKind::Malformed => (
+                WhyKind::Refused
+                | WhyKind::UnexpectedObject
+                | WhyKind::Malformed
+                | WhyKind::AnotherMachine => (
                     "HarvesterBadResponse",
                     "unexpected response from the Harvester API; labels are unchanged",
                 ),

@@ -184,6 +184,39 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
 }
 
 #[test]
+fn invariant_3_the_node_of_another_machine_costs_no_write() {
+    let other = uuid::Uuid::from_u128(0x6cea_024f_f050_5571_b0e3_4262_bd19_b153);
+    for mut world in worlds() {
+        if world.who.node.known().is_some() {
+            world.node().system_uuid = Some(other);
+            let plan = world.plan();
+            assert_eq!(plan.actions, []);
+            assert!(
+                plan.findings
+                    .iter()
+                    .any(|f| f.code == Code::NodeOfAnotherMachine)
+            );
+        }
+    }
+    let mut world = World::new();
+    world.node().system_uuid = Some(other);
+    let plan = world.plan();
+    assert_eq!(codes(&plan), [Code::NodeOfAnotherMachine]);
+    assert_eq!(plan.sync.reason(), "NodeOfAnotherMachine");
+    // The kubelet may just not have started yet.
+    assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
+    let ours = *world.who.machine.product_uuid.known().unwrap();
+    let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
+    for fine in [None, Some(ours), Some(swapped)] {
+        let mut world = world.clone();
+        world.node().system_uuid = fine;
+        assert_eq!(patches(&world.plan()).len(), 1, "{fine:?}");
+    }
+    world.who.machine.product_uuid = forbidden();
+    assert_eq!(patches(&world.plan()).len(), 1);
+}
+
+#[test]
 fn the_labels_come_first_and_the_conditions_say_so_after_they_were_read_back() {
     let mut world = World::new();
     let plan = world.plan();
@@ -776,6 +809,101 @@ fn a_rival_is_fought_three_times_and_then_named() {
             writer: "kubectl-label".to_owned()
         }
     );
+}
+
+/// Patches of 100 rounds within an hour in which a rival does its worst, and what is said of it at last.
+fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
+    world.settle();
+    let mut writes = 0;
+    for round in 0..100 {
+        spoil(&mut world, round);
+        let plan = world.plan();
+        writes += patches(&plan).len();
+        world.apply(&plan);
+        world.uptime += Duration::from_secs(35);
+    }
+    (writes, world)
+}
+
+fn strip(world: &mut World) {
+    world
+        .node()
+        .annotations
+        .retain(|key, _| !key.starts_with(ANNOTATION_PREFIX));
+}
+
+#[test]
+fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
+    let (writes, mut world) = fought(World::new(), |world, _| strip(world));
+    assert_eq!(writes, 2);
+    let plan = world.plan();
+    assert_eq!(
+        (plan.actions.len(), codes(&plan)),
+        (0, vec![Code::LabelConflict])
+    );
+    // The labels are right all the while.
+    assert_eq!(plan.sync, Sync::Synced);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    assert_eq!(patches(&plan)[0].annotations[ANNOTATION_HOST], "hv-b");
+    assert_eq!(codes(&plan), []);
+    world.apply(&plan);
+    strip(&mut world);
+    assert!(patches(&world.plan()).is_empty());
+
+    let overwritten = fought(World::new(), |world, round| {
+        let node = world.node();
+        node.annotation_managers
+            .insert(ANNOTATION_OWNED.to_owned(), "clone".to_owned());
+        node.annotations.insert(
+            ANNOTATION_OWNED.to_owned(),
+            format!(r#"{{"{ZONE_BETA}":"z{round}"}}"#),
+        );
+    });
+    assert_eq!(overwritten.0, 2);
+    assert!(overwritten.1.plan().findings[0].seen.contains("`clone`"));
+}
+
+#[test]
+fn a_rival_that_rests_now_and_then_is_left_alone_as_well() {
+    let (writes, world) = fought(World::new(), |world, round| match round % 2 {
+        0 => strip(world),
+        // As it was written, so that nothing is to be done.
+        _ => {
+            let mut calm = World::new();
+            calm.settle();
+            let annotations = calm.node().annotations.clone();
+            world.node().annotations = annotations;
+        }
+    });
+    assert!(writes <= 3, "{writes} patches");
+    let mut late = world;
+    late.settle();
+    // The peace has to last.
+    for _ in 0..2 {
+        let plan = late.plan();
+        late.apply(&plan);
+        late.uptime += Duration::from_secs(11 * 60);
+    }
+    strip(&mut late);
+    assert_eq!(patches(&late.plan()).len(), 1);
+}
+
+#[test]
+fn a_rival_that_adds_a_label_that_we_removed_is_left_alone() {
+    let mut world = World::new();
+    world.settings.topology.remove_stale = true;
+    world.settle();
+    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
+    let (writes, world) = fought(world, |world, _| {
+        let node = world.node();
+        node.labels.insert(ZONE.to_owned(), "rack-a".to_owned());
+        let owned =
+            node.annotations[ANNOTATION_OWNED].replace('{', &format!(r#"{{"{ZONE}":"rack-a","#));
+        node.annotations.insert(ANNOTATION_OWNED.to_owned(), owned);
+    });
+    assert_eq!(writes, 2);
+    assert_eq!(codes(&world.plan()), [Code::LabelConflict]);
 }
 
 #[test]

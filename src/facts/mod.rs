@@ -127,6 +127,8 @@ pub enum WhyKind {
     /// The text could not be understood.
     #[serde(rename = "invalid")]
     Malformed,
+    /// The object belongs to another machine.
+    AnotherMachine,
 }
 
 impl WhyKind {
@@ -139,6 +141,7 @@ impl WhyKind {
                 | Self::Refused
                 | Self::UnexpectedObject
                 | Self::Credential
+                | Self::AnotherMachine
         )
     }
 }

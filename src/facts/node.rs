@@ -6,12 +6,13 @@ use std::fmt;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use uuid::Uuid;
 
 use super::names::{NodeName, NotAName};
 use crate::document::json::{
     Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
-    resource_version, uid,
+    resource_version, system_uuid, uid,
 };
 
 /// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
@@ -20,7 +21,7 @@ const HARVESTER_PROVIDER: &str = "harvester://";
 /// Conditions of a Node; there are about ten.
 const CONDITIONS_MAX: usize = 256;
 
-/// Labels of a Node whose writers are remembered.
+/// Labels of a Node whose writers are remembered, and annotations.
 const MANAGED_LABELS_MAX: usize = 1000;
 
 /// Characters of a manager's name that are kept: as many as Kubernetes allows.
@@ -42,10 +43,15 @@ pub struct Node {
     pub annotations: BTreeMap<String, String>,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
+    /// `status.nodeInfo.systemUUID`, where it has the form of a UUID: a kubelet that cannot read the firmware's tells another
+    /// number, such as the machine-id.
+    pub system_uuid: Option<Uuid>,
     /// `status.conditions`.
     pub conditions: Vec<NodeCondition>,
     /// Who wrote each label last, as `metadata.managedFields` tells.
     pub label_managers: BTreeMap<String, String>,
+    /// Who wrote each annotation last.
+    pub annotation_managers: BTreeMap<String, String>,
 }
 
 impl Node {
@@ -116,10 +122,10 @@ struct WireMetadata {
     #[serde(default, deserialize_with = "annotations")]
     annotations: StringMap,
     #[serde(default, deserialize_with = "managed_fields")]
-    managed_fields: LabelManagers,
+    managed_fields: Managers,
 }
 
-/// One entry of `metadata.managedFields`: of the tree of its fields only the labels are read.
+/// One entry of `metadata.managedFields`: of the tree of its fields only labels and annotations are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireManagedFields {
@@ -138,14 +144,19 @@ struct WireFields {
 struct WireMetadataFields {
     #[serde(rename = "f:labels", default)]
     labels: Keys<MANAGED_LABELS_MAX>,
+    #[serde(rename = "f:annotations", default)]
+    annotations: Keys<MANAGED_LABELS_MAX>,
 }
 
-/// The newest manager of each label, by their RFC 3339 times, which compare as text. An object may hold ten thousands of
-/// entries: each is looked at once and not kept.
+/// The newest manager of each label and annotation. An object may hold ten thousands of entries: each is looked at once and not
+/// kept.
 #[derive(Default)]
-struct LabelManagers(BTreeMap<String, (Option<String>, String)>);
+struct Managers {
+    labels: Newest,
+    annotations: Newest,
+}
 
-impl LabelManagers {
+impl Managers {
     fn add(&mut self, entry: WireManagedFields) {
         let (Some(manager), Some(metadata)) = (
             entry.manager,
@@ -156,53 +167,70 @@ impl LabelManagers {
         let manager: String = manager.chars().take(MANAGER_MAX).collect();
         // A text that is longer is no time.
         let time = entry.time.filter(|time| time.len() <= 64);
-        for mut key in metadata.labels.0 {
+        self.labels.add(metadata.labels.0, &manager, time.as_ref());
+        self.annotations
+            .add(metadata.annotations.0, &manager, time.as_ref());
+    }
+}
+
+/// The newest manager of each key, by their RFC 3339 times, which compare as text.
+#[derive(Default)]
+struct Newest(BTreeMap<String, (Option<String>, String)>);
+
+impl Newest {
+    fn add(&mut self, keys: Vec<String>, manager: &str, time: Option<&String>) {
+        for mut key in keys {
             if !key.starts_with("f:") || key.len() > KEY_BYTES + 2 {
                 continue;
             }
             key.drain(..2);
             let is_full = self.0.len() == MANAGED_LABELS_MAX;
             match self.0.get_mut(&key) {
-                Some(newest) if newest.0 > time => {}
-                Some(newest) => *newest = (time.clone(), manager.clone()),
+                Some(newest) if newest.0.as_ref() > time => {}
+                Some(newest) => *newest = (time.cloned(), manager.to_owned()),
                 None if is_full => {}
                 None => {
-                    self.0.insert(key, (time.clone(), manager.clone()));
+                    self.0.insert(key, (time.cloned(), manager.to_owned()));
                 }
             }
         }
     }
-}
 
-impl<'de> Deserialize<'de> for LabelManagers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_option(LabelManagersVisitor)
+    fn into_managers(self) -> BTreeMap<String, String> {
+        let keys = self.0.into_iter();
+        keys.map(|(key, (_, manager))| (key, manager)).collect()
     }
 }
 
-struct LabelManagersVisitor;
+impl<'de> Deserialize<'de> for Managers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(ManagersVisitor)
+    }
+}
 
-impl<'de> Visitor<'de> for LabelManagersVisitor {
-    type Value = LabelManagers;
+struct ManagersVisitor;
+
+impl<'de> Visitor<'de> for ManagersVisitor {
+    type Value = Managers;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list or null")
     }
 
-    fn visit_none<E>(self) -> Result<LabelManagers, E> {
-        Ok(LabelManagers::default())
+    fn visit_none<E>(self) -> Result<Managers, E> {
+        Ok(Managers::default())
     }
 
-    fn visit_unit<E>(self) -> Result<LabelManagers, E> {
-        Ok(LabelManagers::default())
+    fn visit_unit<E>(self) -> Result<Managers, E> {
+        Ok(Managers::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<LabelManagers, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Managers, D::Error> {
         deserializer.deserialize_seq(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<LabelManagers, A::Error> {
-        let mut managers = LabelManagers::default();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Managers, A::Error> {
+        let mut managers = Managers::default();
         while let Some(entry) = entries.next_element()? {
             managers.add(entry);
         }
@@ -220,6 +248,21 @@ struct WireSpec {
 struct WireStatus {
     #[serde(default, deserialize_with = "conditions")]
     conditions: Capped<NodeCondition, CONDITIONS_MAX>,
+    #[serde(rename = "nodeInfo", default)]
+    node_info: Option<WireNodeInfo>,
+}
+
+#[derive(Deserialize)]
+struct WireNodeInfo {
+    #[serde(rename = "systemUUID", default, deserialize_with = "system_uuid")]
+    system_uuid: Option<String>,
+}
+
+/// Reads a UUID in its form with hyphens that identifies something.
+fn hyphenated(text: &str) -> Option<Uuid> {
+    let uuid = Uuid::parse_str(text).ok()?;
+    let identifies = text.len() == 36 && !uuid.is_nil() && !uuid.is_max();
+    identifies.then_some(uuid)
 }
 
 impl TryFrom<Wire> for Node {
@@ -239,13 +282,13 @@ impl TryFrom<Wire> for Node {
             labels: metadata.labels.0,
             annotations: metadata.annotations.0,
             provider_id: spec.provider_id.filter(|id| !id.is_empty()),
+            system_uuid: status
+                .node_info
+                .and_then(|info| info.system_uuid)
+                .and_then(|text| hyphenated(text.trim())),
             conditions: status.conditions.0,
-            label_managers: metadata
-                .managed_fields
-                .0
-                .into_iter()
-                .map(|(key, (_, manager))| (key, manager))
-                .collect(),
+            label_managers: metadata.managed_fields.labels.into_managers(),
+            annotation_managers: metadata.managed_fields.annotations.into_managers(),
         })
     }
 }
@@ -272,6 +315,26 @@ mod tests {
             "kubectl-label"
         );
         assert_eq!(node.vm_uid(), Some("vm-uid"));
+    }
+
+    #[test]
+    fn only_the_form_with_hyphens_is_a_system_uuid() {
+        let read = |uuid: &str| {
+            let node = json!({
+                "metadata": {"name": "n", "uid": "u"}, "status": {"nodeInfo": {"systemUUID": uuid}},
+            });
+            serde_json::from_value::<Node>(node).unwrap().system_uuid
+        };
+        assert!(read("6CEA024F-F050-5571-B0E3-4262BD19B153").is_some());
+        for other in [
+            "",
+            "0123456789abcdef0123456789abcdef",
+            "00000000-0000-0000-0000-000000000000",
+            "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+            "not-a-uuid",
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 
     #[test]

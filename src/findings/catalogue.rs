@@ -82,6 +82,14 @@ catalogue! {
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [REJOIN],
         run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, guest DELETE_NODE];
+    NodeOfAnotherMachine, "node-of-another-machine", Identity, Error, "the Node belongs to a different machine",
+        impact: "The kubelet that reports this Node runs on a machine with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
+        fix: [
+            "If this VM is a copy, remove the copied node state (rke2-uninstall.sh, k3s-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
+            "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
+        ],
+        run: [guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid", vm SERVICES],
+        suppresses: [ProviderIdDiffers];
     HardwareShared, "hardware-shared", Identity, Warning, "another VM in the namespace has the same MAC address or firmware UUID",
         impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
         fix: [
@@ -158,8 +166,8 @@ catalogue! {
             "Or remove the key from `[labels.extra]`.",
         ],
         run: [guest MANAGERS];
-    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the topology labels",
-        impact: "The agent stopped writing the labels, so that the Node does not flap. It retries every hour.",
+    LabelConflict, "label-conflict", Node, Error, "another writer keeps reverting the agent's labels or annotations",
+        impact: "The agent stopped writing them, so that the Node does not flap. It retries every hour, and after a migration.",
         fix: [
             "Stop the other writer, or remove a static `node-label` from the RKE2/K3s configuration.",
             "Or set `[topology] on_change = \"report\"`.",

@@ -159,6 +159,7 @@ impl World {
         node.labels = delivered.labels;
         node.annotations = delivered.annotations;
         node.label_managers = delivered.label_managers;
+        node.annotation_managers = delivered.annotation_managers;
         node.resource_version = Some(version);
         // A cloud provider that takes the Node on writes labels and `spec.providerID`.
         node.provider_id.is_some()

@@ -45,13 +45,16 @@ macro_rules! beside_a_kubelet {
 
 /// The standard story on a kubeadm node that its kubelet has yet to register.
 pub async fn world() -> World {
-    World::real(WorldOptions {
+    let world = World::real(WorldOptions {
         distribution: Distribution::Kubeadm,
         cloud: CloudState::Absent,
         registration: Registration::Kubelet,
         ..WorldOptions::default()
     })
-    .await
+    .await;
+    // The kubelet reports the UUID of the machine that the test runs on.
+    world.guest.remove("/sys/class/dmi/id/product_uuid");
+    world
 }
 
 pub fn guest_api(world: &World) -> &RealApi {

@@ -16,6 +16,7 @@ on_both!(
     two_vms_of_one_uuid_and_mac_cost_every_label_and_are_named,
     without_any_source_every_attempt_and_the_rbac_that_would_help_are_named,
     labels_follow_even_when_the_hostname_is_wrong,
+    the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here,
 );
 
 async fn a_hostname_that_is_not_the_vms_is_one_condition_one_event_and_one_record(on: On) {
@@ -163,4 +164,23 @@ async fn labels_follow_even_when_the_hostname_is_wrong(on: On) {
     label_becomes(&world, crate::HOST, "hv-a").await;
     world.migrate("hv-b").await;
     label_becomes(&world, crate::ZONE, "rack-b").await;
+}
+
+async fn the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here(on: On) {
+    let world = on.world(WorldOptions::default()).await;
+    let report = async |uuid: &str| {
+        let status = serde_json::json!({"status": {"nodeInfo": {"systemUUID": uuid}}});
+        let path = harvester_lab::admin::paths::node(world.node_name());
+        let admin = &world.guest_admin;
+        admin.merge_patch_status(&path, &status).await.unwrap();
+    };
+    report("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
+    let _agent = serve(&world).await;
+    findings_become(&world, &["node-of-another-machine"]).await;
+    world.migrate("hv-b").await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(world.agent_writes().await.is_empty());
+    report(&world.vm.firmware_uuid.to_string().to_uppercase()).await;
+    label_becomes(&world, crate::ZONE, "rack-b").await;
+    findings_become(&world, &[]).await;
 }

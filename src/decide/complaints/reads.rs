@@ -47,7 +47,9 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Tls => Some(Code::HarvesterTlsError),
             WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterBadResponse),
             WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
+            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi | WhyKind::AnotherMachine => {
+                None
+            }
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
@@ -80,6 +82,7 @@ pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
             WhyKind::Tls => Some(Code::GuestApiTlsError),
             WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiBadResponse),
             WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
+            WhyKind::AnotherMachine => Some(Code::NodeOfAnotherMachine),
             WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

@@ -110,6 +110,7 @@ text_fields! {
     provider_id: Option<String> = "spec.providerID", 1024;
     hostname: Option<String> = "spec.hostname", NAME_BYTES;
     firmware_uuid: Option<String> = "spec.domain.firmware.uuid", NAME_BYTES;
+    system_uuid: Option<String> = "status.nodeInfo.systemUUID", NAME_BYTES;
     firmware_serial: Option<String> = "spec.domain.firmware.serial", NAME_BYTES;
     spec_interface_name: Option<String> = "spec.domain.devices.interfaces[].name", NAME_BYTES;
     spec_interface_mac: Option<String> = "spec.domain.devices.interfaces[].macAddress", NAME_BYTES;

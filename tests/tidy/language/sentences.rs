@@ -17,7 +17,7 @@ pub(super) const SENTENCES: &[(&str, &str)] = &[
     ),
     (
         "somebody else keeps changing the topology labels back",
-        "another writer keeps reverting the topology labels",
+        "another writer keeps reverting the agent's labels or annotations",
     ),
     (
         "pods are spread by a zone in which this Node is not",

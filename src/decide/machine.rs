@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Is the Node that our kubelet's credential leads to the Node of this machine? A clone of a disk has the credential, too.
+
+use uuid::Uuid;
+
+use crate::facts::who::Who;
+use crate::facts::{Seen, WhyKind};
+
+/// The same facts without the Node, where another machine's kubelet reports it: then nothing is decided about it, and so nothing
+/// is written to it.
+///
+/// Both UUIDs must be known. The kubelet reads its own from the same file as we.
+pub fn without_node_of_another_machine(who: &Who) -> Option<Who> {
+    let node = who.node.known()?;
+    let theirs = node.system_uuid?;
+    let ours = *who.machine.product_uuid.known()?;
+    if ours.is_nil() || ours.is_max() || is_same(ours, theirs) {
+        return None;
+    }
+    let text = format!(
+        "Node `{}` reports systemUUID {theirs}, product_uuid of this VM is {ours}",
+        node.name
+    );
+    Some(Who {
+        node: Seen::failed(WhyKind::AnotherMachine, text),
+        ..who.clone()
+    })
+}
+
+/// Before SMBIOS 2.6 the order of bytes in the first three fields was not settled.
+fn is_same(ours: Uuid, theirs: Uuid) -> bool {
+    ours == theirs || ours.to_bytes_le() == *theirs.as_bytes()
+}
