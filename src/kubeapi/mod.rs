@@ -36,8 +36,8 @@ pub use text::describe;
 pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, ResourceAttributes,
-    Status, StatusDetails, Versioned,
+    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
+    ResourceAttributes, Status, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

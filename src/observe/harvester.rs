@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config::Settings;
+use crate::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
-use crate::facts::vmi::Vmi;
+use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Client, Error, Selectors, Versioned};
+use crate::kubeapi::{Class, Client, Error, Readable, Selectors, Versioned};
 
 use super::node::Freshness;
 use super::why;
@@ -245,35 +247,22 @@ impl Search<'_> {
     /// The other instances of the namespace, as far as they may be ours.
     async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
-        let list = self.client.list_metadata(&collection).await?;
+        let list = self.client.list_metadata::<Listed>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
         let present = |uid: &Uuid| {
-            let uids = list
-                .items
-                .iter()
-                .filter_map(|item| item.metadata.uid.as_ref());
-            uids.filter_map(|text| Uuid::parse_str(text).ok())
+            list.iter()
+                .filter_map(|item| Uuid::parse_str(&item.uid).ok())
                 .any(|other| other == *uid)
         };
         compared.0.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
-        for item in &list.items {
-            let meta = &item.metadata;
-            let name = meta
-                .name
-                .as_deref()
-                .and_then(|name| VmName::parse(name).ok());
-            let (Some(name), Some(uid)) = (name, meta.uid.as_deref()) else {
-                continue;
-            };
-            if is_named(uid) || compared.contains(uid) {
+        // The list is gone before more is read.
+        for Listed { name, uid, owner } in list {
+            if is_named(&uid) || compared.contains(&uid) {
                 continue;
             }
-            let mut owners = meta.owner_references.0.iter();
-            let owner = owners.find(|owner| owner.kind.as_deref() == Some("VirtualMachine"));
-            let owner = owner.and_then(|owner| owner.uid.as_deref());
-            match (self.is_likely)(&name, owner) {
+            match (self.is_likely)(&name, owner.as_deref()) {
                 true => likely.push(name),
                 false => rest.push(name),
             }
@@ -286,17 +275,14 @@ impl Search<'_> {
         let is_enough = self.list != List::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
         if !is_enough && rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
-                let read = get(self.client, &collection, name, Freshness::Newest).await?;
-                vmis.extend(read.map(|read| read.object));
+                vmis.extend(get_readable(self.client, &collection, name).await?);
             }
         } else if !is_enough {
-            let all = self
-                .client
-                .list::<Vmi>(&collection, &Selectors::default())
-                .await?;
-            let is_known =
-                |vmi: &Vmi| is_named(&vmi.uid) || vmis.iter().any(|read: &Vmi| read.uid == vmi.uid);
-            let others: Vec<Vmi> = all.items.into_iter().filter(|vmi| !is_known(vmi)).collect();
+            let all = Selectors::default();
+            let is_new = |vmi: &Vmi| {
+                !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
+            };
+            let others = self.client.pick::<Vmi>(&collection, &all, is_new).await?;
             vmis.extend(others);
         }
         if !is_enough {
@@ -380,6 +366,75 @@ async fn get(
     }
 }
 
+/// The same for an instance that is hardly ours: one that cannot be read is passed over, because whoever may write it must not
+/// keep us from the others.
+async fn get_readable(
+    client: &Client,
+    collection: &str,
+    name: &VmName,
+) -> Result<Option<Vmi>, Error> {
+    let path = format!("{collection}/{name}");
+    match client.get::<Readable<Vmi>>(&path).await {
+        Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
+        Err(error) if error.is_absence() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is kept of an instance in a list of metadata. A namespace may hold thousands, and others write their labels and
+/// annotations.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Item")]
+struct Listed {
+    name: VmName,
+    uid: String,
+    /// The UID of the VM that owns it.
+    owner: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMeta {
+    #[serde(default, deserialize_with = "name")]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
+    uid: Option<String>,
+    #[serde(default, deserialize_with = "owner_references")]
+    owner_references: Capped<Owner, OWNERS_MAX>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    #[serde(default, deserialize_with = "owner_kind")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "owner_uid")]
+    uid: Option<String>,
+}
+
+impl TryFrom<Item> for Listed {
+    type Error = NotAVmi;
+
+    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
+        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+        let mut owners = metadata.owner_references.0.into_iter();
+        Ok(Self {
+            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
+                field: "metadata.name",
+                source,
+            })?,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            owner: owners
+                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
+                .and_then(|owner| owner.uid),
+        })
+    }
+}
+
 fn failed(error: &Error) -> Seen<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
@@ -390,4 +445,25 @@ fn failed(error: &Error) -> Seen<Candidates> {
         return Seen::failed(WhyKind::Refused, text);
     }
     Seen::Failed(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_instance_in_a_list_only_name_uid_and_owner_are_kept_whatever_its_maps_hold() {
+        let entries: Vec<String> = (0..20_000).map(|key| format!("\"{key}\":\"\"")).collect();
+        let map = format!("{{{}}}", entries.join(","));
+        let text = format!(
+            r#"{{"metadata":{{"name":"a","uid":"u","labels":{map},"annotations":{map},"managedFields":[{map}],
+            "ownerReferences":[{{"kind":"K","uid":"x"}},{{"kind":"VirtualMachine","uid":"vm"}}]}}}}"#
+        );
+        let listed = Listed {
+            name: VmName::parse("a").unwrap(),
+            uid: "u".to_owned(),
+            owner: Some("vm".to_owned()),
+        };
+        assert_eq!(serde_json::from_str::<Listed>(&text).unwrap(), listed);
+    }
 }
