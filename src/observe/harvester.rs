@@ -15,7 +15,7 @@ use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Client, Error, Readable, Selectors, Versioned};
+use crate::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
 use super::node::Freshness;
 use super::why;
@@ -312,28 +312,77 @@ pub struct Own {
     pub version: Option<String>,
 }
 
-/// Reads the one that was found before, which is all that a migration changes.
+/// What is known of our own instance.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The instance.
+    pub own: &'a Vmi,
+    /// Its resource version.
+    pub version: Option<&'a str>,
+    /// The candidates beside it.
+    pub others: &'a Candidates,
+}
+
+/// What becomes of our own instance as a cache has it.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is taken.
+    Take,
+    /// It is older than what is known, and says the same.
+    Keep,
+    /// It may be older and differs: the cache lags, or etcd was restored, so the store itself decides.
+    Ask,
+}
+
+impl Known<'_> {
+    fn judge(&self, cached: &Versioned<Vmi>) -> Verdict {
+        let version = cached.version.as_deref().unwrap_or_default();
+        match age(version, self.version) {
+            Age::Newer | Age::Same => Verdict::Take,
+            Age::Doubtful if self.version.is_none() => Verdict::Take,
+            Age::Doubtful if cached.object == *self.own => Verdict::Keep,
+            Age::Doubtful => Verdict::Ask,
+        }
+    }
+}
+
+/// Reads the one that was found before, which is all that a migration changes. What a cache has of it is no reason to go back.
 /// `None` when it is gone or is another instance now: then everything is to be searched again.
 pub async fn read_own(
     client: &Client,
-    own: &Vmi,
-    known: &Candidates,
+    known: Known<'_>,
     others: Others,
     freshness: Freshness,
 ) -> Option<Own> {
+    let own = known.own;
     let collection = collection(&own.namespace);
     let failed = |error: &Error| {
         Some(Own {
             candidates: failed(error),
-            version: None,
+            version: known.version.map(str::to_owned),
         })
     };
-    let (mut vmis, version) = match get(client, &collection, &own.name, freshness).await {
+    let mut read = get(client, &collection, &own.name, freshness).await;
+    if let (Ok(Some(cached)), Freshness::Cached) = (&mut read, freshness)
+        && cached.object.uid == own.uid
+    {
+        match known.judge(cached) {
+            Verdict::Take => {}
+            Verdict::Keep => cached.version = known.version.map(str::to_owned),
+            Verdict::Ask => read = get(client, &collection, &own.name, Freshness::Newest).await,
+        }
+    }
+    let (mut vmis, version) = match read {
         Ok(Some(read)) if read.object.uid == own.uid => (vec![read.object], read.version),
         Ok(_) => return None,
         Err(error) => return failed(&error),
     };
-    for other in known.vmis.iter().filter(|other| other.name != own.name) {
+    for other in known
+        .others
+        .vmis
+        .iter()
+        .filter(|other| other.name != own.name)
+    {
         match others {
             Others::AsKnown => vmis.push(other.clone()),
             Others::Again => match get(client, &collection, &other.name, freshness).await {
@@ -344,7 +393,7 @@ pub async fn read_own(
     }
     let candidates = Seen::Known(Candidates {
         vmis,
-        coverage: known.coverage,
+        coverage: known.others.coverage,
     });
     Some(Own {
         candidates,
@@ -450,6 +499,45 @@ fn failed(error: &Error) -> Seen<Candidates> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_cache_has_is_taken_when_it_is_newer_and_asked_again_when_it_is_older_and_differs() {
+        let vmi = |host: &str| -> Vmi {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a", "namespace": "d", "uid": "u"},
+                "status": {"nodeName": host},
+            }))
+            .unwrap()
+        };
+        let own = vmi("hv-b");
+        let others = Candidates {
+            vmis: Vec::new(),
+            coverage: Coverage::Named,
+        };
+        for (known, version, host, expected) in [
+            (Some("10"), Some("11"), "hv-a", Verdict::Take),
+            (Some("10"), Some("10"), "hv-b", Verdict::Take),
+            (Some("10"), Some("9"), "hv-b", Verdict::Keep),
+            (Some("10"), Some("9"), "hv-a", Verdict::Ask),
+            (Some("10"), None, "hv-a", Verdict::Ask),
+            (None, Some("9"), "hv-a", Verdict::Take),
+        ] {
+            let cached = Versioned {
+                object: vmi(host),
+                version: version.map(str::to_owned),
+            };
+            let known = Known {
+                own: &own,
+                version: known,
+                others: &others,
+            };
+            assert_eq!(
+                known.judge(&cached),
+                expected,
+                "{known:?} {version:?} {host}"
+            );
+        }
+    }
 
     #[test]
     fn of_an_instance_in_a_list_only_name_uid_and_owner_are_kept_whatever_its_maps_hold() {
