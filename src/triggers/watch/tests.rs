@@ -118,7 +118,7 @@ impl OpenWatch for Model {
                 }))
             }
             Err(error) => {
-                if error.is_failure_of_api() {
+                if error.is_failure_of_api() && !matches!(error, Error::Deferred { .. }) {
                     self.0.backoff.failed(sent, error.retry_after());
                 }
                 Err(error)
