@@ -12,6 +12,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 pub use crate::reason::{Herald, Next, Reasons, Scope, Trigger};
 pub use round::{Report, Round};
 
@@ -30,6 +32,9 @@ const ONCE_ROUNDS: usize = 4;
 
 /// How often in a row a new name cuts the reading short.
 const CUTS_MAX: u32 = 8;
+
+/// After a cut, the next one comes no sooner: each gives up a request, and its connection with it.
+const CUT_AGAIN: Duration = Duration::from_secs(1);
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +170,7 @@ pub async fn run<W, P, T, R, C>(
     publish.alive();
     let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
     let mut cuts: u32 = 0;
+    let mut next_cut = None;
     let mut told = None;
     loop {
         match wake {
@@ -195,11 +201,15 @@ pub async fn run<W, P, T, R, C>(
                 };
                 // Names that never rest must not keep a slow answer from ever being heard.
                 let renamed = async {
-                    match cuts {
-                        CUTS_MAX.. => std::future::pending().await,
-                        // It came together with a reason to ask an API.
-                        _ if reasons.renamed && reasons.scope != Scope::NONE => {}
-                        _ => wait.renamed().await,
+                    if cuts >= CUTS_MAX {
+                        std::future::pending::<()>().await;
+                    }
+                    if let Some(at) = next_cut {
+                        tokio::time::sleep_until(at).await;
+                    }
+                    // It may have come together with a reason to ask an API.
+                    if !reasons.renamed || reasons.scope == Scope::NONE {
+                        wait.renamed().await;
                     }
                 };
                 let round = round(&settings, world, publish, clock, memory, look, renamed).await;
@@ -209,6 +219,9 @@ pub async fn run<W, P, T, R, C>(
                 }
                 publish.publish(&round.report(&settings));
                 cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
+                if round.cut.is_some() {
+                    next_cut = Some(Instant::now() + CUT_AGAIN);
+                }
                 wake = if let Some(cut) = round.cut {
                     Wake::Look(cut)
                 } else if (round.labelled() || round.has_news) && reasons.scope != Scope::NONE {

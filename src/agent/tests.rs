@@ -5,8 +5,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use tokio::time::Instant;
-
 use super::*;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
@@ -489,6 +487,26 @@ async fn names_that_never_rest_do_not_keep_a_slow_answer_from_being_heard() {
         "{:?}",
         run.log
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_change_faster_than_each_second_give_up_one_request_a_second() {
+    let mut facts = Facts::new();
+    facts.settle();
+    let flapping = |world: &mut FakeWorld, wait: &mut FakeWait| {
+        world.slow = Duration::from_millis(500);
+        wait.rename = Some(Duration::from_millis(1));
+        wait.restless = true;
+    };
+    let run = run_world(facts, Vec::new(), None, Vec::new(), flapping).await;
+    let expected = [
+        "who All",
+        "who nothing",
+        "report hostname",
+        "who All",
+        "report startup",
+    ];
+    assert_eq!(run.log[..expected.len()], expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,8 +28,11 @@ pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 /// Interfaces of one VM. The guest agent reports those of each container, too.
 const INTERFACES_MAX: usize = 4096;
 
+/// Pods of one VM that are kept: two around a migration.
+const PODS_MAX: usize = 64;
+
 /// Owners of one object.
-const OWNERS_MAX: usize = 64;
+pub const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -259,7 +262,7 @@ impl TryFrom<Wire> for Vmi {
                 .into_iter()
                 .filter(|(key, _)| is_host_key(key))
                 .collect(),
-            active_pods: status.active_pods.0,
+            active_pods: status.active_pods.0.into_iter().take(PODS_MAX).collect(),
         })
     }
 }

@@ -9,7 +9,7 @@ use reqwest::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
 };
 use secrecy::ExposeSecret;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, Phase, Target, Unreached};
@@ -216,9 +216,9 @@ impl Transport {
     }
 
     /// Parses an answer, unless it is too deep.
-    pub(super) fn parse<T: DeserializeOwned>(
+    pub(super) fn parse<'body, T: Deserialize<'body>>(
         &self,
-        body: &[u8],
+        body: &'body [u8],
         target: &Arc<Target>,
     ) -> Result<T, Error> {
         if is_deeper_than(body, MAXIMUM_DEPTH) {

@@ -105,25 +105,59 @@ impl Client {
         path: &str,
         selectors: &Selectors,
     ) -> Result<List<T>, Error> {
-        self.pages(path, selectors, Accept::Object).await
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            items.push(serde_json::from_str(item)?);
+            Ok(())
+        };
+        let resource_version = self.pages(path, selectors, Accept::Object, take).await?;
+        Ok(List {
+            resource_version,
+            items,
+        })
     }
 
-    /// Reads the metadata of all objects.
-    pub async fn list_metadata(&self, path: &str) -> Result<List<PartialObjectMetadata>, Error> {
+    /// Reads all objects that the selectors choose, and keeps of them what is wanted. One that cannot be read is passed over:
+    /// whoever may write one object of a collection must not make all others unreadable.
+    pub async fn pick<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+        mut is_wanted: impl FnMut(&T) -> bool,
+    ) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            let item = serde_json::from_str::<T>(item).ok();
+            items.extend(item.filter(&mut is_wanted));
+            Ok(())
+        };
+        self.pages(path, selectors, Accept::Object, take).await?;
+        Ok(items)
+    }
+
+    /// Reads the metadata of all objects, of which `T` keeps as little as it can. One that cannot be read is passed over.
+    pub async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            items.extend(serde_json::from_str::<T>(item));
+            Ok(())
+        };
         let all = Selectors::default();
-        self.pages(path, &all, Accept::MetadataOnlyList).await
+        self.pages(path, &all, Accept::MetadataOnlyList, take)
+            .await?;
+        Ok(items)
     }
 
-    async fn pages<T: DeserializeOwned>(
+    /// Reads all pages of a list. `take` gets the text of each object, so that never more than one is in memory as a whole
+    /// beside the text of its page. Answers the version of the collection.
+    async fn pages(
         &self,
         path: &str,
         selectors: &Selectors,
         accept: Accept,
-    ) -> Result<List<T>, Error> {
-        let mut list = List {
-            resource_version: None,
-            items: Vec::new(),
-        };
+        mut take: impl FnMut(&str) -> Result<(), serde_json::Error>,
+    ) -> Result<Option<String>, Error> {
+        let mut count: usize = 0;
         let mut left = MAXIMUM_LIST;
         let mut token = None;
         let expected = Expected::of(path);
@@ -140,21 +174,22 @@ impl Client {
             left = left
                 .checked_sub(body.len())
                 .ok_or_else(|| too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST))?;
-            let page: Page<T> = self.transport.parse(&body, &target)?;
+            let page: Page<'_> = self.transport.parse(&body, &target)?;
             let compared = expected.compare_list(&body);
             self.transport.expect(&expected, compared, &target)?;
-            drop(body);
-            list.items.extend(page.items.0);
-            if list.items.len() > MAXIMUM_ITEMS {
+            count = count.saturating_add(page.items.0.len());
+            if count > MAXIMUM_ITEMS {
                 return Err(too_large(&target, "objects in the list", MAXIMUM_ITEMS));
             }
-            list.resource_version = page.metadata.resource_version;
+            for item in &page.items.0 {
+                take(item.get()).map_err(|error| self.transport.unreadable(&error, &target))?;
+            }
             token = page
                 .metadata
                 .continue_token
                 .filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(list);
+                return Ok(page.metadata.resource_version);
             }
         }
         let target = self

@@ -305,7 +305,9 @@ impl Error {
     #[must_use]
     pub fn is_of_whole_api(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Tls { .. } | Self::Deferred { .. } => true,
+            Self::Connect { .. } | Self::Tls { .. } => true,
+            // Nothing was asked.
+            Self::Deferred { .. } => false,
             Self::Timeout { phase, .. } => *phase == Phase::Connect,
             Self::Retry { status, .. } => matches!(status, 429 | 503),
             _ => self.class() == Class::Credential,

@@ -7,6 +7,7 @@
 //! To add a request: a method of [`Client`] in `client.rs` that builds a `transport::Call`; caps, times and errors come with it.
 
 mod address;
+mod age;
 mod answer;
 mod client;
 mod error;
@@ -25,6 +26,7 @@ mod types;
 mod watch;
 
 pub use crate::document::json::{MAXIMUM_DEPTH, StringMap};
+pub use age::{Age, age};
 pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Class, CredentialProblem, Error, Phase, Target, Unreached};
@@ -36,8 +38,8 @@ pub use text::describe;
 pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, ResourceAttributes,
-    Status, StatusDetails, Versioned,
+    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
+    ResourceAttributes, Status, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

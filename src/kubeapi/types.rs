@@ -100,14 +100,24 @@ pub struct List<T> {
     pub items: Vec<T>,
 }
 
-/// One page of a list, as the API sends it.
+/// An object, or nothing where it cannot be read as one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readable<T>(pub Option<T>);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_str(text.get()).ok()))
+    }
+}
+
+/// One page of a list, as the API sends it. The objects stay unparsed until their turn comes.
 #[derive(Deserialize)]
-#[serde(bound = "T: Deserialize<'de>")]
-pub(super) struct Page<T> {
+pub(super) struct Page<'a> {
     #[serde(default, deserialize_with = "null_is_default")]
     pub(super) metadata: ListMeta,
-    #[serde(default)]
-    pub(super) items: Capped<T, MAXIMUM_ITEMS>,
+    #[serde(default, borrow)]
+    pub(super) items: Capped<&'a RawValue, MAXIMUM_ITEMS>,
 }
 
 #[derive(Default, Deserialize)]
@@ -226,6 +236,16 @@ mod tests {
             let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
             assert_eq!(object, PartialObjectMetadata::default(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_unreadable_object_is_nothing_and_text_that_is_no_json_is_an_error() {
+        let read = serde_json::from_str::<Readable<PartialObjectMetadata>>;
+        let twice = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
+        assert_eq!(read(twice).unwrap().0, None);
+        let empty = PartialObjectMetadata::default();
+        assert_eq!(read("{}").unwrap().0, Some(empty));
+        read("{").unwrap_err();
     }
 
     #[test]

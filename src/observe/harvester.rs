@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config::Settings;
+use crate::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
-use crate::facts::vmi::Vmi;
+use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
 use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Client, Error, Selectors, Versioned};
+use crate::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
 use super::node::Freshness;
 use super::why;
@@ -245,35 +247,22 @@ impl Search<'_> {
     /// The other instances of the namespace, as far as they may be ours.
     async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
-        let list = self.client.list_metadata(&collection).await?;
+        let list = self.client.list_metadata::<Listed>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
         let present = |uid: &Uuid| {
-            let uids = list
-                .items
-                .iter()
-                .filter_map(|item| item.metadata.uid.as_ref());
-            uids.filter_map(|text| Uuid::parse_str(text).ok())
+            list.iter()
+                .filter_map(|item| Uuid::parse_str(&item.uid).ok())
                 .any(|other| other == *uid)
         };
         compared.0.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
-        for item in &list.items {
-            let meta = &item.metadata;
-            let name = meta
-                .name
-                .as_deref()
-                .and_then(|name| VmName::parse(name).ok());
-            let (Some(name), Some(uid)) = (name, meta.uid.as_deref()) else {
-                continue;
-            };
-            if is_named(uid) || compared.contains(uid) {
+        // The list is gone before more is read.
+        for Listed { name, uid, owner } in list {
+            if is_named(&uid) || compared.contains(&uid) {
                 continue;
             }
-            let mut owners = meta.owner_references.0.iter();
-            let owner = owners.find(|owner| owner.kind.as_deref() == Some("VirtualMachine"));
-            let owner = owner.and_then(|owner| owner.uid.as_deref());
-            match (self.is_likely)(&name, owner) {
+            match (self.is_likely)(&name, owner.as_deref()) {
                 true => likely.push(name),
                 false => rest.push(name),
             }
@@ -286,17 +275,14 @@ impl Search<'_> {
         let is_enough = self.list != List::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
         if !is_enough && rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
-                let read = get(self.client, &collection, name, Freshness::Newest).await?;
-                vmis.extend(read.map(|read| read.object));
+                vmis.extend(get_readable(self.client, &collection, name).await?);
             }
         } else if !is_enough {
-            let all = self
-                .client
-                .list::<Vmi>(&collection, &Selectors::default())
-                .await?;
-            let is_known =
-                |vmi: &Vmi| is_named(&vmi.uid) || vmis.iter().any(|read: &Vmi| read.uid == vmi.uid);
-            let others: Vec<Vmi> = all.items.into_iter().filter(|vmi| !is_known(vmi)).collect();
+            let all = Selectors::default();
+            let is_new = |vmi: &Vmi| {
+                !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
+            };
+            let others = self.client.pick::<Vmi>(&collection, &all, is_new).await?;
             vmis.extend(others);
         }
         if !is_enough {
@@ -326,28 +312,77 @@ pub struct Own {
     pub version: Option<String>,
 }
 
-/// Reads the one that was found before, which is all that a migration changes.
+/// What is known of our own instance.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The instance.
+    pub own: &'a Vmi,
+    /// Its resource version.
+    pub version: Option<&'a str>,
+    /// The candidates beside it.
+    pub others: &'a Candidates,
+}
+
+/// What becomes of our own instance as a cache has it.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is taken.
+    Take,
+    /// It is older than what is known, and says the same.
+    Keep,
+    /// It may be older and differs: the cache lags, or etcd was restored, so the store itself decides.
+    Ask,
+}
+
+impl Known<'_> {
+    fn judge(&self, cached: &Versioned<Vmi>) -> Verdict {
+        let version = cached.version.as_deref().unwrap_or_default();
+        match age(version, self.version) {
+            Age::Newer | Age::Same => Verdict::Take,
+            Age::Doubtful if self.version.is_none() => Verdict::Take,
+            Age::Doubtful if cached.object == *self.own => Verdict::Keep,
+            Age::Doubtful => Verdict::Ask,
+        }
+    }
+}
+
+/// Reads the one that was found before, which is all that a migration changes. What a cache has of it is no reason to go back.
 /// `None` when it is gone or is another instance now: then everything is to be searched again.
 pub async fn read_own(
     client: &Client,
-    own: &Vmi,
-    known: &Candidates,
+    known: Known<'_>,
     others: Others,
     freshness: Freshness,
 ) -> Option<Own> {
+    let own = known.own;
     let collection = collection(&own.namespace);
     let failed = |error: &Error| {
         Some(Own {
             candidates: failed(error),
-            version: None,
+            version: known.version.map(str::to_owned),
         })
     };
-    let (mut vmis, version) = match get(client, &collection, &own.name, freshness).await {
+    let mut read = get(client, &collection, &own.name, freshness).await;
+    if let (Ok(Some(cached)), Freshness::Cached) = (&mut read, freshness)
+        && cached.object.uid == own.uid
+    {
+        match known.judge(cached) {
+            Verdict::Take => {}
+            Verdict::Keep => cached.version = known.version.map(str::to_owned),
+            Verdict::Ask => read = get(client, &collection, &own.name, Freshness::Newest).await,
+        }
+    }
+    let (mut vmis, version) = match read {
         Ok(Some(read)) if read.object.uid == own.uid => (vec![read.object], read.version),
         Ok(_) => return None,
         Err(error) => return failed(&error),
     };
-    for other in known.vmis.iter().filter(|other| other.name != own.name) {
+    for other in known
+        .others
+        .vmis
+        .iter()
+        .filter(|other| other.name != own.name)
+    {
         match others {
             Others::AsKnown => vmis.push(other.clone()),
             Others::Again => match get(client, &collection, &other.name, freshness).await {
@@ -358,7 +393,7 @@ pub async fn read_own(
     }
     let candidates = Seen::Known(Candidates {
         vmis,
-        coverage: known.coverage,
+        coverage: known.others.coverage,
     });
     Some(Own {
         candidates,
@@ -380,6 +415,75 @@ async fn get(
     }
 }
 
+/// The same for an instance that is hardly ours: one that cannot be read is passed over, because whoever may write it must not
+/// keep us from the others.
+async fn get_readable(
+    client: &Client,
+    collection: &str,
+    name: &VmName,
+) -> Result<Option<Vmi>, Error> {
+    let path = format!("{collection}/{name}");
+    match client.get::<Readable<Vmi>>(&path).await {
+        Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
+        Err(error) if error.is_absence() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is kept of an instance in a list of metadata. A namespace may hold thousands, and others write their labels and
+/// annotations.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Item")]
+struct Listed {
+    name: VmName,
+    uid: String,
+    /// The UID of the VM that owns it.
+    owner: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMeta {
+    #[serde(default, deserialize_with = "name")]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
+    uid: Option<String>,
+    #[serde(default, deserialize_with = "owner_references")]
+    owner_references: Capped<Owner, OWNERS_MAX>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    #[serde(default, deserialize_with = "owner_kind")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "owner_uid")]
+    uid: Option<String>,
+}
+
+impl TryFrom<Item> for Listed {
+    type Error = NotAVmi;
+
+    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
+        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+        let mut owners = metadata.owner_references.0.into_iter();
+        Ok(Self {
+            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
+                field: "metadata.name",
+                source,
+            })?,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            owner: owners
+                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
+                .and_then(|owner| owner.uid),
+        })
+    }
+}
+
 fn failed(error: &Error) -> Seen<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
@@ -390,4 +494,64 @@ fn failed(error: &Error) -> Seen<Candidates> {
         return Seen::failed(WhyKind::Refused, text);
     }
     Seen::Failed(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_cache_has_is_taken_when_it_is_newer_and_asked_again_when_it_is_older_and_differs() {
+        let vmi = |host: &str| -> Vmi {
+            serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "a", "namespace": "d", "uid": "u"},
+                "status": {"nodeName": host},
+            }))
+            .unwrap()
+        };
+        let own = vmi("hv-b");
+        let others = Candidates {
+            vmis: Vec::new(),
+            coverage: Coverage::Named,
+        };
+        for (known, version, host, expected) in [
+            (Some("10"), Some("11"), "hv-a", Verdict::Take),
+            (Some("10"), Some("10"), "hv-b", Verdict::Take),
+            (Some("10"), Some("9"), "hv-b", Verdict::Keep),
+            (Some("10"), Some("9"), "hv-a", Verdict::Ask),
+            (Some("10"), None, "hv-a", Verdict::Ask),
+            (None, Some("9"), "hv-a", Verdict::Take),
+        ] {
+            let cached = Versioned {
+                object: vmi(host),
+                version: version.map(str::to_owned),
+            };
+            let known = Known {
+                own: &own,
+                version: known,
+                others: &others,
+            };
+            assert_eq!(
+                known.judge(&cached),
+                expected,
+                "{known:?} {version:?} {host}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_an_instance_in_a_list_only_name_uid_and_owner_are_kept_whatever_its_maps_hold() {
+        let entries: Vec<String> = (0..20_000).map(|key| format!("\"{key}\":\"\"")).collect();
+        let map = format!("{{{}}}", entries.join(","));
+        let text = format!(
+            r#"{{"metadata":{{"name":"a","uid":"u","labels":{map},"annotations":{map},"managedFields":[{map}],
+            "ownerReferences":[{{"kind":"K","uid":"x"}},{{"kind":"VirtualMachine","uid":"vm"}}]}}}}"#
+        );
+        let listed = Listed {
+            name: VmName::parse("a").unwrap(),
+            uid: "u".to_owned(),
+            owner: Some("vm".to_owned()),
+        };
+        assert_eq!(serde_json::from_str::<Listed>(&text).unwrap(), listed);
+    }
 }

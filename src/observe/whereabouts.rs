@@ -208,12 +208,13 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostL
         label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
         field: None,
     };
-    match client.list::<Pod>(&path, &selectors).await {
-        Ok(list) => {
-            let mut here = list.items.into_iter().filter(|pod| {
-                pod.spec.node_name == host.as_str()
-                    && vmi.active_pods.contains_key(&pod.metadata.uid)
-            });
+    // The label is anyone's to set: pods that are not of the instance are neither kept nor do they count.
+    let is_here = |pod: &Pod| {
+        pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
+    };
+    match client.pick::<Pod>(&path, &selectors, is_here).await {
+        Ok(pods) => {
+            let mut here = pods.into_iter();
             match (here.next(), here.next()) {
                 (Some(pod), None) => Seen::Known(pod.metadata.labels.0),
                 _ => Seen::Absent,

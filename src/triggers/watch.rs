@@ -128,6 +128,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 Some(stream) => stream,
                 None => match self.open().await {
                     Ok(stream) => stream,
+                    // Nothing was asked, so nothing is known of the API: another request has failed.
+                    Err(error @ Error::Deferred { left, .. }) => {
+                        self.health.set(self.trigger.as_str(), false, chain(&error));
+                        sleep(left).await;
+                        self.undeferred().await;
+                        continue;
+                    }
                     Err(error) => {
                         self.refused(&error);
                         self.pause(goes_on && error.is_of_version()).await;
@@ -183,7 +190,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             self.delay(self.ends)
         };
         sleep(delay).await;
-        // Others may fail while this one waits.
+        self.undeferred().await;
+    }
+
+    /// Waits until the API is not left alone any more. Others may fail while this one waits.
+    async fn undeferred(&self) {
         while let Some(left) = self.target.client.backoff().left() {
             sleep(left).await;
         }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the watches delivered, put in the place of what was read before.
 
-use std::cmp::Ordering;
-
 use super::World;
 use crate::facts::node::Node;
 use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
 use crate::facts::who::Candidates;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::Error;
+use crate::kubeapi::{Age, Error, age};
 use crate::observe::why;
 use crate::triggers::feed::{Delivered, Reach};
 
@@ -18,28 +16,6 @@ use crate::triggers::feed::{Delivered, Reach};
 pub(super) struct MustRead {
     pub(super) read_vm: bool,
     pub(super) read_node: bool,
-}
-
-/// How an object that was delivered compares with the one that is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Age {
-    Newer,
-    Same,
-    /// Older, or nobody knows. A watch may lag behind a read; after a restore of etcd the older one is the right one.
-    Doubtful,
-}
-
-fn age(delivered: &str, known: Option<&str>) -> Age {
-    let number = |text: &str| text.parse::<u64>().ok();
-    match known.and_then(number).zip(number(delivered)) {
-        Some((known, delivered)) => match delivered.cmp(&known) {
-            Ordering::Greater => Age::Newer,
-            Ordering::Equal => Age::Same,
-            Ordering::Less => Age::Doubtful,
-        },
-        None if known == Some(delivered) => Age::Same,
-        None => Age::Doubtful,
-    }
 }
 
 impl World {
@@ -177,25 +153,4 @@ fn away(error: &Error) -> Why {
 
 fn is_watched<T>(fact: &Seen<T>) -> bool {
     fact.why().is_some_and(|why| why.is_watched)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_version_that_is_surely_newer_is_taken_unread() {
-        let table = [
-            ("12", Some("9"), Age::Newer),
-            ("9", Some("9"), Age::Same),
-            ("9", Some("12"), Age::Doubtful),
-            ("9", None, Age::Doubtful),
-            ("b", Some("a"), Age::Doubtful),
-            ("a", Some("a"), Age::Same),
-            ("99999999999999999999999", Some("9"), Age::Doubtful),
-        ];
-        for (delivered, known, expected) in table {
-            assert_eq!(age(delivered, known), expected, "{delivered} {known:?}");
-        }
-    }
 }

@@ -252,8 +252,13 @@ impl World {
                 } else {
                     Others::AsKnown
                 };
-                let (client, vmi) = (&link.client, &found.vmi);
-                let own = harvester::read_own(client, vmi, &found.others, others, freshness).await;
+                let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
+                let known = harvester::Known {
+                    own: &found.vmi,
+                    version: known.and_then(|(_, version)| version.as_deref()),
+                    others: &found.others,
+                };
+                let own = harvester::read_own(&link.client, known, others, freshness).await;
                 if let Some(own) = own {
                     return Some(Answer::Own(own));
                 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{
-    Class, Client, CredentialProblem, Error, PatchKind, ResourceAttributes, Selectors, Timeouts,
+    Class, Client, CredentialProblem, Error, PartialObjectMetadata, PatchKind, ResourceAttributes,
+    Selectors, Timeouts,
 };
 use super::server::{Server, Step, json as answer_json, status, stream_head};
 use super::{TOKEN, client, credential, printed};
@@ -60,12 +61,27 @@ async fn a_list_of_metadata_asks_for_nothing_more() {
     let list = r#"{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"k":"v"}}},{"metadata":{"name":"b"}}]}"#;
     let server = Server::saying(answer_json(200, list)).await;
     let client = client(&server.url());
-    let list = client.list_metadata("/api/v1/nodes").await.unwrap();
-    let names = list.items.iter().map(|item| item.metadata.name.as_deref());
+    let list = client.list_metadata::<PartialObjectMetadata>("/api/v1/nodes");
+    let list = list.await.unwrap();
+    let names = list.iter().map(|item| item.metadata.name.as_deref());
     assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);
-    assert_eq!(list.items[0].metadata.labels["k"], "v");
+    assert_eq!(list[0].metadata.labels["k"], "v");
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     assert_eq!(server.requests()[0].header("accept"), Some(accept));
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_costs_a_list_that_object_or_all_of_it() {
+    let list = r#"{"metadata":{"resourceVersion":"7"},"items":[1,"x",300,2]}"#;
+    let server = Server::saying(answer_json(200, list)).await;
+    let client = client(&server.url());
+    let all = Selectors::default();
+    let picked = client.pick::<u16>(COLLECTION, &all, |number| *number != 1);
+    assert_eq!(picked.await.unwrap(), [300, 2]);
+    let metadata = client.list_metadata::<u8>(COLLECTION).await.unwrap();
+    assert_eq!(metadata, [1, 2]);
+    let error = client.list::<u8>(COLLECTION, &all).await.unwrap_err();
+    assert!(error.to_string().contains("invalid response"), "{error}");
 }
 
 #[tokio::test]

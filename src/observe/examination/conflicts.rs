@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads what may contradict us: our VM and the others of its namespace, the hosts, the addresses of this machine.
 
+use serde::Deserialize;
+
 use super::{Given, briefly, read_object};
 use crate::escape::chain;
 use crate::facts::examination::conflicts::{Conflicts, Host};
@@ -8,7 +10,7 @@ use crate::facts::examination::instance::{Instance, Interface};
 use crate::facts::topology::ZONE;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Seen, WhyKind};
-use crate::kubeapi::{ResourceAttributes, Selectors};
+use crate::kubeapi::{PartialObjectMetadata, ResourceAttributes, Selectors};
 use crate::netlink::addresses::{AddressError, list_addresses};
 use crate::observe::harvester::collection;
 use crate::observe::why;
@@ -44,12 +46,28 @@ async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
         Err(why) => return Seen::Failed(why),
     };
     briefly(async {
-        match client.list::<Vmi>(&path, &Selectors::default()).await {
-            Ok(list) => Seen::Known(list.items),
+        let all = Selectors::default();
+        match client.pick::<Vmi>(&path, &all, |_| true).await {
+            Ok(vmis) => Seen::Known(vmis),
             Err(error) => Seen::Failed(why(&error)),
         }
     })
     .await
+}
+
+/// A host of a list: of its labels only the zone is kept.
+#[derive(Deserialize)]
+#[serde(from = "PartialObjectMetadata")]
+struct Listed(Host);
+
+impl From<PartialObjectMetadata> for Listed {
+    fn from(node: PartialObjectMetadata) -> Self {
+        let mut labels = node.metadata.labels.0;
+        Self(Host {
+            zone: labels.remove(ZONE),
+            name: node.metadata.name.unwrap_or_default(),
+        })
+    }
 }
 
 async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
@@ -69,14 +87,8 @@ async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
             Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential cannot list nodes"),
             Err(error) => return Seen::Failed(why(&error)),
         }
-        match client.list_metadata("/api/v1/nodes").await {
-            Ok(list) => {
-                let hosts = list.items.into_iter().map(|host| Host {
-                    zone: host.metadata.labels.get(ZONE).cloned(),
-                    name: host.metadata.name.unwrap_or_default(),
-                });
-                Seen::Known(hosts.collect())
-            }
+        match client.list_metadata::<Listed>("/api/v1/nodes").await {
+            Ok(list) => Seen::Known(list.into_iter().map(|Listed(host)| host).collect()),
             Err(error) => Seen::Failed(why(&error)),
         }
     })

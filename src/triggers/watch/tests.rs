@@ -118,7 +118,7 @@ impl OpenWatch for Model {
                 }))
             }
             Err(error) => {
-                if error.is_failure_of_api() {
+                if error.is_failure_of_api() && !matches!(error, Error::Deferred { .. }) {
                     self.0.backoff.failed(sent, error.retry_after());
                 }
                 Err(error)
@@ -430,6 +430,28 @@ async fn a_failure_of_the_reads_delays_the_watch() {
     assert_eq!(asked.len(), 1, "{asked:?}");
     let asked = kept.after(20).await;
     assert_eq!(asked.len(), 2, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_it_may() {
+    let deferred = || Err(retry(429).deferral(SECOND * 3));
+    let mut kept = keep(vec![deferred(), deferred(), Ok(Vec::new())]);
+    kept.after(1).await;
+    // What is left may become more meanwhile.
+    let backoff = &kept.model.0.backoff;
+    backoff.failed(Instant::now(), Some(SECOND * 5));
+    assert_eq!(kept.after(4).await, [(0, "0".to_owned())]);
+    assert_eq!(kept.reasons(), 0);
+    let waiting = kept.feed.take();
+    assert!(waiting.delivered.is_none() && waiting.reach.is_none());
+    assert!(kept.health.remarks().is_empty());
+    let asked = kept.after(15).await;
+    let [_, (second, _), (third, _)] = asked.as_slice() else {
+        panic!("{asked:?}");
+    };
+    assert!((6..=12).contains(second), "{asked:?}");
+    assert!((3..=4).contains(&(third - second)), "{asked:?}");
+    assert!(kept.feed.take().reach.is_none());
 }
 
 #[tokio::test(start_paused = true)]
