@@ -22,7 +22,7 @@
 //!
 //! | part | may use of ours | and of others | must not |
 //! |---|---|---|---|
-//! | `facts` | `bake::Code` `document::json` `escape` `findings::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
+//! | `facts` | `bake::Code` `document::json` `escape` `catalogue::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
 //! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
@@ -93,39 +93,21 @@
 //! | keys of the configuration | `config/keys.rs`, `config/settings.rs` |
 //! | the command line | [`cli`] |
 
+pub mod access;
 pub mod agent;
-pub mod alarm;
 pub mod apply;
-pub mod backoff;
-pub mod bake;
-pub mod bus;
-pub mod channel;
-pub mod cli;
+pub mod catalogue;
+pub mod commands;
 pub mod config;
-pub mod connections;
-pub mod credentials;
 pub mod decide;
-pub mod document;
-pub mod durable;
-pub mod edges;
-pub mod endpoint;
-pub mod escape;
 pub mod facts;
-pub mod findings;
 #[cfg(test)]
 #[path = "../tests/fleet/mod.rs"]
 mod fleet;
-pub mod kubeapi;
-pub mod lock;
-pub mod logging;
-pub mod netlink;
 pub mod observe;
-pub mod reason;
 pub mod report;
-pub mod root;
-pub mod state;
+pub mod sys;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod triggers;
-pub mod world;
-pub mod x509;
+pub mod wire;

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::agent::Mode;
-use harvester_node_agent::cli::run::{Process, Task, run};
-use harvester_node_agent::cli::status::Waited;
-use harvester_node_agent::cli::{self, Answer, Arguments, Command, Strictness};
-use harvester_node_agent::logging;
+use harvester_node_agent::commands::run::{Process, Task, run};
+use harvester_node_agent::commands::status::Waited;
+use harvester_node_agent::commands::{self, Answer, Arguments, Command, Strictness};
 use harvester_node_agent::report::layout::TermStyle;
+use harvester_node_agent::report::logging;
 use harvester_node_agent::report::sink::StderrStyle;
-use harvester_node_agent::root::Root;
+use harvester_node_agent::sys::root::Root;
 
 fn main() -> ExitCode {
     logging::install_panic_hook(StderrStyle::Plain);
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok();
     let terminal = terminal_size::terminal_size_of(std::io::stdout());
-    cli::width(
+    commands::width(
         columns.as_deref(),
         terminal.map(|(terminal_size::Width(width), _)| width),
     )
@@ -70,8 +70,8 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
         config,
         output: arguments.output,
         term: TermStyle {
-            color: cli::color(is_terminal, no_color.as_deref(), term.as_deref()),
-            charset: cli::charset(is_terminal, locale),
+            color: commands::color(is_terminal, no_color.as_deref(), term.as_deref()),
+            charset: commands::charset(is_terminal, locale),
             width,
         },
         is_verbose: arguments.verbose,
@@ -92,16 +92,16 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
         Command::Gate {
             make_directories: true,
             ..
-        } => cli::gate::make_directories(&process),
-        Command::Gate { timeout, .. } => cli::gate::run(&process, timeout),
-        Command::Doctor(options) => cli::doctor::run(&process, &options),
+        } => commands::gate::make_directories(&process),
+        Command::Gate { timeout, .. } => commands::gate::run(&process, timeout),
+        Command::Doctor(options) => commands::doctor::run(&process, &options),
         Command::Whoami(_) => run(&process, Task::Whoami),
         Command::Status(options) => {
             let waited = match options.wait {
-                Some(limit) => cli::status::wait(&process.root, limit),
+                Some(limit) => commands::status::wait(&process.root, limit),
                 None => Waited::Final,
             };
-            cli::status::run(
+            commands::status::run(
                 &process.root,
                 process.output,
                 process.show(time::UtcDateTime::now()),
@@ -109,8 +109,8 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
                 &waited,
             )
         }
-        Command::Explain(options) => cli::explain::run(&options, process.output, process.term),
-        Command::Config { action } => cli::config::run(
+        Command::Explain(options) => commands::explain::run(&options, process.output, process.term),
+        Command::Config { action } => commands::config::run(
             &process.root,
             process.config.as_deref(),
             action,
@@ -119,11 +119,11 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
         Command::Rbac(mut options) => {
             options.credential = options.credential.map(absolute);
             let config = process.config.as_deref();
-            cli::rbac::run(&process.root, config, options, process.output)
+            commands::rbac::run(&process.root, config, options, process.output)
         }
         Command::BakeCheck => {
-            cli::bake_check::run(&process.root, process.config.as_deref(), process.output)
+            commands::bake_check::run(&process.root, process.config.as_deref(), process.output)
         }
-        Command::Completions { shell } => cli::completions::run(shell),
+        Command::Completions { shell } => commands::completions::run(shell),
     }
 }

@@ -8,8 +8,8 @@ use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
 use crate::facts::WhyKind;
+use crate::facts::observation::Who;
 use crate::facts::requests::Requests;
-use crate::facts::who::Who;
 
 /// One round, whole.
 #[derive(Debug)]

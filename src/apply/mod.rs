@@ -15,7 +15,7 @@ use crate::decide::events::EventDraft;
 use crate::decide::{Action, Now};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::kubeapi::{Client, Error, PatchKind};
+use crate::wire::kubeapi::{Client, Error, PatchKind};
 
 /// Sends one action. Answers the Node as the API returned it, where it did.
 pub async fn send(
@@ -73,14 +73,14 @@ async fn announce(
             .create(event::PATH, &event::body(draft, index, own, now))
             .await
         {
-            tracing::debug!(reason = draft.reason, error = %crate::escape::chain(&error), "failed to send an Event");
+            tracing::debug!(reason = draft.reason, error = %crate::sys::escape::chain(&error), "failed to send an Event");
         }
     }
 }
 
 fn refusal(error: &Error) -> Refusal {
     Refusal {
-        text: crate::escape::chain(error),
+        text: crate::sys::escape::chain(error),
         passing: error.class().is_passing(),
         retry_after: error.retry_after(),
     }

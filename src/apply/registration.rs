@@ -2,12 +2,12 @@
 //! Writes and removes the files of our own through which a distribution hands labels to its kubelet.
 
 use crate::agent::Refusal;
-use crate::bus::{Bus, BusError, MANAGER};
 use crate::decide::registration::{Edit, FileChange};
-use crate::durable;
-use crate::escape::chain;
 use crate::facts::registration::LabelFileKind;
-use crate::root::Root;
+use crate::sys::atomic_file;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::dbus::{Bus, BusError, MANAGER};
 
 /// Labels are no secret, and systemd warns of units that not everybody may read.
 const MODE: u32 = 0o644;
@@ -39,7 +39,7 @@ pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Re
 pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     match kind.path().parent() {
         Some(directory) => {
-            durable::make_directory(root, directory).map_err(|error| refusal(chain(&error)))
+            atomic_file::make_directory(root, directory).map_err(|error| refusal(chain(&error)))
         }
         None => Ok(()),
     }
@@ -53,8 +53,8 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
 pub async fn keep(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     let path = change.kind.path();
     let done = match &change.edit {
-        Edit::Write(text) => durable::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
-        Edit::Remove => durable::remove(root, path),
+        Edit::Write(text) => atomic_file::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
+        Edit::Remove => atomic_file::remove(root, path),
         Edit::Reload => Ok(()),
     };
     done.map_err(|error| refusal(chain(&error)))?;

@@ -2,8 +2,8 @@
 //! Starts a unit of this machine, only where the configuration allows it.
 
 use crate::agent::Refusal;
-use crate::bus::{Bus, BusError, MANAGER};
-use crate::escape::chain;
+use crate::sys::escape::chain;
+use crate::wire::dbus::{Bus, BusError, MANAGER};
 
 /// Asks systemd to start `unit`, once. `replace` is what `systemctl start` says as well: a queued stop gives way.
 ///

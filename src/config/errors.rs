@@ -5,8 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::escape::one_line;
-use crate::root::ReadError;
+use crate::sys::escape::one_line;
+use crate::sys::root::ReadError;
 
 /// A value is shown up to this many characters: enough to recognise it, too few for a pasted file.
 const MAX_VALUE: usize = 64;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::errors::{Problem, printable};
-use crate::root::Root;
+use crate::sys::root::Root;
 
 /// Drop-ins of the distribution and the image.
 const VENDOR_DIR: &str = "/usr/lib/harvester-node-agent/config.d";

@@ -47,7 +47,7 @@ pub use settings::{
     Registration, Report, Settings, TextFile, Timing, Topology,
 };
 
-use crate::root::Root;
+use crate::sys::root::Root;
 
 /// Far more than every key with every host of a large Harvester takes.
 const MAX_FILE_BYTES: u64 = 256 * 1024;

@@ -12,7 +12,7 @@ use super::errors::{escaped, quoted};
 use super::label::NameError;
 use super::settings::Choice;
 use super::suggest;
-use crate::escape::is_plain;
+use crate::sys::escape::is_plain;
 
 /// The kinds of value that some key takes; every other kind is kept for the error only.
 #[derive(Debug, Clone, PartialEq, Eq)]

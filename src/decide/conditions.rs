@@ -2,10 +2,10 @@
 //! Node conditions: what they should say, and whether that is a change.
 
 use super::identity::{Identity, OwnVm};
-use super::sync::Sync;
 use super::verdict::Verdict;
-use crate::escape::one_line;
+use crate::decide::label_state::Sync;
 use crate::facts::node::{Node, NodeCondition};
+use crate::sys::escape::one_line;
 
 /// Type of the condition that says whether the names of this machine are its VM's.
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
@@ -188,9 +188,9 @@ pub fn topology(sync: &Sync) -> Option<Wanted> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Code;
     use crate::decide::guest_agent::Health;
-    use crate::decide::sync;
-    use crate::findings::Code;
+    use crate::decide::label_state;
 
     fn no_vm(reason: &'static str) -> Sync {
         Sync::NoVm {
@@ -250,7 +250,7 @@ mod tests {
             (no_vm("HarvesterBadResponse"), Code::HarvesterBadResponse),
         ] {
             assert_eq!(kebab(sync.reason()), code.as_str());
-            assert!(sync::REASONS.contains(&sync.reason()), "{sync:?}");
+            assert!(label_state::REASONS.contains(&sync.reason()), "{sync:?}");
             let condition = topology(&sync).map(|condition| kebab(condition.reason));
             assert_eq!(condition.as_deref(), Some(code.as_str()));
         }

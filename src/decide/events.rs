@@ -4,8 +4,8 @@
 use super::conditions::{self, Wanted};
 use super::labels::LabelPlan;
 use super::placement::Placement;
-use crate::escape::one_line;
 use crate::facts::node::Node;
+use crate::sys::escape::one_line;
 
 /// The longest message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;

@@ -18,12 +18,12 @@ use crate::facts::guest_agent::{
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
+use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Who};
 use crate::facts::placement::{HostLabels, PlacementReads};
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
+use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
-use crate::facts::who::{Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Who};
 use crate::facts::{Seen, WhyKind};
-use crate::reason::{Reasons, Trigger};
 
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";

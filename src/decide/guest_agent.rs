@@ -9,9 +9,9 @@ mod remedy;
 use std::time::Duration;
 
 use super::conditions::{Wanted, kebab};
+use crate::catalogue::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, State, Unit};
 use crate::facts::{Seen, WhyKind};
-use crate::findings::{Code, Finding};
 
 /// Type of the condition.
 pub const CONDITION: &str = "QemuGuestAgentReady";

@@ -6,8 +6,8 @@ mod evidence;
 use super::verdict::{Verdict, judge};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
+use crate::facts::observation::{Coverage, Who};
 use crate::facts::vmi::Vmi;
-use crate::facts::who::{Coverage, Who};
 use crate::facts::{Seen, Why, WhyKind};
 use evidence::{is_namesake, is_other_hardware, weigh};
 

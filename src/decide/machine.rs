@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use crate::facts::who::Who;
+use crate::facts::observation::Who;
 use crate::facts::{Seen, WhyKind};
 
 /// The same facts without the Node, where another machine's kubelet reports it: then nothing is decided about it, and so nothing

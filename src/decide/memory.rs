@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::next::trouble;
-use super::rival::Rivalry;
 use super::schedule::{self, Phase, Purpose, SEARCH};
-use super::window::{Epoch, Found, Outcome, Window};
 use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339};
+use crate::catalogue::{Code, Finding};
 use crate::config::Settings;
-use crate::escape::one_line;
+use crate::decide::conflict::Rivalry;
+use crate::decide::resync::{Epoch, Found, Outcome, Window};
 use crate::facts::names::{HostName, VmName};
+use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
-use crate::findings::{Code, Finding};
-use crate::reason::Trigger;
+use crate::sys::escape::one_line;
 
 /// Characters of the name of a host; the annotation that holds it may be anybody's text.
 const HOST_MAX: usize = 253;

@@ -6,51 +6,47 @@
 //!
 //! To add a decision: a file with its question, its answer as a type, and a line in [`plan`].
 
-pub mod access;
-pub mod complaints;
 pub mod conditions;
-pub mod diagnosis;
+pub mod conflict;
 pub mod events;
-pub mod examination;
-pub mod gate;
+pub mod findings;
 pub mod guest_agent;
 pub mod identity;
-pub mod image;
-pub mod interruptions;
+pub mod label_state;
 pub mod labels;
 pub mod machine;
 pub mod memory;
 mod next;
 pub mod patches;
+pub mod permissions;
 pub mod placement;
 pub mod registration;
-pub mod rival;
+pub mod resync;
 pub mod schedule;
-pub mod sync;
 pub mod verdict;
-pub mod window;
+pub mod watch_cuts;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use time::UtcDateTime;
 
+use crate::catalogue::Finding;
 use crate::config::Settings;
 use crate::facts::names::NodeName;
-use crate::facts::who::Who;
-use crate::findings::Finding;
-use crate::reason::{Next, Reasons, Trigger};
+use crate::facts::observation::Who;
+use crate::facts::trigger::{Next, Reasons, Trigger};
 use events::EventDraft;
 use guest_agent::Health;
 use identity::Identity;
+use label_state::Sync;
 use labels::{LabelPlan, Owned, plan_labels};
 use next::{next_look, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
 use registration::Registration;
+use resync::{Epoch, Found};
 use schedule::Random;
-use sync::Sync;
-use window::{Epoch, Found};
 
 pub use memory::{Memory, Migration, Refused};
 
@@ -248,7 +244,7 @@ pub fn plan(
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
-    let inputs = sync::Inputs {
+    let inputs = label_state::Inputs {
         identity,
         placement,
         node: &seen.who.node,
@@ -262,7 +258,7 @@ pub fn plan(
             .filter(|refused| !refused.passing)
             .map(|refused| refused.text.as_str()),
     };
-    let sync = sync::state(&inputs);
+    let sync = label_state::state(&inputs);
     let mut actions = Vec::new();
     if stand_down.is_none() {
         actions.extend(patch.map(Action::PatchNode));
@@ -299,7 +295,7 @@ pub fn plan(
     if registration.changes.is_empty() && !registration::is_unloaded(who) {
         memory.unwritten_file = None;
     }
-    let findings = complaints::raise(
+    let findings = findings::raise(
         settings,
         seen,
         &labels,
@@ -358,7 +354,7 @@ fn guest_agent(
 pub fn new_sign(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     let before = memory.window.clone();
     let opened = before.as_ref().map(|window| window.opened);
-    let window = window::admit(before, reasons.sign, None, memory.moved)?;
+    let window = resync::admit(before, reasons.sign, None, memory.moved)?;
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
@@ -369,7 +365,7 @@ fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) {
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
-    memory.window = window::admit(before, seen.reasons.sign, host.as_ref(), memory.moved);
+    memory.window = resync::admit(before, seen.reasons.sign, host.as_ref(), memory.moved);
 }
 
 /// RFC 3339 with seconds, as Kubernetes writes times.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::placement::Known;
 use super::{Memory, Now, Seen, schedule};
 use crate::config::{Mode, Settings};
+use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{self, Why, WhyKind};
-use crate::reason::{Next, Scope, Trigger};
 
 /// Reads that failed and may go well soon.
 pub(super) fn trouble(seen: Seen<'_>) -> Vec<&Why> {

@@ -7,10 +7,10 @@ use super::identity::{Identity, OwnVm};
 use crate::config::Settings;
 use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
+use crate::facts::observation::Who;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
 use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
-use crate::facts::who::Who;
 use crate::facts::{Seen, Why, WhyKind};
 
 /// The answer.

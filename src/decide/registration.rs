@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use super::Seen;
 use super::labels::LabelPlan;
+use crate::catalogue::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
+use crate::facts::observation::Who;
 use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, Labels, MARK};
 use crate::facts::topology::{LabelValue, REGION, ZONE};
-use crate::facts::who::Who;
 use crate::facts::{self, WhyKind};
-use crate::findings::{Code, Finding};
 
 /// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
 /// with many units.

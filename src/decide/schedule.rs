@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::config::{Mode, Settings};
-use crate::reason::Scope;
+use crate::facts::trigger::Scope;
 
 /// The first ceiling of a retry.
 const RETRY_FLOOR: Duration = Duration::from_secs(1);

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use super::fixtures::{VM, World, forbidden, host_labels};
-use super::window::Outcome;
 use super::*;
+use crate::catalogue::Code;
+use crate::decide::resync::Outcome;
 use crate::facts::names::VmName;
+use crate::facts::observation::{Api, Remark};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
-use crate::facts::who::{Api, Remark};
+use crate::facts::trigger::Scope;
 use crate::facts::{Seen as Fact, Why, WhyKind};
-use crate::findings::Code;
-use crate::reason::Scope;
 
 fn codes(plan: &Plan) -> Vec<Code> {
     plan.findings.iter().map(|finding| finding.code).collect()
@@ -263,7 +263,7 @@ fn an_annotation_of_anybody_reaches_no_event_and_no_annotation_as_it_is() {
     let patch = patches(&plan)[0];
     let note = &patch.announce.as_ref().unwrap().note;
     for text in [note, &patch.annotations[ANNOTATION_MIGRATION]] {
-        assert!(text.chars().all(crate::escape::is_plain), "{text}");
+        assert!(text.chars().all(crate::sys::escape::is_plain), "{text}");
         assert!(text.contains("hv\\") && text.len() < 1000, "{text}");
     }
     assert!(note.ends_with("labels changed"), "{note}");

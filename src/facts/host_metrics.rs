@@ -8,7 +8,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use serde::Serialize;
 
 use super::names::HostName;
-use crate::escape::one_line;
+use crate::sys::escape::one_line;
 
 /// Nodes of a document. KubeVirt's has about 200.
 const NODES_MAX: u32 = 2048;

@@ -7,22 +7,21 @@
 //! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.
 
 pub mod distribution;
-pub mod examination;
 pub mod guest_agent;
 pub mod host_metrics;
-pub mod image;
 pub mod machine;
 pub mod names;
 pub mod nic;
 pub mod node;
+pub mod observation;
 pub mod permissions;
 pub mod placement;
 pub mod registration;
 pub mod release;
 pub mod requests;
 pub mod topology;
+pub mod trigger;
 pub mod vmi;
-pub mod who;
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 use super::names::{NodeName, NotAName};
-use crate::document::json::{
+use crate::sys::document::json::{
     Capped, KEY_BYTES, Keys, StringMap, annotations, condition_message, condition_reason,
     condition_status, condition_type, conditions, labels, managed_fields, name, provider_id,
     resource_version, system_uuid, uid,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the two APIs were asked.
 
-use super::who::Api;
+use crate::facts::observation::Api;
 
 /// The requests to one API that ended in one way, since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

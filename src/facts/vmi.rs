@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::machine::Mac;
 use super::names::{HostName, Namespace, NotAName, VmName};
 use super::topology::{HOSTNAME, is_host_key};
-use crate::document::json::{
+use crate::sys::document::json::{
     Capped, StringMap, active_pods, annotations, firmware_serial, firmware_uuid, hostname, labels,
     name, namespace, node_name, owner_kind, owner_references, owner_uid, spec_interface_mac,
     spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One entry of the ConfigMap with the places of the hosts: YAML or JSON, label to value.
 
-use crate::document::DocumentError;
-use crate::document::yaml::{Value, parse};
-use crate::escape::one_line;
 use crate::facts::placement::HostLabels;
+use crate::sys::document::DocumentError;
+use crate::sys::document::yaml::{Value, parse};
+use crate::sys::escape::one_line;
 
 /// Bytes of one entry. A host has some dozens of labels of less than 400 bytes each.
 const ENTRY_MAX: usize = 64 << 10;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a credential tells of us, without its secrets: our Node's name, our namespace, whose it is and when it ends.
 
+use crate::access::certificate::{self, NodeIdentity};
+use crate::access::token::{self, TokenKind};
 use crate::config::Settings;
-use crate::connections::Link;
-use crate::credentials::certificate::{self, NodeIdentity};
-use crate::credentials::token::{self, TokenKind};
-use crate::escape::chain;
 use crate::facts::names::Namespace;
-use crate::facts::who::{Harvester, Kubelet, NodeNameSource};
+use crate::facts::observation::{Harvester, Kubelet, NodeNameSource};
 use crate::facts::{Why, WhyKind};
+use crate::observe::api_access::Link;
+use crate::sys::escape::chain;
 
 /// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
 const DEFAULT_NAMESPACE: &str = "default";

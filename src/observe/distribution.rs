@@ -10,12 +10,12 @@ mod unshareable;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::credentials::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
-use crate::document::yaml::{DocumentError, Value, parse};
+use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Distribution, DistributionKind, Unshareable};
-use crate::root::{ReadError, Root};
+use crate::sys::document::yaml::{DocumentError, Value, parse};
+use crate::sys::root::{ReadError, Root};
 
-use super::environment::{flags, variables};
+use crate::observe::environment_file::{flags, variables};
 use settings::{
     HOSTNAME_OVERRIDE, NODE_LABELS, Settings, USED, add_labels, configured, distribution, scalars,
 };

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use zbus::wire::Variant;
 
-use super::environment;
-use crate::bus::{Bus, BusError, MANAGER, Peer, unit_path};
-use crate::channel::port;
-use crate::escape::{chain, one_line};
 use crate::facts::guest_agent::{
     CONFIGURATION, Channel, DEVICE_UNIT, Enablement, Family, GuestAgent, Load, PORT, RpcFilter,
     State, UNITS, Unit, Variable, Variables, WITHOUT_SYSTEMD,
 };
 use crate::facts::{Seen, Why, WhyKind};
-use crate::root::{ReadError, Root};
+use crate::observe::environment_file;
+use crate::sys::escape::{chain, one_line};
+use crate::sys::root::{ReadError, Root};
+use crate::wire::dbus::{Bus, BusError, MANAGER, Peer, unit_path};
+use crate::wire::virtio::port;
 
 /// Where distributions put the program.
-pub(super) const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
+pub(crate) const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
 
 /// The files that units of the agent name with `EnvironmentFile=`: of Debian and Ubuntu, of openSUSE's vendor, of all
 /// others. The later one counts more.
@@ -307,7 +307,7 @@ fn filter(root: &Root, arguments: &[&str]) -> RpcFilter {
     }
     let mut variables = Variables::new();
     for file in ENVIRONMENT {
-        let set = environment::variables(&root.read_text(file, FILE_MAX).unwrap_or_default());
+        let set = environment_file::variables(&root.read_text(file, FILE_MAX).unwrap_or_default());
         variables.extend(
             set.into_iter()
                 .map(|(name, value)| (name, Variable { value, file })),
@@ -323,13 +323,13 @@ fn family(root: &Root) -> Family {
 }
 
 /// The assignments of os-release(5); none where there is no such file.
-pub(super) fn os_release(root: &Root) -> Vec<(String, String)> {
+pub(crate) fn os_release(root: &Root) -> Vec<(String, String)> {
     let read = |path: &&str| root.read_text(path, FILE_MAX).ok();
-    environment::variables(&OS_RELEASE.iter().find_map(read).unwrap_or_default())
+    environment_file::variables(&OS_RELEASE.iter().find_map(read).unwrap_or_default())
 }
 
 /// The value of a variable; empty where it is not set.
-pub(super) fn value<'a>(variables: &'a [(String, String)], key: &str) -> &'a str {
+pub(crate) fn value<'a>(variables: &'a [(String, String)], key: &str) -> &'a str {
     let found = variables.iter().find(|(name, _)| name == key);
     found.map_or("", |(_, value)| value.as_str())
 }

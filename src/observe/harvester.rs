@@ -9,13 +9,13 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config::Settings;
-use crate::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
+use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
-use crate::facts::who::{Candidates, Coverage, Kubelet};
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
+use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
+use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
 use super::node::Freshness;
 use super::why;

@@ -3,13 +3,13 @@
 
 use time::UtcDateTime;
 
-use crate::channel::downward_metrics::{self, AskError, Patience, ask};
-use crate::channel::port::{self, PortError};
-use crate::channel::vhostmd_disk::{self, DiskError};
-use crate::escape::chain;
 use crate::facts::host_metrics::{HostMetrics, MetricsError};
 use crate::facts::{Seen, WhyKind};
-use crate::root::Root;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::virtio::downward_metrics::{self, AskError, Patience, ask};
+use crate::wire::virtio::port::{self, PortError};
+use crate::wire::virtio::vhostmd_disk::{self, DiskError};
 
 /// virt-handler writes the disk every five seconds. An older one was forgotten when the VM moved, or is a copy.
 const DISK_AGE_MAX: u64 = 60;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::nics;
 use crate::facts::machine::{Machine, Vendor};
 use crate::facts::{Seen, WhyKind};
-use crate::root::{ReadError, Root};
+use crate::sys::root::{ReadError, Root};
 
 /// The static host name; every tool that changes the host name for good replaces this file.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";

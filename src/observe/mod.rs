@@ -3,21 +3,21 @@
 //!
 //! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `world/look.rs`.
 
+pub mod api_access;
 mod configmap;
 pub mod credentials;
 pub mod distribution;
-mod environment;
-pub mod examination;
+mod environment_file;
 pub mod guest_agent;
 pub mod harvester;
+pub mod host_labels;
 pub mod host_metrics;
-pub mod image;
 pub mod machine;
 pub mod nics;
 pub mod node;
+pub mod observer;
 pub mod permissions;
 pub mod registration;
-pub mod whereabouts;
 mod why;
 
 pub use why::why;

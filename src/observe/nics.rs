@@ -7,8 +7,8 @@ use super::machine::failed;
 use crate::facts::Seen;
 use crate::facts::machine::Mac;
 use crate::facts::nic::Nic;
-use crate::netlink::inventory::read_nics;
-use crate::root::Root;
+use crate::sys::root::Root;
+use crate::wire::netlink::inventory::read_nics;
 
 /// The NICs with a device behind them.
 pub fn read(root: &Root) -> Seen<Vec<Nic>> {

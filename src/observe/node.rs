@@ -4,11 +4,11 @@
 use serde::de::DeserializeOwned;
 
 use super::why;
-use crate::connections::Link;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::{Seen, WhyKind};
-use crate::kubeapi::{Client, Error};
+use crate::observe::api_access::Link;
+use crate::wire::kubeapi::{Client, Error};
 
 /// How new an answer must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

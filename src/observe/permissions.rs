@@ -5,7 +5,7 @@ use super::why;
 use crate::config::ConfigMapName;
 use crate::facts::names::{HostName, Namespace, VmName};
 use crate::facts::permissions::{INSTANCES, Permission, Place, USEFUL, Useful};
-use crate::kubeapi::{Client, ResourceAttributes};
+use crate::wire::kubeapi::{Client, ResourceAttributes};
 
 /// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use zbus::wire::Variant;
 
-use super::environment::variables;
-use crate::bus::{Bus, MANAGER, Peer, unit_path};
-use crate::escape::chain;
 use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, MARK};
-use crate::root::Root;
+use crate::observe::environment_file::variables;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::dbus::{Bus, MANAGER, Peer, unit_path};
 
 /// Ours take some hundred bytes; whatever is larger is not ours.
 const FILE_MAX: u64 = 16 << 10;

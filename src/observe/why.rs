@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors of the wire as reasons why a fact is not known.
 
-use crate::escape::chain;
 use crate::facts::{Seen, Why, WhyKind};
-use crate::kubeapi::{Class, Error};
+use crate::sys::escape::chain;
+use crate::wire::kubeapi::{Class, Error};
 
 /// An error of the wire as a reason.
 pub fn why(error: &Error) -> Why {

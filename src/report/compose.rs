@@ -10,18 +10,18 @@ use super::status::{
     RegistrationStatus, SkippedLabelStatus, SourceStatus, Status, VmStatus,
 };
 use crate::agent::Report;
+use crate::agent::signal_board::Signal;
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{LeftReason, Owned};
 use crate::decide::placement::{Outcome, Placement};
-use crate::decide::window::Epoch;
+use crate::decide::resync::Epoch;
 use crate::decide::{self, Migration};
-use crate::escape::one_line;
 use crate::facts::Seen;
+use crate::facts::observation::Who;
 use crate::facts::permissions::{Permission, Place};
 use crate::facts::topology::LabelValue;
-use crate::facts::who::Who;
-use crate::triggers::health::Signal;
+use crate::sys::escape::one_line;
 
 /// Characters of a name of this machine: more than the kernel or DNS allow.
 const NAME_MAX: usize = 253;

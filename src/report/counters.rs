@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::agent::Report;
-use crate::decide::window::Outcome;
-use crate::reason::Trigger;
+use crate::decide::resync::Outcome;
+use crate::facts::trigger::Trigger;
 
 /// Bounds of the histogram of label updates, in seconds: from an immediate read to the last read of a fast-poll window.
 pub const BOUNDS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];

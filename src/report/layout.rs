@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::iter::repeat_n;
 
-use crate::findings::Severity;
+use crate::catalogue::Severity;
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,11 +16,11 @@ use crate::agent::Report;
 use crate::config::Settings;
 use crate::decide::conditions::kebab;
 use crate::decide::guest_agent::Health;
+use crate::decide::label_state;
 use crate::decide::schedule;
-use crate::decide::sync;
 use crate::decide::verdict::Verdict;
+use crate::facts::observation::Who;
 use crate::facts::requests::Requests;
-use crate::facts::who::Who;
 
 /// Returns the page of the state and of what happened.
 pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counters) -> String {
@@ -121,7 +121,7 @@ fn standing(page: &mut String, status: &Status) {
         page,
         "harvester_node_agent_topology_state",
         "State of the topology labels: 1 for the current state, 0 for the others.",
-        &sync::REASONS.map(kebab),
+        &label_state::REASONS.map(kebab),
         state,
     );
     let health = &status.qemu_guest_agent.state;

@@ -4,17 +4,16 @@
 //!
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
-pub mod bundle;
+pub mod changes;
 pub mod compose;
 pub mod counters;
-pub mod diagnosis;
+pub mod endpoint;
 pub mod exposition;
 pub mod journal;
 pub mod layout;
-pub mod manifest;
+pub mod logging;
 pub mod message_id;
 pub mod metrics;
-pub mod news;
 pub mod relative;
 pub mod sink;
 pub mod status;
@@ -29,21 +28,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::agent::signal_board::Health;
+use crate::agent::state::{Saver, State};
 use crate::agent::{Publish, Report};
+use crate::catalogue::Code;
 use crate::config::{Settings, TextFile};
 use crate::decide::{Action, rfc3339};
-use crate::durable;
-use crate::endpoint::Board;
-use crate::facts::who::Remark;
-use crate::findings::Code;
-use crate::reason::{Herald, Trigger};
-use crate::root::Root;
-use crate::state::{Saver, State};
-use crate::triggers::health::Health;
+use crate::facts::observation::Remark;
+use crate::facts::trigger::{Herald, Trigger};
+use crate::report::endpoint::Board;
+use crate::sys::atomic_file;
+use crate::sys::root::Root;
+use changes::{Deeds, Told};
 use compose::Context;
 use counters::Counters;
 use journal::{Journal, Priority, Record};
-use news::{Deeds, Told};
 use status::{AgentStatus, EventSourceStatus, MigrationHintStatus, MigrationStatus, Status};
 use systemd::Notifier;
 use textfile::Textfile;
@@ -204,7 +203,7 @@ impl Reporter {
     fn save(&mut self) {
         if let Some(outcome) = self.saver.outcome() {
             let error = outcome.err();
-            let trouble = error.map(|error| Trouble::new(durable::STATE_DIRECTORY, &error));
+            let trouble = error.map(|error| Trouble::new(atomic_file::STATE_DIRECTORY, &error));
             self.mention("state", trouble);
         }
         self.saver.save(&self.state);

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr};
 
 use nix::sys::stat::fstat;
 
-use crate::root::Root;
+use crate::sys::root::Root;
 
 /// journald's socket; the client library knows no other.
 pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";

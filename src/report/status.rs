@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::escape::one_line;
+use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
 pub const API_VERSION: &str = "node-agent.harvesterhci.io/v1beta1";

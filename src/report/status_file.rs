@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::trouble::Trouble;
-use crate::durable;
-use crate::escape::in_json;
-use crate::root::{ReadError, Root};
+use crate::sys::atomic_file;
+use crate::sys::escape::in_json;
+use crate::sys::root::{ReadError, Root};
 
 /// Where the status is.
 pub const STATUS_FILE: &str = "/run/harvester-node-agent/status.json";
@@ -41,7 +41,7 @@ pub fn publish<T: Serialize>(root: &Root, status: &T) -> Option<Trouble> {
     };
     let text = String::from_utf8_lossy(&bytes);
     let text = format!("{}\n", in_json(&text));
-    durable::write_atomic(root, Path::new(STATUS_FILE), text.as_bytes(), STATUS_MODE)
+    atomic_file::write_atomic(root, Path::new(STATUS_FILE), text.as_bytes(), STATUS_MODE)
         .err()
         .map(|error| Trouble::new(STATUS_FILE, &error))
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use crate::escape::one_line;
+use crate::sys::escape::one_line;
 
 /// Longest status in characters. systemd reads 4096 bytes of a message at most, and drops a longer one whole.
 const STATUS_LIMIT: usize = 500;

@@ -7,9 +7,9 @@ use super::sink::{Sink, StderrStyle};
 use super::status_file::STATUS_FILE;
 use super::systemd::NotifyEnvironment;
 use super::*;
+use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
-use crate::state::MachineId;
 
 /// Longer than anything takes here but a disk that hangs.
 const SOON: Duration = Duration::from_secs(10);

@@ -8,9 +8,9 @@ use time::UtcDateTime;
 use super::layout::{Mark, TermStyle, paragraph};
 use super::relative::{expiry, relative};
 use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
+use crate::catalogue::Severity;
 use crate::decide::verdict::Verdict;
-use crate::escape::one_line;
-use crate::findings::Severity;
+use crate::sys::escape::one_line;
 
 /// The longest text shown in one row, in characters.
 const SHOWN_MAX: usize = 1000;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::trouble::Trouble;
-use crate::durable;
-use crate::root::Root;
+use crate::sys::atomic_file;
+use crate::sys::root::Root;
 
 /// The collector's directory as Debian and its descendants package it.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/prometheus/node-exporter";
@@ -54,7 +54,7 @@ impl Textfile {
         let before = before.unwrap_or_else(|| default_file(root).map(Path::to_owned));
         let before = before.filter(|before| Some(before.as_path()) != path)?;
         self.written = None;
-        let error = durable::remove(root, &before).err()?;
+        let error = atomic_file::remove(root, &before).err()?;
         Some(Trouble::new(before, &error))
     }
 
@@ -75,7 +75,7 @@ impl Textfile {
             return None;
         }
         let text = [state, activity].concat();
-        match durable::write_atomic(root, path, text.as_bytes(), TEXTFILE_MODE) {
+        match atomic_file::write_atomic(root, path, text.as_bytes(), TEXTFILE_MODE) {
             Ok(_) => {
                 self.state = state.to_owned();
                 self.written = Some(uptime);

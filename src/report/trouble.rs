@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::escape::chain;
+use crate::sys::escape::chain;
 
 /// What went wrong with a report. Equal troubles are the same trouble, which is how the caller mentions each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl fmt::Display for Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durable::WriteError;
+    use crate::sys::atomic_file::WriteError;
 
     #[test]
     fn a_trouble_tells_the_whole_chain_of_causes_once() {

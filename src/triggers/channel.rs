@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout};
 
 use super::Sender;
 use super::files;
-use super::health::{Health, Signal};
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::channel::own::{Conversation, Event, NAME};
-use crate::channel::port::{self, Port, PortError};
-use crate::escape::chain;
-use crate::facts::who::Remark;
-use crate::root::Root;
+use crate::agent::signal_board::{Health, Signal};
+use crate::facts::observation::Remark;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::triggers::operator_channel::{Conversation, Event, NAME};
+use crate::wire::virtio::port::{self, Port, PortError};
 
 /// What reports call this signal.
 const SIGNAL: &str = "port";

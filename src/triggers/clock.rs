@@ -16,12 +16,12 @@ use nix::time::clock_gettime;
 use tokio::time::Instant;
 
 use super::Sender;
-use super::health::{Health, Signal};
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::edges::Edges;
-use crate::facts::who::Remark;
-use crate::root::Root;
+use crate::agent::signal_board::{Health, Signal};
+use crate::facts::observation::Remark;
+use crate::sys::epoll::Edges;
+use crate::sys::root::Root;
 
 const SIGNAL: &str = "clock";
 

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::kubeapi::Error;
+use crate::wire::kubeapi::Error;
 
 /// What a watch says of its object.
 #[derive(Debug, Clone, PartialEq)]

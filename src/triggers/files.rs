@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use inotify::{EventMask, Inotify, WatchMask};
 
-use crate::root::Root;
+use crate::sys::root::Root;
 
 /// A writer makes several events of one change; they are one reason.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -10,13 +10,13 @@ use nix::sys::epoll::EpollFlags;
 use tokio::time::Instant;
 
 use super::Sender;
-use super::health::{Health, Signal};
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::edges::Edges;
-use crate::escape::chain;
-use crate::facts::who::Remark;
-use crate::root::{ReadError, Root};
+use crate::agent::signal_board::{Health, Signal};
+use crate::facts::observation::Remark;
+use crate::sys::epoll::Edges;
+use crate::sys::escape::chain;
+use crate::sys::root::{ReadError, Root};
 
 const SIGNAL: &str = "hostname";
 

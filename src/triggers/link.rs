@@ -19,16 +19,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Sender;
-use super::health::{Health, Signal};
 use super::waits::Waits;
+use crate::agent::signal_board::{Health, Signal};
 use crate::agent::{Herald, Trigger};
-use crate::escape::chain;
 use crate::facts::nic::{Announce, Nic};
-use crate::facts::who::Remark;
-use crate::netlink::filter::ANNOUNCEMENTS;
-use crate::netlink::inventory::{bus_of, read_nics};
-use crate::netlink::socket::{LinkSocket, NetlinkError, RECEIVE_BUFFER, Received, Source};
-use crate::root::Root;
+use crate::facts::observation::Remark;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::netlink::filter::ANNOUNCEMENTS;
+use crate::wire::netlink::inventory::{bus_of, read_nics};
+use crate::wire::netlink::socket::{LinkSocket, NetlinkError, RECEIVE_BUFFER, Received, Source};
 use burst::Burst;
 use judge::{Refused, judge};
 
@@ -40,7 +40,7 @@ const MESSAGE_MAX: usize = 8 << 10;
 /// Listens for as long as the process lives.
 pub fn listen(root: Root, sender: Sender, health: &Health, herald: Herald) {
     #[cfg(test)]
-    if crate::alarm::testing::is_on() {
+    if crate::sys::timer::testing::is_on() {
         return;
     }
     let start = Instant::now();

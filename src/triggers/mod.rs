@@ -6,14 +6,14 @@
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
 //! `Listener::aim` where what is listened to changes with what was observed.
 
-pub mod bus;
 pub mod channel;
 pub mod clock;
+pub mod dbus;
 pub mod feed;
 pub mod files;
-pub mod health;
 pub mod hostname;
 pub mod link;
+pub mod operator_channel;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -32,15 +32,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agent::signal_board::Health;
 use crate::agent::{Herald, Next, Reasons, Scope, Trigger, Wait, Wake};
-use crate::alarm::Alarm;
-use crate::bus::Bus;
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
+use crate::facts::observation::Remark;
 use crate::facts::vmi::Vmi;
-use crate::facts::who::Remark;
-use crate::root::Root;
-use health::Health;
+use crate::sys::root::Root;
+use crate::sys::timer::Alarm;
+use crate::wire::dbus::Bus;
 use watch::{Keeper, Pulse, Target, Watched};
 
 /// What to listen to.
@@ -254,7 +254,7 @@ impl Listener {
 
     fn aim_files(&mut self, files: BTreeSet<PathBuf>) {
         #[cfg(test)]
-        if crate::alarm::testing::is_on() {
+        if crate::sys::timer::testing::is_on() {
             return;
         }
         if self
@@ -293,7 +293,7 @@ impl Listener {
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
 fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
     #[cfg(test)]
-    if crate::alarm::testing::is_on() {
+    if crate::sys::timer::testing::is_on() {
         return Vec::new();
     }
     let (root, sender, health) = (|| root.clone(), || sender.clone(), || health.clone());
@@ -301,7 +301,12 @@ fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Ve
         tokio::spawn(clock::listen(sender(), health())),
         tokio::spawn(hostname::listen(root(), sender(), health())),
         tokio::spawn(channel::serve(root(), sender(), health())),
-        tokio::spawn(bus::keep_following(root(), bus.clone(), sender(), health())),
+        tokio::spawn(dbus::keep_following(
+            root(),
+            bus.clone(),
+            sender(),
+            health(),
+        )),
     ]
 }
 
@@ -313,7 +318,7 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
         ("hostname", hostname::probe(root)),
         ("port", channel::probe(root)),
     ];
-    let of_bus = bus::probe(root, bus_address).await;
+    let of_bus = dbus::probe(root, bus_address).await;
     for (name, signal) in local.into_iter().chain(of_bus) {
         health.set(name, signal.live, signal.detail);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::alarm::testing::turn_on;
+use crate::sys::timer::testing::turn_on;
 
 const DELAY: Duration = Duration::from_secs(7);
 

@@ -14,13 +14,15 @@ pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 
 use super::Sender;
 use super::feed::{Delivered, Reach};
-use super::health::Health;
 use crate::agent::Trigger;
-use crate::decide::interruptions::Interruptions;
+use crate::agent::signal_board::Health;
 use crate::decide::schedule::{self, Phase, Purpose};
-use crate::escape::chain;
-use crate::facts::who::{Api, Remark};
-use crate::kubeapi::{Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit};
+use crate::decide::watch_cuts::Interruptions;
+use crate::facts::observation::{Api, Remark};
+use crate::sys::escape::chain;
+use crate::wire::kubeapi::{
+    Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
+};
 
 /// A stream that ends sooner is none.
 const SHORT: Duration = Duration::from_secs(1);

@@ -17,18 +17,18 @@ use super::network::Network;
 use super::record::Why;
 use super::store::{Side, namespace, vm_name};
 use super::wire::Line;
+use crate::agent::signal_board::Health;
 use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Report, Trigger, Wait, Wake};
-use crate::bus::Bus;
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
 use crate::facts::names::{Namespace, NodeName, firmware_uuid};
-use crate::kubeapi::testing::replace_network;
 use crate::observe::machine::read_machine;
-use crate::root::Root;
-use crate::triggers::health::Health;
+use crate::observe::observer::World;
+use crate::sys::root::Root;
 use crate::triggers::{Chance, Listener, Sender, Targets};
-use crate::world::World;
+use crate::wire::dbus::Bus;
+use crate::wire::kubeapi::testing::replace_network;
 
 /// A planned read as late as this is a poll, an earlier one a retry.
 const POLLS: Duration = Duration::from_secs(60);
@@ -150,8 +150,8 @@ fn write(path: &Path, text: &str) {
 /// Makes the clients of this thread use `network`.
 pub(super) fn attach(network: &Arc<Network>, seed: u64) {
     SEED.set(seed);
-    crate::alarm::testing::turn_on();
-    crate::root::testing::have_only(&FILES, &[GUEST, HARVESTER]);
+    crate::sys::timer::testing::turn_on();
+    crate::sys::root::testing::have_only(&FILES, &[GUEST, HARVESTER]);
     let network = Arc::clone(network);
     let http = reqwest::Client::builder()
         .tls_backend_preconfigured(no_tls())

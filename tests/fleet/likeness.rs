@@ -18,7 +18,7 @@ use super::scenarios::simulate;
 use super::store::{Side, vm_name};
 use crate::decide::schedule::{Phase, Purpose};
 use crate::observe::machine::read_machine;
-use crate::root::Root;
+use crate::sys::root::Root;
 
 /// The shortest interval of polls that the configuration takes.
 const POLL: Duration = Duration::from_secs(60);

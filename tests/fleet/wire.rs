@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::network::{Admission, Connection, Network, Piece, Way, Wish};
 use super::record::Kind;
 use super::store::{Side, Wanted, vm_name};
-use crate::kubeapi::Timeouts;
-use crate::kubeapi::testing::{Answering, Asked, Failed, Wire};
+use crate::wire::kubeapi::Timeouts;
+use crate::wire::kubeapi::testing::{Answering, Asked, Failed, Wire};
 
 /// From one machine to another and back.
 const ROUND_TRIP: Duration = Duration::from_millis(2);

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harvester_node_agent::bake::Code;
+use harvester_node_agent::commands::bake_check::rules::Code;
 use serde_json::Value;
 
 use crate::BINARY;

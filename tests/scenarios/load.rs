@@ -10,16 +10,16 @@ use harvester_lab::process::{Agent, Line, Signal};
 use harvester_lab::server::{RequestRecord, Server};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{AGENT, HostAccess, VM_NAME, World, WorldOptions, eventually};
+use harvester_node_agent::agent::signal_board::Health as SignalBoard;
 use harvester_node_agent::agent::{Observe as _, Scope};
-use harvester_node_agent::bus::Bus;
 use harvester_node_agent::config;
 use harvester_node_agent::decide::Now;
 use harvester_node_agent::decide::identity::{OwnVm, identify};
 use harvester_node_agent::decide::placement::locate;
 use harvester_node_agent::decide::schedule::Random;
-use harvester_node_agent::root::Root;
-use harvester_node_agent::triggers::health::Health as SignalBoard;
-use harvester_node_agent::world::World as Observer;
+use harvester_node_agent::observe::observer::World as Observer;
+use harvester_node_agent::sys::root::Root;
+use harvester_node_agent::wire::dbus::Bus;
 use serde_json::json;
 
 use crate::{

@@ -282,7 +282,11 @@ async fn each_missing_right_is_named_or_made_up_for(on: On) {
         let lines: Vec<&str> = whoami.split(" Permission ").collect();
         for (other, _, about) in &all {
             let is_missing = other == verb && about == resource;
-            let answer = if is_missing { ": denied (" } else { ": allowed (" };
+            let answer = if is_missing {
+                ": denied ("
+            } else {
+                ": allowed ("
+            };
             let line = lines
                 .iter()
                 .find(|line| line.starts_with(&format!("{other} {about}")))

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::process::{Agent, run_once};
 use harvester_lab::world::{World, WorldOptions};
-use harvester_node_agent::reason::Trigger;
+use harvester_node_agent::facts::trigger::Trigger;
 use serde_json::Value;
 
 use crate::{BINARY, SOON, TOPOLOGY, ZONE, agent, condition_becomes, lab, label_becomes, serve};

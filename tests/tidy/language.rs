@@ -210,7 +210,7 @@ fn printed() -> Vec<Text> {
     use clap::CommandFactory;
     let tree = tempfile::tempdir().unwrap();
     let tree = tree.path().to_str().unwrap();
-    let names = harvester_node_agent::cli::Arguments::command();
+    let names = harvester_node_agent::commands::Arguments::command();
     let names = names.get_subcommands().map(|one| one.get_name().to_owned());
     let mut lines = vec![vec!["--help".to_owned()]];
     lines.extend(names.map(|name| vec![name, "--help".to_owned()]));

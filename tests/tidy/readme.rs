@@ -7,9 +7,9 @@ use std::path::Path;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use harvester_node_agent::cli::Arguments;
+use harvester_node_agent::commands::Arguments;
 use harvester_node_agent::config;
-use harvester_node_agent::root::Root;
+use harvester_node_agent::sys::root::Root;
 
 use super::{read, top};
 

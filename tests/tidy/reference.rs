@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use harvester_node_agent::catalogue::Code;
 use harvester_node_agent::config::KEYS;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
 use harvester_node_agent::decide::guest_agent::{CONDITION, Health};
-use harvester_node_agent::decide::sync;
+use harvester_node_agent::decide::label_state;
 use harvester_node_agent::decide::verdict::Verdict;
-use harvester_node_agent::findings::Code;
 
 use super::readme::documents;
 use super::{product_files, product_lines, read, top};
@@ -71,7 +71,7 @@ fn every_finding_has_one_row() {
 fn every_reason_of_a_condition_and_of_an_event_has_one_row() {
     let page = read(STATES);
     let rows = |heading| rows(&page, Some(heading));
-    is_complete(TOPOLOGY, sync::REASONS, &rows(TOPOLOGY));
+    is_complete(TOPOLOGY, label_state::REASONS, &rows(TOPOLOGY));
     let undecided = ["IdentityAmbiguous", "VMNotFound"];
     let verdicts = Verdict::ALL.map(Verdict::reason);
     is_complete(

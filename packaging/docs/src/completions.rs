@@ -2,7 +2,7 @@
 //! Generates completions for the shells whose directories distributions agree on, as the agent's own command prints them.
 
 use clap_complete::Shell;
-use harvester_node_agent::cli;
+use harvester_node_agent::commands;
 
 /// Returns the script of each shell, under the name that the shell searches for.
 pub(crate) fn scripts() -> Vec<(String, String)> {
@@ -13,7 +13,7 @@ pub(crate) fn scripts() -> Vec<(String, String)> {
     ]
     .into_iter()
     .map(|(shell, name)| {
-        let script = cli::completions::run(shell).text;
+        let script = commands::completions::run(shell).text;
         (format!("completions/{name}"), script)
     })
     .collect()

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use harvester_node_agent::findings::{Code, Group};
+use harvester_node_agent::catalogue::{Code, Group};
 
 /// The file below `packaging/docs/pages`.
 #[cfg(test)]

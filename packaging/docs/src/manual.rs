@@ -5,7 +5,7 @@ use std::io;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use harvester_node_agent::cli::{Arguments, Exit};
+use harvester_node_agent::commands::{Arguments, Exit};
 use roff::{Inline, Roff, bold, roman};
 
 /// The entries of the section EXIT STATUS.

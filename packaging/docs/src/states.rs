@@ -4,15 +4,15 @@
 
 use std::fmt::Write;
 
+use harvester_node_agent::catalogue::Code;
 use harvester_node_agent::decide::conditions::{self, Wanted, kebab};
 use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, Health};
 use harvester_node_agent::decide::identity::{Identity, OwnVm};
-use harvester_node_agent::decide::sync::{self, Sync};
+use harvester_node_agent::decide::label_state::{self, Sync};
 use harvester_node_agent::decide::verdict::Verdict;
 use harvester_node_agent::facts::names::VmName;
 use harvester_node_agent::facts::{Why, WhyKind};
-use harvester_node_agent::findings::Code;
 
 /// The file below `packaging/docs/pages`.
 #[cfg(test)]
@@ -152,7 +152,7 @@ fn topology() -> Vec<Row> {
         state: kebab(reason),
         codes: topology_codes(reason),
     };
-    sync::REASONS.into_iter().map(row).collect()
+    label_state::REASONS.into_iter().map(row).collect()
 }
 
 /// Returns the state of the labels that has this reason.
@@ -275,7 +275,7 @@ mod tests {
                 assert_eq!(condition.reason, row.reason);
             }
         }
-        for reason in sync::REASONS {
+        for reason in label_state::REASONS {
             assert_eq!(sync_of(reason).reason(), reason);
         }
     }

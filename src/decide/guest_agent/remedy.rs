@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::catalogue::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, Family, Load, State, UNITS, Unit};
-use crate::findings::{Code, Finding};
 
 /// The unit's name; the newest where none is known.
 pub(super) fn name(unit: Option<&Unit>) -> &str {

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::own_names;
 use crate::facts::names::{firmware_uuid, short};
+use crate::facts::observation::Who;
 use crate::facts::vmi::Vmi;
-use crate::facts::who::Who;
 
 /// One comparison with an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::HostPlace;
 use crate::decide::Write;
 use crate::decide::fixtures::{World, forbidden, host, host_labels};
-use crate::decide::sync::Sync;
+use crate::decide::label_state::Sync;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::topology::{HOSTNAME, LabelValue, ZONE};

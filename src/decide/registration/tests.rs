@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::catalogue::Code;
 use crate::config::OnChange;
 use crate::decide::Action;
 use crate::decide::fixtures::World;
 use crate::facts::distribution::{Distribution, DistributionKind, StaticLabel};
 use crate::facts::topology::ZONE_BETA;
 use crate::facts::{Seen, WhyKind};
-use crate::findings::Code;
 
 const HOST: &str = "topology.harvesterhci.io/host";
 

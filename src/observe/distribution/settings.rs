@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::document::yaml::Value;
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
+use crate::sys::document::yaml::Value;
 
 /// What RKE2 and K3s take for true: their YAML is that of YAML 1.1.
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::super::environment::{flags, variables};
 use super::settings::{
     HOSTNAME_OVERRIDE, KUBELET_ARGUMENT, NODE_LABELS, kubelet_argument, scalars,
 };
-use crate::document::yaml::{Value, parse};
 use crate::facts::distribution::{Form, Matter, Unshareable};
+use crate::observe::environment_file::{flags, variables};
+use crate::sys::document::yaml::{Value, parse};
 
 /// Keys whose values are secrets: it is remembered that they are there.
 const SECRET: [&str; 5] = [

@@ -8,8 +8,8 @@ use harvester_lab::guest::GuestTree;
 
 use super::*;
 use crate::apply;
+use crate::catalogue::Code;
 use crate::decide::guest_agent::{Health, Memory, condition, findings, judge, unit_to_start};
-use crate::findings::Code;
 
 /// A machine with the program, the channel and its ends.
 struct Guest {
@@ -320,7 +320,7 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
         };
         let elapsed = began.elapsed();
         daemon.go_on();
-        assert!(elapsed < crate::bus::DEADLINE * 3 / 2, "{elapsed:?}");
+        assert!(elapsed < crate::wire::dbus::DEADLINE * 3 / 2, "{elapsed:?}");
         assert!(turns > 50, "the loop went on {turns} times");
         assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Unreachable);
         let health = judge(&Seen::Known(agent), &Memory::default(), elapsed);

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use tracing::Level;
 
-use crate::escape::one_line;
 use crate::report::message_id::RECORDS_LOST;
+use crate::sys::escape::one_line;
 
 /// Longest message in characters: one line of a wide terminal, beside the time and the name that `journalctl` adds.
 pub const MESSAGE_LIMIT: usize = 160;

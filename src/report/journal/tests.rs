@@ -391,9 +391,9 @@ fn debug_events_of_our_own_reach_the_journal_and_those_of_libraries_nothing() {
         Role::Child => {
             let socket = listen();
             let journal = open(&socket);
-            crate::logging::debug_to_journal(&journal, LogLevel::Info);
+            crate::report::logging::debug_to_journal(&journal, LogLevel::Info);
             tracing::debug!("an event that nobody wants");
-            crate::logging::debug_to_journal(&journal, LogLevel::Debug);
+            crate::report::logging::debug_to_journal(&journal, LogLevel::Debug);
             tracing::debug!(target: "hyper", "an event of a library");
             tracing::debug!(nic = 2, "an event of our own");
             let fields = receive(&socket);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which message of the kernel tells that a virtio NIC announces itself anew.
 
-use crate::netlink::inventory::VIRTIO;
-use crate::netlink::message::{Message, MessageError, NOTIFY_PEERS, messages};
-use crate::netlink::socket::KERNEL;
+use crate::wire::netlink::inventory::VIRTIO;
+use crate::wire::netlink::message::{Message, MessageError, NOTIFY_PEERS, messages};
+use crate::wire::netlink::socket::KERNEL;
 
 /// A virtio NIC announces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

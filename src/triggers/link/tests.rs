@@ -2,12 +2,12 @@
 //! Tests of announcements: real messages, a source that plays the kernel, and the real kernel in a network namespace.
 
 use super::*;
-use crate::netlink::filter::only;
-use crate::netlink::message::{NOTIFY_PEERS, RTM_NEWLINK};
-use crate::netlink::socket::{KERNEL, LINKS};
-use crate::netlink::tests::{FEATURES, VIRTIO, bare, with};
 use crate::testing::{own_namespaces, run};
 use crate::triggers::testing::sender;
+use crate::wire::netlink::filter::only;
+use crate::wire::netlink::message::{NOTIFY_PEERS, RTM_NEWLINK};
+use crate::wire::netlink::socket::{KERNEL, LINKS};
+use crate::wire::netlink::tests::{FEATURES, VIRTIO, bare, with};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use socket2::SockFilter;

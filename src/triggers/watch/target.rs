@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
-use crate::kubeapi::{Client, Error, Watch, WatchEvent, WatchRequest};
 use crate::triggers::feed::Feed;
+use crate::wire::backoff::Backoff;
+use crate::wire::kubeapi::{Client, Error, Watch, WatchEvent, WatchRequest};
 
 /// Opens watches: the client of an API server, or a model of one.
 pub trait OpenWatch: Clone + Send + Sync + 'static {

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use serde::Deserialize;
 
 use super::*;
-use crate::backoff::Backoff;
 use crate::decide::schedule::Random;
-use crate::kubeapi::{self, Phase as Part};
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
+use crate::wire::backoff::Backoff;
+use crate::wire::kubeapi::{self, Phase as Part};
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Thing {

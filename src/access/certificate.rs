@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a client certificate says: whose it is, and from when until when.
+
+use rustls::pki_types::CertificateDer;
+
+use crate::access::x509::{Certificate, Name};
+use crate::facts::names::NodeName;
+
+/// How the common name of a kubelet begins; the node's name follows.
+const NODE_PREFIX: &str = "system:node:";
+
+/// The common name that RKE1 gives to the kubelets of all nodes.
+const SHARED_NODE: &str = "system:node";
+
+/// The organisation of all kubelets.
+const NODE_GROUP: &str = "system:nodes";
+
+/// Whose a certificate is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeIdentity {
+    /// The kubelet of this node; the API server compares this very name.
+    Node(NodeName),
+    /// RKE1's kubelets share one certificate, which names no node.
+    SharedRke1,
+    /// Somebody else's.
+    NotANode {
+        /// The common name, on one line.
+        common_name: String,
+    },
+}
+
+/// Why a certificate says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// There is none.
+    #[error("there is no certificate")]
+    None,
+    /// It is not X.509.
+    #[error("the certificate cannot be parsed")]
+    Malformed,
+    /// It names no user.
+    #[error("the certificate has no common name")]
+    NoCommonName,
+    /// It names a node by a name that no Node can have.
+    #[error("the common name of the certificate is `system:node:` without a valid Node name")]
+    NotANodeName,
+}
+
+/// The first and last second of a certificate's life, since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// Not before.
+    pub not_before: i64,
+    /// Not after.
+    pub not_after: i64,
+}
+
+/// Reads the node's name from the leaf of a kubelet's chain.
+pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, CertificateError> {
+    let leaf = leaf(chain)?;
+    // The last one counts for the API server.
+    let common_name = leaf
+        .subject
+        .common_names()
+        .next_back()
+        .ok_or(CertificateError::NoCommonName)?;
+    let is_node = leaf.subject.organizations().any(|name| name == NODE_GROUP);
+    match common_name.strip_prefix(NODE_PREFIX) {
+        Some(name) if is_node => NodeName::parse(name)
+            .map(NodeIdentity::Node)
+            .map_err(|_| CertificateError::NotANodeName),
+        None if is_node && common_name == SHARED_NODE => Ok(NodeIdentity::SharedRke1),
+        _ => Ok(NodeIdentity::NotANode {
+            common_name: common_name.escape_debug().to_string(),
+        }),
+    }
+}
+
+/// The life of the leaf.
+pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateError> {
+    let leaf = leaf(chain)?;
+    Ok(Validity {
+        not_before: leaf.not_before,
+        not_after: leaf.not_after,
+    })
+}
+
+/// The subject of the leaf, on one line.
+pub fn describe_subject(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
+    Ok(describe(&leaf(chain)?.subject))
+}
+
+/// The issuer of the leaf, on one line.
+pub fn describe_issuer(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
+    Ok(describe(&leaf(chain)?.issuer))
+}
+
+fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, CertificateError> {
+    let leaf = chain.first().ok_or(CertificateError::None)?;
+    Certificate::parse(leaf).map_err(|_| CertificateError::Malformed)
+}
+
+fn describe(name: &Name) -> String {
+    name.to_string().escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{Authority, NOT_AFTER, NOT_BEFORE};
+
+    fn identity(common_name: &str, organisation: &str) -> Result<NodeIdentity, CertificateError> {
+        let client = Authority::new("guest-ca").client(common_name, organisation);
+        node_name(&[client.der])
+    }
+
+    fn not_a_node(common_name: &str) -> Result<NodeIdentity, CertificateError> {
+        Ok(NodeIdentity::NotANode {
+            common_name: common_name.to_owned(),
+        })
+    }
+
+    #[test]
+    fn the_node_name_follows_system_node() {
+        let name = NodeName::parse("pool1-abcde").unwrap();
+        assert_eq!(
+            identity("system:node:pool1-abcde", "system:nodes"),
+            Ok(NodeIdentity::Node(name))
+        );
+    }
+
+    #[test]
+    fn others_are_no_nodes() {
+        assert_eq!(
+            identity("system:node", "system:nodes"),
+            Ok(NodeIdentity::SharedRke1)
+        );
+        assert_eq!(
+            identity("system:admin", "system:masters"),
+            not_a_node("system:admin")
+        );
+        assert_eq!(
+            identity("system:node:a", "system:masters"),
+            not_a_node("system:node:a")
+        );
+        assert_eq!(identity("a\nb", "x"), not_a_node("a\\nb"));
+        for name in ["system:node:", "system:node:A", "system:node:../a"] {
+            assert_eq!(
+                identity(name, "system:nodes"),
+                Err(CertificateError::NotANodeName)
+            );
+        }
+    }
+
+    #[test]
+    fn the_life_and_the_names_are_those_of_the_leaf() {
+        let authority = Authority::new("guest-ca");
+        let client = authority.client("system:node:a", "system:nodes");
+        let chain = [client.der, authority.der()];
+        let expected = Validity {
+            not_before: NOT_BEFORE,
+            not_after: NOT_AFTER,
+        };
+        assert_eq!(validity(&chain), Ok(expected));
+        assert!(describe_subject(&chain).unwrap().contains("system:node:a"));
+        assert!(describe_issuer(&chain).unwrap().contains("guest-ca"));
+    }
+
+    #[test]
+    fn rubbish_is_an_error_and_no_panic() {
+        assert_eq!(node_name(&[]), Err(CertificateError::None));
+        let der = Authority::new("guest-ca").der();
+        for end in [0, 1, 10, der.len() - 1] {
+            let cut = CertificateDer::from(der[..end].to_vec());
+            assert_eq!(validity(&[cut]), Err(CertificateError::Malformed));
+        }
+    }
+}

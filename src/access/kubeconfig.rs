@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads one kubeconfig, and every file that it names, into a [`Credential`] or into the reason why not.
+//!
+//! Nothing is ever run (`exec`), nothing is ever weakened without our own configuration's word ([`OptIns`]), and a file that
+//! is missing, cut short or does not fit the others makes the whole reading fail.
+
+mod key;
+mod user;
+
+use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use reqwest::Url;
+use ring::digest::{Context, Digest, SHA256};
+use rustls::pki_types::{CertificateDer, ServerName};
+use zeroize::Zeroizing;
+
+use super::error::{CredentialError, PemProblem, quoted};
+use super::trust::changeable;
+use super::{Credential, OptIns, ServerVerification, pem};
+use crate::facts::names::Namespace;
+use crate::sys::document::yaml::parse;
+use crate::sys::root::{ReadError, Root};
+use key::Key;
+
+/// The largest kubeconfig, and the largest file of one; those that generators make are below 16 KiB.
+pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
+
+/// A credential with what its keeper has to know.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) credential: Credential,
+    /// The files of it that hold a token or a private key.
+    pub(super) secret_files: Vec<PathBuf>,
+    /// Of all that was read; the same digest means the same credential.
+    pub(super) digest: Digest,
+}
+
+/// Reads a kubeconfig.
+pub fn load(root: &Root, path: &Path, allowed: &OptIns) -> Result<Credential, CredentialError> {
+    read(root, path, allowed, &mut Vec::new()).map(|loaded| loaded.credential)
+}
+
+/// Reads a kubeconfig and leaves in `touched` every file that was opened or missing, also when it fails.
+pub(super) fn read(
+    root: &Root,
+    path: &Path,
+    allowed: &OptIns,
+    touched: &mut Vec<PathBuf>,
+) -> Result<Loaded, CredentialError> {
+    touched.push(path.to_owned());
+    let text = root
+        .read(path, KUBECONFIG_MAX)
+        .map(Zeroizing::new)
+        .map_err(CredentialError::Unreadable)?;
+    let document = parse(&text).map_err(|problem| CredentialError::Document {
+        path: path.to_owned(),
+        problem,
+    })?;
+    let mut reader = Reader {
+        root,
+        path,
+        allowed,
+        touched,
+        secret_files: Vec::new(),
+        digest: Context::new(&SHA256),
+    };
+    reader.note(path, &text);
+    reader.credential(&Key::whole(path, &document))
+}
+
+/// Text from a `-data` key or from the file that is named in its place.
+struct Material {
+    /// Where it was found, for messages.
+    path: PathBuf,
+    key: String,
+    text: Zeroizing<Vec<u8>>,
+}
+
+impl Material {
+    fn pem(&self, problem: PemProblem) -> CredentialError {
+        CredentialError::Pem {
+            path: self.path.clone(),
+            key: self.key.clone(),
+            problem,
+        }
+    }
+}
+
+struct Reader<'a> {
+    root: &'a Root,
+    path: &'a Path,
+    allowed: &'a OptIns,
+    touched: &'a mut Vec<PathBuf>,
+    secret_files: Vec<PathBuf>,
+    digest: Context,
+}
+
+impl Reader<'_> {
+    fn credential(mut self, document: &Key<'_>) -> Result<Loaded, CredentialError> {
+        let context = self.context(document)?;
+        let cluster = self.entry(document, "clusters", "cluster", &context.child("cluster")?)?;
+        let user = self.entry(document, "users", "user", &context.child("user")?)?;
+        self.refuse_unsupported(&user)?;
+        let server = self.server(&cluster)?;
+        let (certificate_authorities, verify_server) = self.trust(&cluster, &server)?;
+        let tls_server_name = self.tls_server_name(&cluster)?;
+        let proxy = self.proxy(&cluster)?;
+        let token = self.token(&user)?;
+        let client_certificate = self.client_certificate(&user)?;
+        if token.is_none() && client_certificate.is_none() {
+            return Err(CredentialError::NoIdentity {
+                path: self.path.to_owned(),
+                key: user.name,
+            });
+        }
+        let namespace = self.namespace(&context)?;
+        Ok(Loaded {
+            credential: Credential {
+                kubeconfig: self.path.to_owned(),
+                files: self.touched.clone(),
+                server,
+                certificate_authorities,
+                tls_server_name,
+                verify_server,
+                proxy,
+                token,
+                client_certificate,
+                namespace,
+            },
+            secret_files: self.secret_files,
+            digest: self.digest.finish(),
+        })
+    }
+
+    /// The current context; where none is named, the only one.
+    fn context<'k>(&self, document: &Key<'k>) -> Result<Key<'k>, CredentialError> {
+        let current = document.child("current-context")?;
+        if current.text()?.is_some() {
+            return self.entry(document, "contexts", "context", &current);
+        }
+        let contexts = document.child("contexts")?.entries()?;
+        match contexts.as_slice() {
+            [only] => only.child("context"),
+            [] => Err(CredentialError::missing(
+                self.path,
+                "contexts",
+                "a kubeconfig has at least one context; this may be another kind of file",
+            )),
+            _ => Err(CredentialError::missing(
+                self.path,
+                current.name,
+                "required if there is more than one context",
+            )),
+        }
+    }
+
+    /// The entry of `list` whose name is the text of `reference`.
+    fn entry<'k>(
+        &self,
+        document: &Key<'k>,
+        list: &'static str,
+        inner: &str,
+        reference: &Key<'_>,
+    ) -> Result<Key<'k>, CredentialError> {
+        let name = reference.needed("the name of an entry")?;
+        for entry in document.child(list)?.entries()? {
+            if entry.child("name")?.text()? == Some(name) {
+                return entry.child(inner);
+            }
+        }
+        Err(CredentialError::NoSuchEntry {
+            path: self.path.to_owned(),
+            key: reference.name.clone(),
+            name: quoted(name),
+            list,
+        })
+    }
+
+    fn server(&self, cluster: &Key<'_>) -> Result<Url, CredentialError> {
+        let key = cluster.child("server")?;
+        let text = key.needed("the URL of the API server")?;
+        let invalid = |problem| Err(CredentialError::invalid(self.path, &key.name, problem));
+        let Ok(server) = Url::parse(text) else {
+            return invalid("not a URL such as `https://192.0.2.10:6443`");
+        };
+        if !server.username().is_empty() || server.password().is_some() {
+            let reason = "a URL with a user name or password would appear in logs";
+            return Err(CredentialError::refused(self.path, key.name, reason));
+        }
+        if server.query().is_some() || server.fragment().is_some() {
+            return invalid("a URL with `?` or `#`, which is not the URL of an API server");
+        }
+        match server.scheme() {
+            "https" => Ok(server),
+            "http" if self.allowed.plain_http => Ok(server),
+            "http" => Err(self.needs_opt_in(&key, "disables TLS", "plain-http")),
+            _ => invalid("a URL that begins with neither `https://` nor `http://`"),
+        }
+    }
+
+    fn trust(
+        &mut self,
+        cluster: &Key<'_>,
+        server: &Url,
+    ) -> Result<(Vec<CertificateDer<'static>>, ServerVerification), CredentialError> {
+        let skip = cluster.child("insecure-skip-tls-verify")?;
+        let is_skipped = skip.is_true()?;
+        if is_skipped && !self.allowed.skip_tls_verify {
+            return Err(self.needs_opt_in(
+                &skip,
+                "disables verification of the server certificate",
+                "insecure-skip-tls-verify",
+            ));
+        }
+        let material = self.material(cluster, "certificate-authority")?;
+        match (material, is_skipped) {
+            (Some(_), true) => Err(CredentialError::invalid(
+                self.path,
+                skip.name,
+                "`true` although there is a CA certificate; remove one of the two",
+            )),
+            (Some(material), false) => pem::authorities(&material.text)
+                .map(|authorities| (authorities, ServerVerification::Required))
+                .map_err(|problem| material.pem(problem)),
+            (None, true) => Ok((Vec::new(), ServerVerification::Skipped)),
+            (None, false) if server.scheme() == "http" => {
+                Ok((Vec::new(), ServerVerification::Required))
+            }
+            (None, false) => Err(CredentialError::NoAuthority {
+                path: self.path.to_owned(),
+                key: cluster.child("certificate-authority-data")?.name,
+            }),
+        }
+    }
+
+    fn tls_server_name(&self, cluster: &Key<'_>) -> Result<Option<String>, CredentialError> {
+        let key = cluster.child("tls-server-name")?;
+        match key.text()? {
+            Some(name) if ServerName::try_from(name).is_err() => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "neither a DNS name nor an IP address",
+            )),
+            name => Ok(name.map(str::to_owned)),
+        }
+    }
+
+    fn proxy(&self, cluster: &Key<'_>) -> Result<Option<Url>, CredentialError> {
+        let key = cluster.child("proxy-url")?;
+        let Some(text) = key.text()? else {
+            return Ok(None);
+        };
+        if !self.allowed.proxy {
+            return Err(self.needs_opt_in(&key, "uses a proxy", "proxy-url"));
+        }
+        match Url::parse(text) {
+            Ok(proxy) if ["http", "https"].contains(&proxy.scheme()) => Ok(Some(proxy)),
+            _ => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "not a URL that begins with `http://` or `https://`",
+            )),
+        }
+    }
+
+    fn namespace(&self, context: &Key<'_>) -> Result<Option<String>, CredentialError> {
+        let key = context.child("namespace")?;
+        match key.text()? {
+            // It becomes a part of URLs.
+            Some(name) if Namespace::parse(name).is_err() => Err(CredentialError::invalid(
+                self.path,
+                key.name,
+                "not a valid namespace name",
+            )),
+            name => Ok(name.map(str::to_owned)),
+        }
+    }
+
+    /// The content of `<key>-data`, else of the file that `<key>` names.
+    fn material(
+        &mut self,
+        parent: &Key<'_>,
+        key: &str,
+    ) -> Result<Option<Material>, CredentialError> {
+        let data = parent.child(&format!("{key}-data"))?;
+        if let Some(text) = data.text()? {
+            let joined: Zeroizing<Vec<u8>> = Zeroizing::new(
+                text.bytes()
+                    .filter(|byte| !byte.is_ascii_whitespace())
+                    .collect(),
+            );
+            let decoded = BASE64_STANDARD.decode(joined.as_slice());
+            let mut material = Material {
+                path: self.path.to_owned(),
+                key: data.name,
+                text: Zeroizing::default(),
+            };
+            let text = decoded.map_err(|_| material.pem(PemProblem::NotBase64))?;
+            material.text = Zeroizing::new(text);
+            return Ok(Some(material));
+        }
+        let file = parent.child(key)?;
+        match file.text()? {
+            Some(name) => self.reference(&file, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A file that the kubeconfig names, relative to the kubeconfig's own folder.
+    fn reference(&mut self, key: &Key<'_>, name: &str) -> Result<Material, CredentialError> {
+        let path = self.path.parent().unwrap_or(Path::new("/")).join(name);
+        if !self.touched.contains(&path) {
+            self.touched.push(path.clone());
+        }
+        if let Some(place) = changeable(self.root, self.path) {
+            return Err(CredentialError::Untrusted {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                place,
+            });
+        }
+        let text = self
+            .root
+            .read(&path, KUBECONFIG_MAX)
+            .map(Zeroizing::new)
+            .map_err(|source: ReadError| CredentialError::Reference {
+                path: self.path.to_owned(),
+                key: key.name.clone(),
+                source,
+            })?;
+        self.note(&path, &text);
+        Ok(Material {
+            path,
+            key: key.name.clone(),
+            text,
+        })
+    }
+
+    fn note(&mut self, path: &Path, text: &[u8]) {
+        for part in [path.as_os_str().as_encoded_bytes(), text] {
+            self.digest.update(&(part.len() as u64).to_le_bytes());
+            self.digest.update(part);
+        }
+    }
+
+    fn needs_opt_in(
+        &self,
+        key: &Key<'_>,
+        asks: &'static str,
+        option: &'static str,
+    ) -> CredentialError {
+        CredentialError::NeedsOptIn {
+            path: self.path.to_owned(),
+            key: key.name.clone(),
+            asks,
+            option,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Values of a kubeconfig together with their names, so that every error can say where it is.
+
+use std::path::Path;
+
+use crate::access::CredentialError;
+use crate::sys::document::yaml::Value;
+
+/// A place in the kubeconfig, with its name for messages. The value may be missing.
+pub(super) struct Key<'a> {
+    file: &'a Path,
+    pub(super) name: String,
+    value: Option<&'a Value>,
+}
+
+impl<'a> Key<'a> {
+    /// The whole document.
+    pub(super) fn whole(file: &'a Path, document: &'a Value) -> Self {
+        Self {
+            file,
+            name: String::new(),
+            value: Some(document),
+        }
+    }
+
+    pub(super) fn child(&self, key: &str) -> Result<Self, CredentialError> {
+        let name = match self.name.as_str() {
+            "" => key.to_owned(),
+            parent => format!("{parent}.{key}"),
+        };
+        let value = match self.value {
+            None | Some(Value::Null) => None,
+            Some(mapping @ Value::Map(_)) => mapping.get(key),
+            Some(other) => return Err(self.wrong_kind(other, "a mapping")),
+        };
+        Ok(Self {
+            file: self.file,
+            name,
+            value,
+        })
+    }
+
+    /// Text; an empty one is none, as for Kubernetes' own clients.
+    pub(super) fn text(&self) -> Result<Option<&'a str>, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+            Some(other) => Err(self.wrong_kind(other, "text")),
+        }
+    }
+
+    pub(super) fn needed(&self, needed: &'static str) -> Result<&'a str, CredentialError> {
+        self.text()?
+            .ok_or_else(|| CredentialError::missing(self.file, &self.name, needed))
+    }
+
+    pub(super) fn is_true(&self) -> Result<bool, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(self.wrong_kind(other, "`true` or `false`")),
+        }
+    }
+
+    pub(super) fn entries(&self) -> Result<Vec<Self>, CredentialError> {
+        match self.value {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::List(list)) => Ok(list
+                .iter()
+                .enumerate()
+                .map(|(index, value)| Self {
+                    file: self.file,
+                    name: format!("{}[{index}]", self.name),
+                    value: Some(value),
+                })
+                .collect()),
+            Some(other) => Err(self.wrong_kind(other, "a list")),
+        }
+    }
+
+    /// Whether something is written there.
+    pub(super) fn is_set(&self) -> bool {
+        match self.value {
+            None | Some(Value::Null) => false,
+            Some(Value::Text(text)) => !text.is_empty(),
+            Some(Value::List(list)) => !list.is_empty(),
+            Some(_) => true,
+        }
+    }
+
+    fn wrong_kind(&self, found: &Value, expected: &'static str) -> CredentialError {
+        CredentialError::WrongKind {
+            path: self.file.to_owned(),
+            key: if self.name.is_empty() {
+                "the whole".to_owned()
+            } else {
+                self.name.clone()
+            },
+            found: found.kind(),
+            expected,
+        }
+    }
+}

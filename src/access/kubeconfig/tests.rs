@@ -1,0 +1,663 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::error::Error;
+
+use secrecy::ExposeSecret;
+
+use super::*;
+use crate::access::TokenProblem;
+use crate::access::testing::{
+    Authority, base64, harvester_kubeconfig, jwt, kubelet_kubeconfig, tree, write,
+};
+
+const PATH: &str = "/etc/kubernetes/cloud-config";
+
+const EVERYTHING: OptIns = OptIns {
+    plain_http: true,
+    skip_tls_verify: true,
+    proxy: true,
+};
+
+fn load_text(text: &str, allowed: OptIns) -> Result<Credential, CredentialError> {
+    let (_dir, root) = tree();
+    write(&root, PATH, text);
+    load(&root, Path::new(PATH), &allowed)
+}
+
+fn good() -> String {
+    harvester_kubeconfig(&Authority::new("harvester-ca"), "CANARY")
+}
+
+/// The error and all its causes, as they would be logged in any way.
+fn everything_said(error: &CredentialError) -> String {
+    let mut said = format!("{error:?} {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said += &format!(" {error:?} {error}");
+        cause = error.source();
+    }
+    said
+}
+
+fn token(credential: &Credential) -> &str {
+    credential.token.as_ref().unwrap().expose_secret()
+}
+
+#[test]
+fn harvesters_own_kubeconfig_is_read() {
+    let credential = load_text(&good(), OptIns::default()).unwrap();
+    assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
+    assert_eq!(credential.namespace.as_deref(), Some("team-a"));
+    assert_eq!(token(&credential), "CANARY");
+    assert_eq!(credential.certificate_authorities.len(), 1);
+    assert_eq!(credential.files, [Path::new(PATH)]);
+    assert_eq!(credential.verify_server, ServerVerification::Required);
+    assert!(credential.client_certificate.is_none());
+    assert!(credential.tls_server_name.is_none() && credential.proxy.is_none());
+}
+
+#[test]
+fn the_same_in_json_is_read() {
+    let ca = base64(&Authority::new("harvester-ca").pem());
+    let json = format!(
+        r#"{{"apiVersion":"v1","clusters":[{{"name":"a\/b","cluster":{{"server":"https://[2001:db8::1]:6443/x","tls-server-name":"kubernetes","certificate-authority-data":"{ca}"}}}}],
+        "contexts":[{{"name":"c","context":{{"cluster":"a/b","user":"u"}}}}],"current-context":"c","users":[{{"name":"u","user":{{"token":"CANARY","exec":null}}}}]}}"#
+    );
+    let credential = load_text(&json, OptIns::default()).unwrap();
+    assert_eq!(credential.tls_server_name.as_deref(), Some("kubernetes"));
+    assert_eq!(credential.server.path(), "/x");
+    assert_eq!(credential.namespace, None);
+}
+
+#[test]
+fn the_kubelets_kubeconfig_is_read_with_the_files_beside_it() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("rke2-client-ca@1");
+    let client = authority.client("system:node:pool1-abcde", "system:nodes");
+    let folder = "/var/lib/rancher/rke2/agent";
+    let path = Path::new(folder).join("kubelet.kubeconfig");
+    write(&root, &path, &kubelet_kubeconfig());
+    write(
+        &root,
+        Path::new(folder).join("server-ca.crt"),
+        &authority.pem(),
+    );
+    let chain = client.certificate.clone() + &authority.pem();
+    write(&root, Path::new(folder).join("client-kubelet.crt"), &chain);
+    write(
+        &root,
+        Path::new(folder).join("client-kubelet.key"),
+        &client.key,
+    );
+    let mut touched = Vec::new();
+    let loaded = read(&root, &path, &OptIns::default(), &mut touched).unwrap();
+    let names = |files: &[PathBuf]| -> Vec<String> {
+        files
+            .iter()
+            .map(|file| file.file_name().unwrap().to_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        names(&loaded.credential.files),
+        [
+            "kubelet.kubeconfig",
+            "server-ca.crt",
+            "client-kubelet.crt",
+            "client-kubelet.key"
+        ]
+    );
+    assert_eq!(names(&loaded.secret_files), ["client-kubelet.key"]);
+    let pair = loaded.credential.client_certificate.unwrap();
+    assert_eq!(pair.chain.len(), 2);
+    assert_eq!(pair.chain[0], client.der);
+}
+
+#[test]
+fn certificate_and_key_in_one_file_are_read_named_twice_or_once() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("kubernetes");
+    let client = authority.client("system:node:a", "system:nodes");
+    let current = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+    write(
+        &root,
+        "/var/lib/kubelet/pki/kubelet-client-1.pem",
+        &(client.certificate + &client.key),
+    );
+    std::os::unix::fs::symlink("kubelet-client-1.pem", root.join(current)).unwrap();
+    let ca = base64(&authority.pem());
+    for key in [format!("    client-key: {current}\n"), String::new()] {
+        let text = kubelet_kubeconfig()
+            .replace(
+                "certificate-authority: server-ca.crt",
+                &format!("certificate-authority-data: {ca}"),
+            )
+            .replace(
+                "client-certificate: client-kubelet.crt",
+                &format!("client-certificate: {current}"),
+            )
+            .replace("    client-key: client-kubelet.key\n", &key);
+        write(&root, "/etc/kubernetes/kubelet.conf", &text);
+        let path = Path::new("/etc/kubernetes/kubelet.conf");
+        let credential = load(&root, path, &OptIns::default()).unwrap();
+        assert!(credential.client_certificate.is_some());
+        // The link as it is named, not where it leads today.
+        assert_eq!(credential.files, [path, Path::new(current)]);
+    }
+}
+
+#[test]
+fn data_counts_more_than_a_file_and_a_token_file_more_than_a_token() {
+    let (_dir, root) = tree();
+    let text = good()
+        .replace(
+            "    certificate-authority-data",
+            "    certificate-authority: nowhere.crt\n    certificate-authority-data",
+        )
+        .replace("    token:", "    tokenFile: token\n    token:");
+    write(&root, PATH, &text);
+    let load = || load(&root, Path::new(PATH), &OptIns::default());
+    let first = load().unwrap();
+    assert_eq!(token(&first), "CANARY");
+    let named = Path::new("/etc/kubernetes/token");
+    assert_eq!(first.files, [Path::new(PATH), named]);
+    write(&root, named, " other\n");
+    assert_eq!(token(&load().unwrap()), "other");
+    write(&root, named, "a\nb");
+    assert!(matches!(
+        load().unwrap_err(),
+        CredentialError::Token { path, problem: TokenProblem::ControlCharacter, .. } if path == named
+    ));
+}
+
+fn chmod(root: &Root, path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(root.join(path), mode).unwrap();
+}
+
+#[test]
+fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("ca");
+    let client = authority.client("system:node:a", "system:nodes");
+    let path = Path::new("/etc/kubernetes/kubelet.conf");
+    let folder = path.parent().unwrap();
+    for (file, text) in [
+        ("server-ca.crt", &authority.pem()),
+        ("client-kubelet.crt", &client.certificate),
+        ("client-kubelet.key", &client.key),
+        ("secret", &"CANARY".to_owned()),
+    ] {
+        write(&root, folder.join(file), text);
+    }
+    let inline = harvester_kubeconfig(&authority, "OWN");
+    let token_file = inline.replace(
+        "    token:",
+        "    tokenFile: /etc/kubernetes/secret\n    token:",
+    );
+    let authority_file = kubelet_kubeconfig();
+    let certificate = authority_file.replace(
+        "certificate-authority: server-ca.crt",
+        &format!("certificate-authority-data: {}", base64(&authority.pem())),
+    );
+    let key = certificate.replace(
+        "client-certificate: client-kubelet.crt",
+        &format!("client-certificate-data: {}", base64(&client.certificate)),
+    );
+    for (text, named) in [
+        (&token_file, "`users[0].user.tokenFile`"),
+        (
+            &authority_file,
+            "`clusters[0].cluster.certificate-authority`",
+        ),
+        (&certificate, "`users[0].user.client-certificate`"),
+        (&key, "`users[0].user.client-key`"),
+    ] {
+        write(&root, path, text);
+        for (place, mode, is_trusted) in [
+            // As kubeadm, RKE2 and K3s leave them.
+            (path, 0o600, true),
+            (path, 0o644, true),
+            (path, 0o660, false),
+            (path, 0o606, false),
+            (folder, 0o777, false),
+        ] {
+            chmod(&root, place, mode);
+            match load(&root, path, &OptIns::default()) {
+                Ok(_) => assert!(is_trusted, "{named} {mode:o}"),
+                Err(error) => {
+                    assert!(!is_trusted, "{named} {mode:o}: {error}");
+                    assert!(
+                        matches!(error, CredentialError::Untrusted { .. }),
+                        "{error}"
+                    );
+                    let said = everything_said(&error);
+                    let what = format!("{} has mode {mode:04o}", place.display());
+                    for part in [named, path.to_str().unwrap(), &what] {
+                        assert!(said.contains(part), "{said}");
+                    }
+                    assert!(!said.contains("CANARY"), "{said}");
+                }
+            }
+            chmod(&root, path, 0o600);
+            chmod(&root, folder, 0o755);
+        }
+    }
+    write(&root, path, &inline);
+    chmod(&root, path, 0o666);
+    let credential = load(&root, path, &OptIns::default()).unwrap();
+    assert_eq!(token(&credential), "OWN", "it names no file");
+}
+
+#[test]
+fn one_context_needs_no_choice_and_two_do() {
+    let without = good().replace("current-context: default\n", "");
+    load_text(&without, OptIns::default()).unwrap();
+    let two = without.replace(
+        "contexts:\n",
+        "contexts:\n- name: other\n  context: {cluster: default, user: default}\n",
+    );
+    let error = load_text(&two, OptIns::default()).unwrap_err();
+    assert!(matches!(error, CredentialError::Missing { key, .. } if key == "current-context"));
+}
+
+/// What is put in place of a part of a good kubeconfig, and words of the error that must follow.
+const REFUSALS: [(&str, &str, &[&str]); 30] = [
+    (
+        "token: CANARY",
+        "exec: {command: CANARY}",
+        &["`users[0].user.exec`", "runs no credential plugins"],
+    ),
+    (
+        "token: CANARY",
+        "token: t\n    exec: {}",
+        &["`users[0].user.exec`"],
+    ),
+    (
+        "token: CANARY",
+        "auth-provider: {name: CANARY}",
+        &["`users[0].user.auth-provider`"],
+    ),
+    (
+        "token: CANARY",
+        "token: t\n    username: CANARY",
+        &["`users[0].user.username`", "basic authentication"],
+    ),
+    (
+        "token: CANARY",
+        "password: CANARY",
+        &["`users[0].user.password`"],
+    ),
+    (
+        "token: CANARY",
+        "token: t\n    as: CANARY",
+        &["`users[0].user.as`", "impersonate"],
+    ),
+    ("token: CANARY", "token: t\n    as-uid: CANARY", &["as-uid"]),
+    (
+        "token: CANARY",
+        "token: t\n    as-groups: [CANARY]",
+        &["as-groups"],
+    ),
+    (
+        "token: CANARY",
+        "token: t\n    as-user-extra: {a: [CANARY]}",
+        &["as-user-extra"],
+    ),
+    (
+        "    token: CANARY",
+        "    token: \"\"",
+        &["has no credential"],
+    ),
+    (
+        "token: CANARY",
+        "token: 12345678",
+        &["`users[0].user.token`", "a number", "expected text"],
+    ),
+    ("token: CANARY", "token: [CANARY]", &["a list"]),
+    (
+        "token: CANARY",
+        "token: \"CANARY\\nx\"",
+        &["control character"],
+    ),
+    ("token: CANARY", "token: CANARY x", &["a space"]),
+    ("token: CANARY", "token: eyJDQU5BUlk", &["truncated"]),
+    (
+        "token: CANARY",
+        "tokenFile: nowhere",
+        &["`users[0].user.tokenFile`", "does not exist"],
+    ),
+    (
+        "token: CANARY",
+        "client-key-data: CANARY",
+        &["client-key-data", "not base64"],
+    ),
+    (
+        "token: CANARY",
+        "client-certificate: gone",
+        &[
+            "`users[0].user.client-certificate`",
+            "`/etc/kubernetes/gone` does not exist",
+        ],
+    ),
+    (
+        "https://192",
+        "http://192",
+        &[
+            "`clusters[0].cluster.server`",
+            "disables TLS",
+            "`allow = [\"plain-http\"]`",
+        ],
+    ),
+    (
+        "https://192",
+        "ftp://CANARY:CANARY@192",
+        &["not supported", "password"],
+    ),
+    ("https://192", "192", &["not a URL"]),
+    (":6443", ":6443/?token=CANARY", &["`?`"]),
+    (
+        "    server:",
+        "    proxy-url: http://u:CANARY@p.test\n    server:",
+        &[
+            "`clusters[0].cluster.proxy-url`",
+            "`allow = [\"proxy-url\"]`",
+        ],
+    ),
+    (
+        "    server:",
+        "    insecure-skip-tls-verify: true\n    server:",
+        &[
+            "insecure-skip-tls-verify",
+            "`allow = [\"insecure-skip-tls-verify\"]`",
+        ],
+    ),
+    (
+        "    server:",
+        "    insecure-skip-tls-verify: \"true\"\n    server:",
+        &["is text, expected `true` or `false`"],
+    ),
+    (
+        "    server:",
+        "    tls-server-name: a b\n    server:",
+        &["tls-server-name", "DNS name"],
+    ),
+    (
+        "namespace: team-a",
+        "namespace: ../kube-system",
+        &["`contexts[0].context.namespace`", "namespace"],
+    ),
+    (
+        "current-context: default",
+        "current-context: other",
+        &["`current-context`", "`other`", "`contexts`"],
+    ),
+    (
+        "    cluster: default",
+        "    cluster: gone",
+        &["`contexts[0].context.cluster`", "`clusters`"],
+    ),
+    (
+        "    user: default",
+        "    user: gone",
+        &["`contexts[0].context.user`", "`users`"],
+    ),
+];
+
+#[test]
+fn every_refused_form_names_the_file_and_the_key_and_no_value() {
+    let text = good();
+    for (part, instead, words) in REFUSALS {
+        assert!(text.contains(part), "{part}");
+        let changed = text.replacen(part, instead, 1);
+        let error = match load_text(&changed, OptIns::default()) {
+            Ok(_) => panic!("accepted: {instead}"),
+            Err(error) => error,
+        };
+        let said = everything_said(&error);
+        assert!(said.contains(PATH), "{said}");
+        assert!(!said.contains("CANARY"), "{said}");
+        assert!(!said.contains("12345678"), "{said}");
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+}
+
+#[test]
+fn our_own_configuration_allows_exactly_what_it_names() {
+    let text = good();
+    let authority_line = text
+        .lines()
+        .find(|line| line.contains("certificate-authority-data"))
+        .unwrap();
+    let http = text.replace("https://", "http://");
+    let skip = text.replace(authority_line, "    insecure-skip-tls-verify: true");
+    let proxy = text.replace(
+        "    server:",
+        "    proxy-url: http://u:CANARY@p.test:3128\n    server:",
+    );
+    let none = OptIns::default();
+    let cases = [
+        (
+            &http,
+            OptIns {
+                plain_http: true,
+                ..none
+            },
+            OptIns {
+                plain_http: false,
+                ..EVERYTHING
+            },
+        ),
+        (
+            &skip,
+            OptIns {
+                skip_tls_verify: true,
+                ..none
+            },
+            OptIns {
+                skip_tls_verify: false,
+                ..EVERYTHING
+            },
+        ),
+        (
+            &proxy,
+            OptIns {
+                proxy: true,
+                ..none
+            },
+            OptIns {
+                proxy: false,
+                ..EVERYTHING
+            },
+        ),
+    ];
+    for (text, just_this, all_but_this) in cases {
+        assert!(load_text(text, just_this).is_ok(), "{text}");
+        assert!(matches!(
+            load_text(text, all_but_this).unwrap_err(),
+            CredentialError::NeedsOptIn { .. }
+        ));
+    }
+    let skipped = load_text(&skip, EVERYTHING).unwrap();
+    assert_eq!(skipped.verify_server, ServerVerification::Skipped);
+    let through = load_text(&proxy, EVERYTHING).unwrap();
+    assert_eq!(through.proxy.as_ref().unwrap().password(), Some("CANARY"));
+    let both = text.replace(
+        "    server:",
+        "    insecure-skip-tls-verify: true\n    server:",
+    );
+    assert!(matches!(
+        load_text(&both, EVERYTHING).unwrap_err(),
+        CredentialError::Invalid { .. }
+    ));
+}
+
+#[test]
+fn a_certificate_authority_that_was_taken_out_is_explained() {
+    let text: String = good()
+        .lines()
+        .filter(|line| !line.contains("certificate-authority-data"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let error = load_text(&text, EVERYTHING).unwrap_err();
+    assert!(
+        matches!(&error, CredentialError::NoAuthority { key, .. } if key == "clusters[0].cluster.certificate-authority-data")
+    );
+    assert!(error.to_string().contains("cannot be verified"));
+}
+
+#[test]
+fn broken_files_each_have_their_own_error() {
+    let (_dir, root) = tree();
+    let authority = Authority::new("ca");
+    let client = authority.client("system:node:a", "system:nodes");
+    let other = authority.client("system:node:a", "system:nodes");
+    let set = |ca: &str, certificate: &str, key: &str| {
+        write(&root, "/a/server-ca.crt", ca);
+        write(&root, "/a/client-kubelet.crt", certificate);
+        write(&root, "/a/client-kubelet.key", key);
+        write(&root, "/a/k", &kubelet_kubeconfig());
+        load(&root, Path::new("/a/k"), &OptIns::default())
+    };
+    let (ca, certificate, key) = (&authority.pem(), &client.certificate, &client.key);
+    set(ca, certificate, key).unwrap();
+    let cut = |text: &str| text[..text.len() - 30].to_owned();
+    let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+    let body = key.replace("\nM", "\n!");
+    for (result, file, expected) in [
+        (
+            set("", certificate, key),
+            "server-ca.crt",
+            PemProblem::Empty,
+        ),
+        (
+            set("text", certificate, key),
+            "server-ca.crt",
+            PemProblem::NoCertificate,
+        ),
+        (
+            set(&cut(ca), certificate, key),
+            "server-ca.crt",
+            PemProblem::NoEnd,
+        ),
+        (set(ca, "\n", key), "client-kubelet.crt", PemProblem::Empty),
+        (
+            set(ca, &cut(certificate), key),
+            "client-kubelet.crt",
+            PemProblem::NoEnd,
+        ),
+        (
+            set(ca, &key.replace("PRIVATE KEY", "CERTIFICATE"), key),
+            "client-kubelet.crt",
+            PemProblem::BrokenCertificate,
+        ),
+        (
+            set(ca, certificate, ""),
+            "client-kubelet.key",
+            PemProblem::Empty,
+        ),
+        (
+            set(ca, certificate, &cut(key)),
+            "client-kubelet.key",
+            PemProblem::NoEnd,
+        ),
+        (
+            set(ca, certificate, &key[..20]),
+            "client-kubelet.key",
+            PemProblem::BrokenMarker,
+        ),
+        (
+            set(ca, certificate, certificate),
+            "client-kubelet.key",
+            PemProblem::NoKey,
+        ),
+        (
+            set(ca, certificate, &encrypted),
+            "client-kubelet.key",
+            PemProblem::EncryptedKey,
+        ),
+        (
+            set(ca, certificate, &body),
+            "client-kubelet.key",
+            PemProblem::BrokenSection,
+        ),
+    ] {
+        match result.unwrap_err() {
+            CredentialError::Pem { path, problem, .. } => {
+                assert_eq!(path, Path::new("/a").join(file));
+                assert_eq!(problem, expected, "{file}");
+            }
+            error => panic!("{expected:?}: {error}"),
+        }
+    }
+    assert!(matches!(
+        set(ca, certificate, &other.key).unwrap_err(),
+        CredentialError::KeyMismatch { .. }
+    ));
+    let no_key = "-----BEGIN PRIVATE KEY-----\nQ0FOQVJZ\n-----END PRIVATE KEY-----\n";
+    let unusable = set(ca, certificate, no_key).unwrap_err();
+    assert!(matches!(
+        unusable,
+        CredentialError::ClientCertificate { .. }
+    ));
+    assert!(!everything_said(&unusable).contains("CANARY"));
+}
+
+#[test]
+fn every_beginning_of_a_kubeconfig_is_refused() {
+    let claims = r#"{"sub":"system:serviceaccount:default:gc8"}"#;
+    let text = harvester_kubeconfig(&Authority::new("ca"), &jwt(claims));
+    let (_dir, root) = tree();
+    // Two whole signatures of shorter keys end within the last line; nothing in the file tells them from the real one.
+    let ambiguous: Vec<usize> = [256, 192, 128]
+        .iter()
+        .map(|length: &usize| text.len() - 1 - 342 + (length * 8).div_ceil(6))
+        .collect();
+    for end in 0..text.len() - 1 {
+        if ambiguous.contains(&end) {
+            continue;
+        }
+        write(&root, PATH, &text[..end]);
+        assert!(
+            load(&root, Path::new(PATH), &EVERYTHING).is_err(),
+            "{end} of {}",
+            text.len()
+        );
+    }
+}
+
+#[test]
+fn other_files_are_no_kubeconfigs() {
+    for text in [
+        "",
+        "text",
+        "- a",
+        "{}",
+        "[]",
+        "a: b",
+        "\u{0}",
+        "clusters: 5",
+        "\u{feff}",
+    ] {
+        let error = load_text(text, EVERYTHING).unwrap_err();
+        assert!(everything_said(&error).contains(PATH), "{text:?}: {error}");
+    }
+    let large = "#".repeat((1 << 20) + 1);
+    let error = load_text(&large, EVERYTHING).unwrap_err();
+    assert!(everything_said(&error).contains("larger than"));
+}
+
+#[test]
+fn no_form_of_a_credential_prints_a_secret() {
+    let text = good().replace(
+        "    server:",
+        "    proxy-url: http://u:CANARY@p.test\n    server:",
+    );
+    let (_dir, root) = tree();
+    write(&root, PATH, &text);
+    let loaded = read(&root, Path::new(PATH), &EVERYTHING, &mut Vec::new()).unwrap();
+    let said = format!("{loaded:?} {loaded:#?}");
+    assert!(said.contains("p.test") && said.contains("192.0.2.10"));
+    assert!(!said.contains("CANARY"), "{said}");
+}

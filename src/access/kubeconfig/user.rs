@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The user of a kubeconfig: who we are for the API server.
+
+use std::path::Path;
+
+use rustls::sign::CertifiedKey;
+use rustls::{Error as TlsError, InconsistentKeys};
+use secrecy::SecretString;
+
+use super::Reader;
+use super::key::Key;
+use crate::access::{ClientCertificate, CredentialError, TokenProblem, pem, token};
+
+/// What no kubeconfig of ours may hold, and why.
+const REFUSED: [(&str, &str); 8] = [
+    (
+        "exec",
+        "the agent runs no credential plugins; use a token, a token file or a client certificate",
+    ),
+    (
+        "auth-provider",
+        "Kubernetes removed it, and the agent runs no credential plugins; use a token, a token file or a client certificate",
+    ),
+    (
+        "username",
+        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
+    ),
+    (
+        "password",
+        "Kubernetes removed basic authentication; use a token, a token file or a client certificate",
+    ),
+    ("as", IMPERSONATION),
+    ("as-uid", IMPERSONATION),
+    ("as-groups", IMPERSONATION),
+    ("as-user-extra", IMPERSONATION),
+];
+
+const IMPERSONATION: &str = "the agent does not impersonate other users";
+
+impl Reader<'_> {
+    pub(super) fn refuse_unsupported(&self, user: &Key<'_>) -> Result<(), CredentialError> {
+        for (key, reason) in REFUSED {
+            let key = user.child(key)?;
+            if key.is_set() {
+                return Err(CredentialError::refused(self.path, key.name, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// The token; that of a file counts more than one beside it, unless the file does not exist, as for Kubernetes' own
+    /// clients.
+    pub(super) fn token(
+        &mut self,
+        user: &Key<'_>,
+    ) -> Result<Option<SecretString>, CredentialError> {
+        let inline = user.child("token")?;
+        let file = user.child("tokenFile")?;
+        let inline_text = inline.text()?;
+        if inline_text.is_some() {
+            self.secret_files.push(self.path.to_owned());
+        }
+        if let Some(name) = file.text()? {
+            match self.reference(&file, name) {
+                Ok(material) => {
+                    self.secret_files.push(material.path.clone());
+                    let Ok(text) = std::str::from_utf8(&material.text) else {
+                        return Err(CredentialError::Token {
+                            path: material.path,
+                            key: file.name,
+                            problem: TokenProblem::NotAToken,
+                        });
+                    };
+                    return checked_token(&material.path, file.name, text.trim_ascii()).map(Some);
+                }
+                Err(CredentialError::Reference { source, .. })
+                    if source.is_absent() && inline_text.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        inline_text
+            .map(|text| checked_token(self.path, inline.name, text))
+            .transpose()
+    }
+
+    pub(super) fn client_certificate(
+        &mut self,
+        user: &Key<'_>,
+    ) -> Result<Option<ClientCertificate>, CredentialError> {
+        let certificate = self.material(user, "client-certificate")?;
+        let key = self.material(user, "client-key")?;
+        let Some(certificate) = certificate else {
+            return match key {
+                None => Ok(None),
+                Some(_) => Err(CredentialError::missing(
+                    self.path,
+                    user.child("client-certificate")?.name,
+                    "there is a private key without a certificate",
+                )),
+            };
+        };
+        let contents =
+            pem::client(&certificate.text).map_err(|problem| certificate.pem(problem))?;
+        if contents.key.is_some() {
+            self.secret_files.push(certificate.path.clone());
+        }
+        let private_key = match (key, contents.key) {
+            (Some(material), _) => {
+                self.secret_files.push(material.path.clone());
+                pem::private_key(&material.text).map_err(|problem| material.pem(problem))?
+            }
+            (None, Some(key)) => key,
+            (None, None) => {
+                return Err(CredentialError::missing(
+                    self.path,
+                    user.child("client-key")?.name,
+                    "there is a client certificate without a private key, here or in the same PEM text",
+                ));
+            }
+        };
+        let client = ClientCertificate {
+            chain: contents.certificates,
+            key: private_key,
+        };
+        self.check_pair(user, &client)?;
+        Ok(Some(client))
+    }
+
+    /// Refuses a certificate and a key of different pairs, which is what a rotation looks like halfway.
+    fn check_pair(
+        &self,
+        user: &Key<'_>,
+        client: &ClientCertificate,
+    ) -> Result<(), CredentialError> {
+        let unusable = |source| CredentialError::ClientCertificate {
+            path: self.path.to_owned(),
+            key: user.name.clone(),
+            source,
+        };
+        let key = rustls::crypto::ring::sign::any_supported_type(&client.key).map_err(unusable)?;
+        match CertifiedKey::new(client.chain.clone(), key).keys_match() {
+            Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+            Err(TlsError::InconsistentKeys(_)) => Err(CredentialError::KeyMismatch {
+                path: self.path.to_owned(),
+                key: user.name.clone(),
+            }),
+            Err(source) => Err(unusable(source)),
+        }
+    }
+}
+
+fn checked_token(path: &Path, key: String, text: &str) -> Result<SecretString, CredentialError> {
+    match token::check(text) {
+        Ok(()) => Ok(SecretString::from(text)),
+        Err(problem) => Err(CredentialError::Token {
+            path: path.to_owned(),
+            key,
+            problem,
+        }),
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Credentials for the two APIs, as kubeconfig files hold them.
+//!
+//! A kubeconfig is looked for ([`search`]), read with all the files that it names ([`kubeconfig`]) and kept while it changes
+//! ([`source`]). What the credential says about itself is in [`certificate`] and [`token`]; whether Harvester's leads back
+//! into the guest in [`own_api`]. No error, no `Debug` and no message holds a token, a key or any other value of a
+//! kubeconfig that could be one.
+
+pub mod certificate;
+mod error;
+pub mod kubeconfig;
+pub mod own_api;
+mod pem;
+pub mod search;
+pub mod source;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod token;
+pub mod trust;
+pub mod x509;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use reqwest::Url;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::SecretString;
+
+pub use crate::config::OptIns;
+pub use error::{CredentialError, PemProblem, TokenProblem};
+
+/// All that is needed to reach one API server, read in whole from a kubeconfig and the files that it names.
+///
+/// A value is complete or does not exist: a half-written file never becomes a `Credential`.
+pub struct Credential {
+    /// The kubeconfig that was read.
+    pub kubeconfig: PathBuf,
+    /// Every file that was read for it, the kubeconfig first; a change of any of them calls for a new reading.
+    pub files: Vec<PathBuf>,
+    /// The API server, with its path prefix if it has one.
+    pub server: Url,
+    /// The certificate authorities that are trusted for it; never the system's. Empty only with `verify_server` off or `http`.
+    pub certificate_authorities: Vec<CertificateDer<'static>>,
+    /// The name to ask for and to verify instead of the host in `server`.
+    pub tls_server_name: Option<String>,
+    /// Off only when the kubeconfig says `insecure-skip-tls-verify` and our own configuration allows it for this endpoint.
+    pub verify_server: ServerVerification,
+    /// The proxy, only when the kubeconfig names one and our own configuration allows it for this endpoint.
+    pub proxy: Option<Url>,
+    /// Bearer token.
+    pub token: Option<SecretString>,
+    /// Client certificate chain, leaf first, and its key.
+    pub client_certificate: Option<ClientCertificate>,
+    /// The namespace of the current context.
+    pub namespace: Option<String>,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A proxy's address may hold a password, so only its host is printed.
+        formatter
+            .debug_struct("Credential")
+            .field("kubeconfig", &self.kubeconfig)
+            .field("files", &self.files)
+            .field("server", &self.server.as_str())
+            .field(
+                "certificate_authorities",
+                &self.certificate_authorities.len(),
+            )
+            .field("tls_server_name", &self.tls_server_name)
+            .field("verify_server", &self.verify_server)
+            .field("proxy", &self.proxy.as_ref().map(Url::host_str))
+            .field("token", &self.token)
+            .field("client_certificate", &self.client_certificate)
+            .field("namespace", &self.namespace)
+            .finish()
+    }
+}
+
+/// A file with a secret that others than its owner and group can reach and read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposure {
+    /// The file, as named.
+    pub path: PathBuf,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+/// Whether the server's certificate is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerVerification {
+    /// Against `certificate_authorities`.
+    Required,
+    /// Not at all: twice asked for, by the kubeconfig and by our own configuration.
+    Skipped,
+}
+
+/// A client certificate and its private key.
+#[derive(Debug)]
+pub struct ClientCertificate {
+    /// Leaf first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The leaf's key. Its `Debug` prints no key material.
+    pub key: PrivateKeyDer<'static>,
+}

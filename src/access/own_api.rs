@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether the Harvester credential leads to the guest cluster's own API.
+//!
+//! It does where somebody copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
+//! Everything would be looked for in the wrong cluster then, and written on evidence from it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use reqwest::Url;
+
+use super::Credential;
+
+/// A path that begins like this leads through Rancher, whose certificate authority says nothing about the cluster behind.
+const RANCHER_PROXY: &str = "/k8s/clusters/";
+
+/// What shows that both credentials lead to one API server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnApiEvidence {
+    /// Both name the same host, port and path.
+    SameEndpoint {
+        /// The server of the Harvester credential.
+        server: String,
+    },
+    /// Both trust the same certificate authorities, and each cluster has its own.
+    SameAuthority,
+}
+
+impl fmt::Display for OwnApiEvidence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SameEndpoint { server } => {
+                write!(formatter, "both kubeconfigs have the server {server}")
+            }
+            Self::SameAuthority => {
+                formatter.write_str("both kubeconfigs have the same CA certificate")
+            }
+        }
+    }
+}
+
+/// Whether both credentials lead to one API server, as far as the files tell.
+pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEvidence> {
+    if endpoint(&harvester.server) == endpoint(&guest.server) {
+        return Some(OwnApiEvidence::SameEndpoint {
+            server: harvester.server.to_string(),
+        });
+    }
+    let through_rancher = [harvester, guest]
+        .iter()
+        .any(|credential| credential.server.path().starts_with(RANCHER_PROXY));
+    // Whole sets are compared: clusters that share a corporate root still have authorities of their own beside it.
+    let authorities = |credential: &Credential| -> BTreeSet<Vec<u8>> {
+        credential
+            .certificate_authorities
+            .iter()
+            .map(|certificate| certificate.to_vec())
+            .collect()
+    };
+    let own = authorities(guest);
+    (!through_rancher && !own.is_empty() && authorities(harvester) == own)
+        .then_some(OwnApiEvidence::SameAuthority)
+}
+
+/// Whether the server is this machine itself, which is right for the guest's API and hardly ever for Harvester's.
+pub fn loopback(credential: &Credential) -> bool {
+    is_loopback(&credential.server)
+}
+
+fn is_loopback(server: &Url) -> bool {
+    let host = host(server);
+    match host.parse::<std::net::IpAddr>() {
+        // A connection to the unspecified address reaches this machine too.
+        Ok(address) => {
+            let address = address.to_canonical();
+            address.is_loopback() || address.is_unspecified()
+        }
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
+/// Host, port and path, in one form for all ways to write them.
+fn endpoint(server: &Url) -> (String, Option<u16>, String) {
+    let host = if is_loopback(server) {
+        "localhost".to_owned()
+    } else {
+        host(server)
+    };
+    let path = server.path().trim_end_matches('/').to_owned();
+    (host, server.port_or_known_default(), path)
+}
+
+fn host(server: &Url) -> String {
+    server
+        .host_str()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches([']', '.'])
+        .to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::ServerVerification;
+    use crate::access::testing::Authority;
+
+    fn credential(server: &str, authorities: &[&Authority]) -> Credential {
+        Credential {
+            kubeconfig: "/k".into(),
+            files: vec!["/k".into()],
+            server: Url::parse(server).unwrap(),
+            certificate_authorities: authorities.iter().map(|one| one.der()).collect(),
+            tls_server_name: None,
+            verify_server: ServerVerification::Required,
+            proxy: None,
+            token: None,
+            client_certificate: None,
+            namespace: None,
+        }
+    }
+
+    #[test]
+    fn one_endpoint_in_two_spellings_is_the_own_api() {
+        let (ours, theirs) = (Authority::new("a"), Authority::new("b"));
+        for (harvester, guest) in [
+            ("https://127.0.0.1:6443", "https://127.0.0.1:6443/"),
+            ("https://localhost:6443", "https://[::1]:6443"),
+            ("https://EXAMPLE.test", "https://example.test.:443"),
+            ("https://[fd00::1]:6443", "https://[fd00:0::1]:6443"),
+        ] {
+            let found = is_own_api(
+                &credential(harvester, &[&theirs]),
+                &credential(guest, &[&ours]),
+            );
+            assert!(
+                matches!(found, Some(OwnApiEvidence::SameEndpoint { .. })),
+                "{harvester} {guest}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_clusters_stay_two() {
+        let (ours, theirs) = (Authority::new("a"), Authority::new("b"));
+        for (harvester, guest) in [
+            ("https://127.0.0.1:6443", "https://127.0.0.1:6444"),
+            ("https://192.0.2.10:6443", "https://127.0.0.1:6443"),
+            (
+                "https://r.test/k8s/clusters/local",
+                "https://r.test/k8s/clusters/c-m-x",
+            ),
+        ] {
+            let harvester = credential(harvester, &[&theirs]);
+            assert_eq!(is_own_api(&harvester, &credential(guest, &[&ours])), None);
+        }
+    }
+
+    #[test]
+    fn one_authority_is_the_own_api_unless_it_is_ranchers_or_a_shared_root() {
+        let (ours, theirs, root) = (
+            Authority::new("a"),
+            Authority::new("b"),
+            Authority::new("root"),
+        );
+        let guest = credential("https://127.0.0.1:6444", &[&ours, &root]);
+        let copied = credential("https://192.0.2.1:6443", &[&root, &ours]);
+        assert_eq!(
+            is_own_api(&copied, &guest),
+            Some(OwnApiEvidence::SameAuthority)
+        );
+        let harvester = credential("https://192.0.2.1:6443", &[&theirs, &root]);
+        assert_eq!(is_own_api(&harvester, &guest), None);
+        let local = credential("https://r.test/k8s/clusters/local", &[&root]);
+        let other = credential("https://r.test/k8s/clusters/c-m-x", &[&root]);
+        assert_eq!(is_own_api(&local, &other), None);
+        let no_tls = credential("http://192.0.2.1", &[]);
+        assert_eq!(
+            is_own_api(&no_tls, &credential("http://192.0.2.2", &[])),
+            None
+        );
+    }
+
+    #[test]
+    fn loopback_has_many_spellings() {
+        for server in [
+            "https://127.8.9.1:6443",
+            "https://[::1]",
+            "https://localhost",
+            "https://api.localhost",
+            "https://0.0.0.0:6443",
+            "https://[::ffff:127.0.0.1]:6443",
+            "https://2130706433:6443",
+        ] {
+            assert!(loopback(&credential(server, &[])), "{server}");
+        }
+        for server in [
+            "https://192.0.2.1",
+            "https://localhost.test",
+            "https://[fd00::1]",
+        ] {
+            assert!(!loopback(&credential(server, &[])), "{server}");
+        }
+    }
+}

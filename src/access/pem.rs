@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Certificates and private keys from PEM text.
+
+use rustls::pki_types::pem::{Error, PemObject, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use zeroize::Zeroizing;
+
+use super::error::PemProblem;
+use crate::access::x509::Certificate;
+
+/// What a PEM text holds; everything else in it is passed over.
+#[derive(Debug)]
+pub(super) struct Contents {
+    /// In the order of the text.
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+    /// The first private key.
+    pub(super) key: Option<PrivateKeyDer<'static>>,
+}
+
+/// Reads a PEM text, whole or not at all: a section without an end is a half-written file.
+pub(super) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
+    if text.trim_ascii().is_empty() {
+        return Err(PemProblem::Empty);
+    }
+    let mut contents = Contents {
+        certificates: Vec::new(),
+        key: None,
+    };
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
+        let (kind, der) = section.map_err(|error| problem(text, &error))?;
+        match kind {
+            SectionKind::Certificate => contents.certificates.push(der.into()),
+            SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
+                let der = Zeroizing::new(der);
+                if contents.key.is_none() {
+                    contents.key = PrivateKeyDer::from_pem(kind, der.to_vec());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(contents)
+}
+
+/// The certificates of an authority: those that can be understood, of which there must be one.
+pub(super) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
+    let found = read(text)?.certificates;
+    if found.is_empty() {
+        return Err(PemProblem::NoCertificate);
+    }
+    // A bundle may hold one that is too odd to be understood, and the others still count, as in Kubernetes' own clients.
+    let usable: Vec<_> = found
+        .into_iter()
+        .filter(|certificate| Certificate::parse(certificate).is_ok())
+        .collect();
+    if usable.is_empty() {
+        return Err(PemProblem::BrokenCertificate);
+    }
+    Ok(usable)
+}
+
+/// The chain of a client, leaf first, and the private key if one is in the same text.
+pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
+    let contents = read(text)?;
+    let leaf = contents
+        .certificates
+        .first()
+        .ok_or(PemProblem::NoCertificate)?;
+    if Certificate::parse(leaf).is_err() {
+        return Err(PemProblem::BrokenCertificate);
+    }
+    Ok(contents)
+}
+
+/// A private key.
+pub(super) fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
+    read(text)?.key.ok_or_else(|| no_key(text))
+}
+
+fn no_key(text: &[u8]) -> PemProblem {
+    if is_encrypted(text) {
+        PemProblem::EncryptedKey
+    } else {
+        PemProblem::NoKey
+    }
+}
+
+fn problem(text: &[u8], error: &Error) -> PemProblem {
+    match error {
+        Error::MissingSectionEnd { .. } => PemProblem::NoEnd,
+        Error::IllegalSectionStart { .. } => PemProblem::BrokenMarker,
+        // The old form of an encrypted key has headers within the section.
+        _ if is_encrypted(text) => PemProblem::EncryptedKey,
+        _ => PemProblem::BrokenSection,
+    }
+}
+
+fn is_encrypted(text: &[u8]) -> bool {
+    text.windows(9).any(|window| window == b"ENCRYPTED")
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the kubeconfigs are looked for.
+//!
+//! A path from our own configuration is the only one then: another identity in its place would be worse than none. For the
+//! same reason a file that is there and cannot be read ends the search.
+
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use super::kubeconfig::KUBECONFIG_MAX;
+use crate::facts::distribution::{Distribution, DistributionKind};
+use crate::sys::root::{ReadError, Root};
+
+/// Where Rancher's node driver and Harvester's CSI driver put the kubeconfig, below the distribution's data directory.
+const CLOUD_PROVIDER_CONFIG: &str = "etc/config-files/cloud-provider-config";
+
+/// Where Harvester's documentation puts it.
+const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
+
+/// The kubelet's kubeconfig of RKE2 and K3s, below the data directory.
+const AGENT_KUBECONFIG: &str = "agent/kubelet.kubeconfig";
+
+/// The kubelet's kubeconfig of kubeadm.
+pub(crate) const KUBEADM_KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
+
+/// The kubelet's kubeconfig of RKE1.
+pub(crate) const RKE1_KUBECONFIG: &str = "/etc/kubernetes/ssl/kubecfg-kube-node.yaml";
+
+/// A place to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The file.
+    pub path: PathBuf,
+    /// Why it is looked for there, for messages.
+    pub why: String,
+}
+
+/// How a search ended.
+#[derive(Debug)]
+pub enum Found {
+    /// At the first place where there is a file, which can be read.
+    At(Candidate),
+    /// A file is there and cannot be read; nothing after it was looked at.
+    Unreadable {
+        /// The place.
+        candidate: Candidate,
+        /// Why not.
+        error: ReadError,
+    },
+    /// Nowhere.
+    Nowhere {
+        /// All places, in order.
+        tried: Vec<Candidate>,
+    },
+}
+
+/// Looks at the places in order.
+pub fn find(root: &Root, candidates: Vec<Candidate>) -> Found {
+    for candidate in &candidates {
+        match root
+            .read(&candidate.path, KUBECONFIG_MAX)
+            .map(Zeroizing::new)
+        {
+            Ok(_) => return Found::At(candidate.clone()),
+            Err(error) if error.is_absent() => {}
+            Err(error) => {
+                return Found::Unreadable {
+                    candidate: candidate.clone(),
+                    error,
+                };
+            }
+        }
+    }
+    Found::Nowhere { tried: candidates }
+}
+
+/// Where the kubeconfig of Harvester's API may be.
+pub fn harvester_candidates(
+    configured: Option<&Path>,
+    distributions: &[Distribution],
+) -> Vec<Candidate> {
+    let mut list = List::default();
+    if let Some(path) = configured {
+        list.add(path, "`[harvester]` in the agent's configuration");
+        return list.0;
+    }
+    for distribution in distributions {
+        let provider = distribution.cloud_provider_name.as_deref();
+        // Under the name of another cloud the file is in that cloud's own format.
+        let is_harvester = matches!(provider, None | Some("harvester" | "external"));
+        if let Some(config) = &distribution.cloud_provider_config
+            && is_harvester
+            && config.value.is_absolute()
+        {
+            let origin = config.origin.display();
+            list.add(
+                &config.value,
+                format!("`cloud-provider-config` in `{origin}`"),
+            );
+        }
+    }
+    for distribution in distributions.iter().filter(|one| is_rancher(one.kind)) {
+        let path = distribution.data_dir.join(CLOUD_PROVIDER_CONFIG);
+        list.add(path, format!("data directory of {}", distribution.kind));
+    }
+    for kind in [DistributionKind::Rke2, DistributionKind::K3s] {
+        let path = kind.default_data_dir().join(CLOUD_PROVIDER_CONFIG);
+        list.add(path, format!("default data directory of {kind}"));
+    }
+    list.add(CLOUD_CONFIG, "the path in the Harvester documentation");
+    list.0
+}
+
+/// Where the kubelet's kubeconfig may be; distributions whose files are here come first.
+pub fn kubelet_candidates(
+    configured: Option<&Path>,
+    distributions: &[Distribution],
+) -> Vec<Candidate> {
+    let mut list = List::default();
+    if let Some(path) = configured {
+        list.add(path, "`[guest_cluster]` in the agent's configuration");
+        return list.0;
+    }
+    for distribution in distributions {
+        list.add_kubelet(distribution.kind, &distribution.data_dir);
+    }
+    for kind in [
+        DistributionKind::Rke2,
+        DistributionKind::K3s,
+        DistributionKind::Kubeadm,
+        DistributionKind::Rke1,
+    ] {
+        // What is left in the default directory of a distribution that was moved away is an old identity.
+        if !distributions.iter().any(|one| one.kind == kind) {
+            list.add_kubelet(kind, kind.default_data_dir());
+        }
+    }
+    list.0
+}
+
+fn is_rancher(kind: DistributionKind) -> bool {
+    matches!(kind, DistributionKind::Rke2 | DistributionKind::K3s)
+}
+
+#[derive(Default)]
+struct List(Vec<Candidate>);
+
+impl List {
+    fn add(&mut self, path: impl Into<PathBuf>, why: impl Into<String>) {
+        let path = path.into();
+        if !self.0.iter().any(|candidate| candidate.path == path) {
+            self.0.push(Candidate {
+                path,
+                why: why.into(),
+            });
+        }
+    }
+
+    fn add_kubelet(&mut self, kind: DistributionKind, data_dir: &Path) {
+        let why = format!("kubelet of {kind}");
+        match kind {
+            DistributionKind::Rke2 | DistributionKind::K3s => {
+                self.add(data_dir.join(AGENT_KUBECONFIG), why);
+            }
+            DistributionKind::Kubeadm => self.add(KUBEADM_KUBECONFIG, why),
+            DistributionKind::Rke1 => self.add(RKE1_KUBECONFIG, why),
+            DistributionKind::Unknown => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{tree, write};
+    use crate::facts::distribution::Configured;
+
+    fn paths(candidates: &[Candidate]) -> Vec<&str> {
+        candidates
+            .iter()
+            .map(|candidate| candidate.path.to_str().unwrap())
+            .collect()
+    }
+
+    fn moved() -> Distribution {
+        Distribution {
+            data_dir: "/data/rke2".into(),
+            cloud_provider_name: Some("harvester".to_owned()),
+            cloud_provider_config: Some(Configured {
+                value: "/data/cloud".into(),
+                origin: "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml".into(),
+            }),
+            ..Distribution::new(DistributionKind::Rke2)
+        }
+    }
+
+    #[test]
+    fn harvester_is_looked_for_in_this_order() {
+        let stock = [
+            "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config",
+            "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config",
+            "/etc/kubernetes/cloud-config",
+        ];
+        assert_eq!(paths(&harvester_candidates(None, &[])), stock);
+        let found = harvester_candidates(None, &[moved()]);
+        let mut expected = vec![
+            "/data/cloud",
+            "/data/rke2/etc/config-files/cloud-provider-config",
+        ];
+        expected.extend(stock);
+        assert_eq!(paths(&found), expected);
+        assert_eq!(
+            found[0].why,
+            "`cloud-provider-config` in `/etc/rancher/rke2/config.yaml.d/50-rancher.yaml`"
+        );
+    }
+
+    #[test]
+    fn the_file_of_another_cloud_is_not_harvesters() {
+        let other = Distribution {
+            cloud_provider_name: Some("vsphere".to_owned()),
+            ..moved()
+        };
+        assert!(!paths(&harvester_candidates(None, &[other])).contains(&"/data/cloud"));
+    }
+
+    #[test]
+    fn the_kubelet_is_looked_for_in_this_order() {
+        assert_eq!(
+            paths(&kubelet_candidates(None, &[])),
+            [
+                "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+                "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+                "/etc/kubernetes/kubelet.conf",
+                "/etc/kubernetes/ssl/kubecfg-kube-node.yaml",
+            ]
+        );
+        let both = [moved(), Distribution::new(DistributionKind::Kubeadm)];
+        assert_eq!(
+            paths(&kubelet_candidates(None, &both)),
+            [
+                "/data/rke2/agent/kubelet.kubeconfig",
+                "/etc/kubernetes/kubelet.conf",
+                "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+                "/etc/kubernetes/ssl/kubecfg-kube-node.yaml",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_configured_path_is_the_only_one() {
+        let configured = Some(Path::new("/etc/mine"));
+        assert_eq!(
+            paths(&harvester_candidates(configured, &[moved()])),
+            ["/etc/mine"]
+        );
+        assert_eq!(
+            paths(&kubelet_candidates(configured, &[moved()])),
+            ["/etc/mine"]
+        );
+    }
+
+    #[test]
+    fn the_first_file_is_taken_and_an_unreadable_one_ends_the_search() {
+        let (_dir, root) = tree();
+        let candidates = || harvester_candidates(None, &[]);
+        let all = candidates().len();
+        assert!(
+            matches!(find(&root, candidates()), Found::Nowhere { tried } if tried.len() == all)
+        );
+        write(&root, "/etc/kubernetes/cloud-config", "x");
+        let path = Path::new("/etc/kubernetes/cloud-config");
+        assert!(matches!(find(&root, candidates()), Found::At(at) if at.path == path));
+        // A container runtime leaves a folder where a file to mount is missing.
+        let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+        let found = find(&root, candidates());
+        assert!(
+            matches!(found, Found::Unreadable { candidate, .. } if candidate.path == Path::new(folder))
+        );
+    }
+}

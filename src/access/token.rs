@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a bearer token says about itself. Nothing here is verified, and nothing is trusted: it only explains.
+
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::error::TokenProblem;
+use crate::facts::names::ServiceAccount;
+
+/// The largest token that is read: API servers take 64 KiB of headers at most, and tokens are below 4 KiB.
+pub(super) const TOKEN_MAX: u64 = 32 << 10;
+
+/// Characters of a claim that is kept; longer ones are no names.
+const CLAIM_MAX: usize = 512;
+
+/// The kinds of bearer token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenKind {
+    /// A Rancher token, which only Rancher's own proxy takes and which may end at any time.
+    Rancher {
+        /// The name of the token object, which is no secret.
+        name: String,
+    },
+    /// A JSON Web Token, such as that of a ServiceAccount.
+    Jwt(Claims),
+    /// Any other.
+    Opaque,
+}
+
+/// The claims of a JSON Web Token that are of use in messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    /// `sub`: the user name.
+    pub subject: Option<String>,
+    /// The ServiceAccount, where `sub` names one.
+    pub service_account: Option<ServiceAccount>,
+    /// `iss`.
+    pub issuer: Option<String>,
+    /// `iat`, in seconds since 1970; the tokens that Harvester makes have none.
+    pub issued: Option<i64>,
+    /// `exp`, in seconds since 1970; the tokens that Harvester makes have none.
+    pub expires: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct RawClaims {
+    sub: Option<serde_json::Value>,
+    iss: Option<serde_json::Value>,
+    iat: Option<serde_json::Value>,
+    exp: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: Option<String>,
+}
+
+/// Looks at a token.
+pub fn classify(token: &SecretString) -> TokenKind {
+    let token = token.expose_secret();
+    if token.len() as u64 > TOKEN_MAX {
+        return TokenKind::Opaque;
+    }
+    if let Some(name) = rancher_name(token) {
+        return TokenKind::Rancher { name };
+    }
+    let mut parts = token.split('.');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(header), Some(payload), Some(_), None) => decode::<Header>(header)
+            .and_then(|_| decode(payload))
+            .map_or(TokenKind::Opaque, |raw| TokenKind::Jwt(claims(&raw))),
+        _ => TokenKind::Opaque,
+    }
+}
+
+/// Whether a text can be sent as a bearer token, and is whole as far as can be told.
+pub(super) fn check(token: &str) -> Result<(), TokenProblem> {
+    if token.is_empty() {
+        Err(TokenProblem::Empty)
+    } else if token.len() as u64 > TOKEN_MAX {
+        Err(TokenProblem::TooLarge)
+    } else if token.chars().any(char::is_control) {
+        Err(TokenProblem::ControlCharacter)
+    } else if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Err(TokenProblem::NotAToken)
+    } else if is_cut_short(token) {
+        Err(TokenProblem::CutShort)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether this is the beginning of a JSON Web Token. A kubeconfig that is written in place ends within its token for a
+/// moment, and is good YAML then.
+fn is_cut_short(token: &str) -> bool {
+    // `{"` in base64, as every such token begins.
+    if !token.starts_with("eyJ") {
+        return "eyJ".starts_with(token);
+    }
+    let parts: Vec<&str> = token.split('.').collect();
+    let [header, _, signature] = parts.as_slice() else {
+        return parts.len() < 3;
+    };
+    let Some(Header { alg: Some(alg) }) = decode(header) else {
+        return false;
+    };
+    let length = BASE64_URL_SAFE_NO_PAD
+        .decode(signature)
+        .map_or(0, |bytes| bytes.len());
+    match alg.as_str() {
+        // RSA keys are of 2048, 3072 or 4096 bits, and a signature is as long as its key.
+        "RS256" | "RS384" | "RS512" | "PS256" | "PS384" | "PS512" => {
+            length < 128 || !length.is_multiple_of(64)
+        }
+        "ES256" | "EdDSA" | "HS512" => length != 64,
+        "ES384" => length != 96,
+        "ES512" => length != 132,
+        "HS256" => length != 32,
+        "HS384" => length != 48,
+        _ => false,
+    }
+}
+
+/// `token-xxxxx:secret` and `kubeconfig-u-xxxxx:secret`.
+fn rancher_name(token: &str) -> Option<String> {
+    let (name, secret) = token.split_once(':')?;
+    let is_name = name.len() <= 63
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let is_rancher = name.starts_with("token-") || name.starts_with("kubeconfig-");
+    (is_name && is_rancher && !secret.is_empty()).then(|| name.to_owned())
+}
+
+fn decode<T: serde::de::DeserializeOwned>(part: &str) -> Option<T> {
+    let bytes = Zeroizing::new(BASE64_URL_SAFE_NO_PAD.decode(part).ok()?);
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn claims(raw: &RawClaims) -> Claims {
+    let subject = text(raw.sub.as_ref());
+    let service_account = subject.as_deref().and_then(ServiceAccount::of_user);
+    Claims {
+        subject,
+        service_account,
+        issuer: text(raw.iss.as_ref()),
+        issued: raw.iat.as_ref().and_then(seconds),
+        expires: raw.exp.as_ref().and_then(seconds),
+    }
+}
+
+fn text(claim: Option<&serde_json::Value>) -> Option<String> {
+    let text = claim?.as_str()?;
+    (text.len() <= CLAIM_MAX && !text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
+/// `exp` may have a fraction (RFC 7519, `NumericDate`).
+fn seconds(claim: &serde_json::Value) -> Option<i64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "`as` saturates, and a date that far away is as good as any other"
+    )]
+    claim
+        .as_i64()
+        .or_else(|| claim.as_f64().map(|seconds| seconds as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::jwt;
+
+    fn kind(token: &str) -> TokenKind {
+        classify(&SecretString::from(token))
+    }
+
+    #[test]
+    fn a_service_account_is_read_from_its_token() {
+        let token = jwt(
+            r#"{"iss":"kubernetes/serviceaccount","sub":"system:serviceaccount:default:gc8","exp":1700000000.5}"#,
+        );
+        let TokenKind::Jwt(claims) = kind(&token) else {
+            panic!("no JSON Web Token");
+        };
+        assert_eq!(claims.issuer.as_deref(), Some("kubernetes/serviceaccount"));
+        assert_eq!(claims.expires, Some(1_700_000_000));
+        let account = claims.service_account.unwrap();
+        assert_eq!(account.to_string(), "default:gc8");
+    }
+
+    #[test]
+    fn claims_of_the_wrong_kind_are_left_out() {
+        let odd = jwt(r#"{"sub":["a"],"iss":"a\nb","exp":"soon"}"#);
+        assert_eq!(kind(&odd), TokenKind::Jwt(Claims::default()));
+        let human = jwt(r#"{"sub":"system:serviceaccount:only-one","exp":1e300}"#);
+        let TokenKind::Jwt(claims) = kind(&human) else {
+            panic!("no JSON Web Token");
+        };
+        assert_eq!(claims.service_account, None);
+        assert_eq!(claims.expires, Some(i64::MAX));
+    }
+
+    #[test]
+    fn rancher_tokens_are_told_by_their_name() {
+        for name in ["token-abcde", "kubeconfig-u-x7k2p"] {
+            let expected = TokenKind::Rancher {
+                name: name.to_owned(),
+            };
+            assert_eq!(kind(&format!("{name}:CANARY")), expected);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_opaque() {
+        for token in [
+            "",
+            ".",
+            "..",
+            "a.b.c",
+            "eyJ.eyJ.x",
+            "token-abcde:",
+            "token-UPPER:x",
+            ":",
+            "\0\u{fffd}.é.\n",
+            &"a.".repeat(100_000),
+            &format!("{}.bm90IGpzb24.AA", "eyJhbGciOiJub25lIn0"),
+        ] {
+            assert_eq!(kind(token), TokenKind::Opaque);
+        }
+    }
+
+    #[test]
+    fn every_beginning_of_a_json_web_token_is_seen_as_one() {
+        let token = jwt(r#"{"sub":"system:serviceaccount:default:gc8"}"#);
+        assert_eq!(check(&token), Ok(()));
+        let signature = token.rfind('.').unwrap();
+        for end in 1..token.len() {
+            let length = (end.saturating_sub(signature + 1)) * 6 / 8;
+            // A signature that ends at a whole shorter key cannot be told.
+            if ![128, 192].contains(&length) {
+                assert_eq!(check(&token[..end]), Err(TokenProblem::CutShort), "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        for (token, problem) in [
+            ("", TokenProblem::Empty),
+            ("a\nb", TokenProblem::ControlCharacter),
+            ("a\u{7f}", TokenProblem::ControlCharacter),
+            ("a b", TokenProblem::NotAToken),
+            ("é", TokenProblem::NotAToken),
+            (&"x".repeat(1 << 16), TokenProblem::TooLarge),
+        ] {
+            assert_eq!(check(token), Err(problem));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether root alone can change what stands at a path.
+//!
+//! A kubeconfig names files, and the agent, which is root, would send what they hold to the server that the same kubeconfig
+//! names. So whoever can write it could have any file of root sent anywhere: a file that it names is read only where nobody
+//! but root can change the kubeconfig, a folder above it, or a symbolic link on the way to it.
+
+use std::fmt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::sys::root::Root;
+
+/// The group or others may write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// In such a folder each file is changed by its owner only.
+const STICKY: u32 = 0o1000;
+
+/// A place that somebody besides root can change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changeable {
+    /// The file, the folder or the link.
+    pub place: PathBuf,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why somebody besides root can change a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It belongs to another user.
+    Owner(u32),
+    /// Its permission bits let others write.
+    Mode(u32),
+    /// It cannot be looked at.
+    Unknown,
+}
+
+impl fmt::Display for Changeable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ", self.place.display())?;
+        match self.reason {
+            Reason::Owner(owner) => {
+                write!(formatter, "is owned by UID {owner}")
+            }
+            Reason::Mode(mode) => write!(formatter, "has mode {mode:04o}"),
+            Reason::Unknown => formatter.write_str("cannot be checked"),
+        }
+    }
+}
+
+/// The first place on the way to a file that somebody besides root can change. In a tree, its owner counts as root.
+pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
+    let owner_of_all = match root.is_live() {
+        true => 0,
+        false => root.metadata("/").map_or(0, |top| top.uid()),
+    };
+    let judge = |place: &Path, (owner, mode): (u32, u32)| {
+        let reason = match () {
+            () if owner != 0 && owner != owner_of_all => Reason::Owner(owner),
+            () if mode & OTHERS_WRITE != 0 => Reason::Mode(mode & 0o7777),
+            () => return None,
+        };
+        Some(Changeable {
+            place: place.to_owned(),
+            reason,
+        })
+    };
+    let steps = root.steps(path);
+    let (file, links) = steps.split_last()?;
+    let looked_at = |place: &Path| {
+        let metadata = root.metadata(place).ok()?;
+        Some((metadata.uid(), metadata.permissions().mode()))
+    };
+    let unknown = |place: &Path| {
+        Some(Changeable {
+            place: place.to_owned(),
+            reason: Reason::Unknown,
+        })
+    };
+    for step in &steps {
+        for folder in step.ancestors().skip(1) {
+            let found = match looked_at(folder) {
+                None => unknown(folder),
+                Some((owner, mode)) if mode & STICKY != 0 => {
+                    judge(folder, (owner, mode & !OTHERS_WRITE))
+                }
+                Some(seen) => judge(folder, seen),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    for link in links {
+        // The bits of a link mean nothing.
+        let found = match root.link_owner(link) {
+            None => unknown(link),
+            Some(owner) => judge(link, (owner, 0)),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    match looked_at(file) {
+        None => unknown(file),
+        Some(seen) => judge(file, seen),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{tree, write};
+    use std::os::unix::fs::symlink;
+
+    const FILE: &str = "/etc/rancher/kubeconfig";
+
+    fn chmod(root: &Root, path: &str, mode: u32) {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(root.join(path), mode).unwrap();
+    }
+
+    fn prepared() -> (tempfile::TempDir, Root) {
+        let (dir, root) = tree();
+        write(&root, FILE, "");
+        for folder in ["/etc", "/etc/rancher"] {
+            chmod(&root, folder, 0o755);
+        }
+        chmod(&root, FILE, 0o600);
+        (dir, root)
+    }
+
+    #[test]
+    fn the_file_and_each_folder_above_it_count() {
+        let (_dir, root) = prepared();
+        assert_eq!(changeable(&root, Path::new(FILE)), None);
+        for (place, mode, is_told) in [
+            (FILE, 0o644, false),
+            (FILE, 0o620, true),
+            (FILE, 0o602, true),
+            ("/etc/rancher", 0o775, true),
+            ("/etc", 0o777, true),
+            ("/etc", 0o1777, false),
+        ] {
+            chmod(&root, place, mode);
+            let found = changeable(&root, Path::new(FILE));
+            let expected = is_told.then(|| Changeable {
+                place: place.into(),
+                reason: Reason::Mode(mode),
+            });
+            assert_eq!(found, expected, "{place} {mode:o}");
+            chmod(&root, place, if place == FILE { 0o600 } else { 0o755 });
+        }
+    }
+
+    #[test]
+    fn the_way_of_a_link_counts_on_both_ends() {
+        let (_dir, root) = prepared();
+        std::fs::create_dir_all(root.join("/opt/links")).unwrap();
+        for folder in ["/opt", "/opt/links"] {
+            chmod(&root, folder, 0o755);
+        }
+        symlink(FILE, root.join("/opt/links/config")).unwrap();
+        let link = Path::new("/opt/links/config");
+        assert_eq!(changeable(&root, link), None);
+        chmod(&root, "/opt/links", 0o777);
+        let found = changeable(&root, link).unwrap();
+        assert_eq!(found.to_string(), "/opt/links has mode 0777");
+        chmod(&root, "/opt/links", 0o755);
+        chmod(&root, FILE, 0o666);
+        let found = changeable(&root, link).unwrap();
+        assert_eq!(found.to_string(), format!("{FILE} has mode 0666"));
+    }
+
+    #[test]
+    fn a_place_of_another_user_counts_and_a_link_of_his_in_a_sticky_folder_too() {
+        let (_dir, root) = prepared();
+        if std::fs::metadata(root.join("/")).unwrap().uid() != 0 {
+            return; // Only root can give files away.
+        }
+        let give = |path: &str| std::os::unix::fs::lchown(root.join(path), Some(1234), None);
+        std::fs::create_dir_all(root.join("/tmp")).unwrap();
+        chmod(&root, "/tmp", 0o1777);
+        symlink(FILE, root.join("/tmp/config")).unwrap();
+        let link = Path::new("/tmp/config");
+        assert_eq!(changeable(&root, link), None);
+        give("/tmp/config").unwrap();
+        let found = changeable(&root, link).unwrap();
+        assert_eq!(found.to_string(), "/tmp/config is owned by UID 1234");
+        for place in [FILE, "/etc/rancher"] {
+            give(place).unwrap();
+            let found = changeable(&root, Path::new(FILE)).unwrap();
+            assert_eq!(found.place, Path::new(place));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few fields of a certificate that people are told of or that something is judged by (RFC 5280, section 4.1): whose it
+//! is, who signed it, from when until when, for which names. It verifies nothing: that is the TLS library's work.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use der::asn1::{AnyRef, GeneralizedTime, ObjectIdentifier, UtcTime};
+use der::{Decode, Reader, SliceReader, Tag, TagNumber, Tagged};
+
+/// `id-at-commonName` (RFC 4519, 2.3).
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+
+/// `id-at-organizationName` (RFC 4519, 2.19).
+const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
+
+/// `id-ce-subjectAltName` (RFC 5280, 4.2.1.6).
+const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+
+/// The bytes are no certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an X.509 certificate")]
+pub struct Malformed;
+
+/// What is read of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// Who signed it.
+    pub issuer: Name,
+    /// Whose it is.
+    pub subject: Name,
+    /// The first second of its life, since 1970.
+    pub not_before: i64,
+    /// The last second of its life, since 1970.
+    pub not_after: i64,
+    /// The DNS names and IP addresses that it is for (`subjectAltName`), as text.
+    pub alternative_names: Vec<String>,
+}
+
+impl Certificate {
+    /// Reads the DER form, whole: a certificate that was cut is none.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let read = || -> der::Result<Self> {
+            let mut reader = SliceReader::new(bytes)?;
+            let certificate = reader.sequence(|certificate| {
+                let read = certificate.sequence(to_be_signed)?;
+                skip_rest(certificate)?;
+                Ok::<_, der::Error>(read)
+            })?;
+            reader.finish()?;
+            Ok(certificate)
+        };
+        read().map_err(|_| Malformed)
+    }
+}
+
+/// A distinguished name: kind and value of each part, in the order of the certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(Vec<(ObjectIdentifier, String)>);
+
+impl Name {
+    /// The values of all common names.
+    pub fn common_names(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.values(COMMON_NAME)
+    }
+
+    /// The values of all organisations.
+    pub fn organizations(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.values(ORGANIZATION)
+    }
+
+    fn values(&self, kind: ObjectIdentifier) -> impl DoubleEndedIterator<Item = &str> {
+        let of_kind = move |part: &&(ObjectIdentifier, String)| part.0 == kind;
+        self.0.iter().filter(of_kind).map(|part| part.1.as_str())
+    }
+}
+
+/// As `CN=…, O=…`; a kind that is neither is its number. The values are foreign text, as it is.
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (kind, value)) in self.0.iter().enumerate() {
+            if position > 0 {
+                formatter.write_str(", ")?;
+            }
+            match *kind {
+                COMMON_NAME => formatter.write_str("CN")?,
+                ORGANIZATION => formatter.write_str("O")?,
+                other => write!(formatter, "{other}")?,
+            }
+            write!(formatter, "={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `TBSCertificate`; of what stands behind the subject only the alternative names are looked at.
+fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
+    if Tag::peek(reader)? == context(true, 0) {
+        reader.tlv_bytes()?;
+    }
+    let _serial_number = reader.tlv_bytes()?;
+    let _signature_algorithm = reader.tlv_bytes()?;
+    let issuer = name(reader)?;
+    let (not_before, not_after) =
+        reader.sequence(|validity| Ok::<_, der::Error>((time(validity)?, time(validity)?)))?;
+    let subject = name(reader)?;
+    let mut alternative_names = Vec::new();
+    while !reader.is_finished() {
+        if Tag::peek(reader)? == context(true, 3) {
+            let extensions = AnyRef::decode(reader)?;
+            // They only explain: a certificate with odd ones is one all the same.
+            alternative_names = names_in(extensions.value()).unwrap_or_default();
+        } else {
+            reader.tlv_bytes()?;
+        }
+    }
+    Ok(Certificate {
+        issuer,
+        subject,
+        not_before,
+        not_after,
+        alternative_names,
+    })
+}
+
+/// `Extensions`: a sequence of sequences of a kind, whether it is critical, and a value in DER of its own.
+fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
+    let mut names = Vec::new();
+    SliceReader::new(extensions)?.sequence(|extensions| {
+        while !extensions.is_finished() {
+            extensions.sequence(|extension| {
+                let kind = ObjectIdentifier::decode(extension)?;
+                while !extension.is_finished() {
+                    let part = AnyRef::decode(extension)?;
+                    if kind == ALTERNATIVE_NAMES && part.tag() == Tag::OctetString {
+                        names = SliceReader::new(part.value())?.sequence(general_names)?;
+                    }
+                }
+                Ok::<_, der::Error>(())
+            })?;
+        }
+        Ok::<_, der::Error>(())
+    })?;
+    Ok(names)
+}
+
+/// `GeneralNames`: those that a server can be reached by.
+fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
+    let mut names = Vec::new();
+    while !reader.is_finished() {
+        let name = AnyRef::decode(reader)?;
+        let value = name.value();
+        if name.tag() == context(false, 2) {
+            names.push(String::from_utf8_lossy(value).into_owned());
+        } else if name.tag() == context(false, 7) {
+            names.extend(address(value));
+        }
+    }
+    Ok(names)
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::from(bytes).to_string());
+    }
+    let bytes = <[u8; 16]>::try_from(bytes).ok()?;
+    Some(IpAddr::from(bytes).to_string())
+}
+
+fn context(constructed: bool, number: u32) -> Tag {
+    Tag::ContextSpecific {
+        constructed,
+        number: TagNumber(number),
+    }
+}
+
+/// `RDNSequence`: a sequence of sets of kind and value.
+fn name(reader: &mut SliceReader<'_>) -> der::Result<Name> {
+    let mut parts = Vec::new();
+    reader.sequence(|sets| {
+        while !sets.is_finished() {
+            let set = AnyRef::decode(sets)?;
+            set.tag().assert_eq(Tag::Set)?;
+            let mut set = SliceReader::new(set.value())?;
+            while !set.is_finished() {
+                parts.push(set.sequence(|part| {
+                    let kind = ObjectIdentifier::decode(part)?;
+                    Ok::<_, der::Error>((kind, text(AnyRef::decode(part)?)))
+                })?);
+            }
+        }
+        Ok::<_, der::Error>(())
+    })?;
+    Ok(Name(parts))
+}
+
+/// The text of any of the string types. What is no text is readable as such at least.
+fn text(value: AnyRef<'_>) -> String {
+    if value.tag() == Tag::BmpString {
+        let units = value.value().chunks_exact(2);
+        let units = units.map(|unit| {
+            unit.iter()
+                .fold(0, |unit, byte| unit << 8 | u16::from(*byte))
+        });
+        return char::decode_utf16(units)
+            .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect();
+    }
+    String::from_utf8_lossy(value.value()).into_owned()
+}
+
+fn time(reader: &mut SliceReader<'_>) -> der::Result<i64> {
+    let since_1970 = match Tag::peek(reader)? {
+        Tag::UtcTime => UtcTime::decode(reader)?.to_unix_duration(),
+        _ => GeneralizedTime::decode(reader)?.to_unix_duration(),
+    };
+    Ok(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX))
+}
+
+fn skip_rest(reader: &mut SliceReader<'_>) -> der::Result<()> {
+    while !reader.is_finished() {
+        reader.tlv_bytes()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{Authority, NOT_AFTER, NOT_BEFORE};
+
+    #[test]
+    fn names_and_life_are_read() {
+        let authority = Authority::new("guest-ca");
+        let client = authority.client("system:node:a", "system:nodes");
+        let read = Certificate::parse(&client.der).unwrap();
+        assert_eq!(read.issuer.to_string(), "CN=guest-ca");
+        let mut parts: Vec<String> = read
+            .subject
+            .to_string()
+            .split(", ")
+            .map(str::to_owned)
+            .collect();
+        parts.sort();
+        assert_eq!(parts, ["CN=system:node:a", "O=system:nodes"]);
+        assert_eq!((read.not_before, read.not_after), (NOT_BEFORE, NOT_AFTER));
+    }
+
+    #[test]
+    fn the_names_that_a_server_can_be_reached_by_are_read() {
+        let names = [
+            "harvester.example",
+            "*.apps.example",
+            "192.0.2.10",
+            "fd00::10",
+        ];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(names.map(str::to_owned)).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let read = Certificate::parse(certificate.der()).unwrap();
+        assert_eq!(read.alternative_names, names);
+        let authority = Certificate::parse(&Authority::new("a").der()).unwrap();
+        assert_eq!(authority.alternative_names, [""; 0]);
+    }
+
+    #[test]
+    fn every_cut_and_every_appended_byte_is_malformed() {
+        let whole = Authority::new("guest-ca").der();
+        Certificate::parse(&whole).unwrap();
+        for end in 0..whole.len() {
+            assert_eq!(Certificate::parse(&whole[..end]), Err(Malformed), "{end}");
+        }
+        assert_eq!(
+            Certificate::parse(&[&whole[..], &[0]].concat()),
+            Err(Malformed)
+        );
+    }
+
+    #[test]
+    fn a_flipped_byte_is_never_a_panic_and_in_a_name_never_unseen() {
+        let name = b"guest-ca";
+        let whole = Authority::new("guest-ca").der().to_vec();
+        let read = Certificate::parse(&whole).unwrap();
+        // The issuer and the subject.
+        let names: Vec<usize> = (0..whole.len())
+            .filter(|&start| whole[start..].starts_with(name))
+            .collect();
+        assert_eq!(names.len(), 2);
+        for position in 0..whole.len() {
+            let in_name = names
+                .iter()
+                .any(|&start| (start..start + name.len()).contains(&position));
+            for flip in [0x01, 0x20, 0x80, 0xFF] {
+                let mut bytes = whole.clone();
+                bytes[position] ^= flip;
+                let flipped = Certificate::parse(&bytes);
+                assert!(
+                    !in_name || flipped.as_ref() != Ok(&read),
+                    "{position}: {flip:#x}"
+                );
+                // The tag of the outer sequence and its length.
+                assert!(position >= 4 || flipped == Err(Malformed), "{position}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_every_string_type_are_text() {
+        let value = |tag: u8, bytes: &[u8]| {
+            let length = u8::try_from(bytes.len()).unwrap();
+            let der = [&[tag, length], bytes].concat();
+            text(AnyRef::from_der(&der).unwrap())
+        };
+        assert_eq!(value(0x0C, "é".as_bytes()), "é");
+        assert_eq!(value(0x13, b"north"), "north");
+        assert_eq!(value(0x1E, &[0x00, 0x41, 0x26, 0x3A]), "A☺");
+        assert_eq!(value(0x1E, &[0xD8, 0x00]), "\u{FFFD}");
+        assert_eq!(value(0x14, &[0xFF]), "\u{FFFD}");
+    }
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop: wake for a reason, observe, decide, apply, report. It knows no I/O crate and cannot end by an error.
+//!
+//! The world is behind a few narrow traits, so that the loop runs in tests with a paused clock and no world at all.
+
+mod round;
+pub mod signal_board;
+pub mod state;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub use crate::facts::trigger::{Herald, Next, Reasons, Scope, Trigger};
+pub use round::{Report, Round};
+
+use crate::config::Settings;
+use crate::decide::conflict::Rivalry;
+use crate::decide::identity::{Identity, identify};
+use crate::decide::placement::{Located, Placement, locate, place};
+use crate::decide::registration::FileChange;
+use crate::decide::{self, Action, Memory, Now, Patience, Refused};
+use crate::facts::observation::Who;
+use crate::facts::placement::PlacementReads;
+use crate::facts::requests::Requests;
+
+/// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
+const ONCE_ROUNDS: usize = 4;
+
+/// How often in a row a new name cuts the reading short.
+const CUTS_MAX: u32 = 8;
+
+/// After a cut, the next one comes no sooner: each gives up a request, and its connection with it.
+const CUT_AGAIN: Duration = Duration::from_secs(1);
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Something may have changed.
+    Look(Reasons),
+    /// The configuration is to be read again.
+    Reload,
+}
+
+/// Reads the world. It never fails: a missing fact is a value.
+pub trait Observe {
+    /// What can be listened to.
+    type Targets;
+    /// What to listen to, given who we are.
+    fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
+    /// Reads who we are. Calls `alive` between steps, each of which may take long.
+    fn who(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        alive: &mut dyn FnMut(),
+    ) -> impl Future<Output = Who>;
+    /// Reads what is told of the host that runs our VM.
+    fn placement(
+        &mut self,
+        settings: &Settings,
+        located: &Located<'_>,
+        now: Now,
+    ) -> impl Future<Output = PlacementReads>;
+    /// How often each API was asked until now.
+    fn requests(&self) -> Vec<Requests>;
+}
+
+/// Writes, and nothing else.
+pub trait Apply {
+    /// Does what it is told, or says in one line why not.
+    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Result<(), Refusal>>;
+    /// Changes one of our own files that tell the kubelet its labels, or says in one line why not.
+    fn keep(&mut self, change: &FileChange) -> impl Future<Output = Result<(), Refusal>>;
+    /// Starts a unit of this machine, or says in one line why not.
+    fn start(&mut self, unit: &str) -> impl Future<Output = Result<(), Refusal>>;
+}
+
+/// A write that was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// One line for people.
+    pub text: String,
+    /// Whether the same write may be accepted later, with nothing changed here.
+    pub passing: bool,
+    /// How long the server asked us to stay away.
+    pub retry_after: Option<Duration>,
+}
+
+/// Tells people and systemd.
+pub trait Publish {
+    /// Tells what is new since the last time.
+    fn publish(&mut self, report: &Report<'_>);
+    /// A sign of a move, before it is asked what became of it. Its source may have told of it already.
+    fn sign(&mut self, sign: Trigger);
+    /// The process works, as a finished step proves.
+    fn alive(&mut self);
+    /// The configuration was read again, or why the old one stays.
+    fn reloaded(&mut self, outcome: Result<(), &str>);
+    /// The process ends.
+    fn stopping(&mut self);
+}
+
+/// Waits for reasons to look.
+pub trait Wait {
+    /// What can be listened to.
+    type Targets;
+    /// Says what to listen to, after each observation.
+    fn aim(&mut self, targets: Self::Targets);
+    /// The next reasons, or what is to come by itself. Calls `alive` at intervals.
+    fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
+    /// Ends when a name of this machine changes. Other reasons that come meanwhile are kept for the next wait. Cancel-safe.
+    fn renamed(&mut self) -> impl Future<Output = ()>;
+    /// Begins a watch anew that has said nothing since `since`: its connection may not have survived a move.
+    fn prove(&mut self, since: Duration);
+}
+
+/// Reads the configuration again.
+pub trait Reload {
+    /// The new settings, or why they cannot be used. The text is lines for people.
+    fn reload(&mut self) -> Result<Settings, String>;
+}
+
+/// The clocks and the dice.
+pub trait Clock {
+    /// This moment.
+    fn now(&self) -> Now;
+}
+
+/// The parts of a running agent.
+#[derive(Debug)]
+pub struct Agent<W, P, T, R, C> {
+    /// Reads and writes.
+    pub world: W,
+    /// Tells.
+    pub publish: P,
+    /// Waits.
+    pub wait: T,
+    /// Reads the configuration.
+    pub reload: R,
+    /// Knows the time.
+    pub clock: C,
+}
+
+/// Runs for ever; whoever wants it to stop drops it.
+pub async fn run<W, P, T, R, C>(
+    mut settings: Settings,
+    agent: &mut Agent<W, P, T, R, C>,
+    memory: Memory,
+) where
+    W: Observe + Apply,
+    P: Publish,
+    T: Wait<Targets = W::Targets>,
+    R: Reload,
+    C: Clock,
+{
+    let Agent {
+        world,
+        publish,
+        wait,
+        reload,
+        clock,
+    } = agent;
+    let mut memory = memory;
+    // The local facts were read before this: an API that is away must not hold the boot.
+    publish.alive();
+    let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
+    let mut cuts: u32 = 0;
+    let mut next_cut = None;
+    let mut told = None;
+    loop {
+        match wake {
+            Wake::Reload => {
+                let outcome = reload.reload();
+                publish.reloaded(outcome.as_ref().map(|_| ()).map_err(String::as_str));
+                let at = clock.now().uptime;
+                if let Ok(new) = outcome {
+                    settings = new;
+                    // The configuration may be the remedy of a fight.
+                    memory.rivalry = Rivalry::default();
+                }
+                wake = Wake::Look(Reasons::new(Trigger::Reload, at));
+            }
+            Wake::Look(reasons) => {
+                // A look that was cut short comes again with its sign.
+                if let Some(sign) = decide::new_sign(&memory, &reasons)
+                    && told != reasons.sign
+                {
+                    told = reasons.sign;
+                    publish.sign(sign);
+                }
+                // A look may take long.
+                publish.alive();
+                let look = Look {
+                    reasons,
+                    patience: Patience::Daemon,
+                };
+                // Names that never rest must not keep a slow answer from ever being heard.
+                let renamed = async {
+                    if cuts >= CUTS_MAX {
+                        std::future::pending::<()>().await;
+                    }
+                    if let Some(at) = next_cut {
+                        tokio::time::sleep_until(at).await;
+                    }
+                    // It may have come together with a reason to ask an API.
+                    if !reasons.renamed || reasons.scope == Scope::NONE {
+                        wait.renamed().await;
+                    }
+                };
+                let round = round(&settings, world, publish, clock, memory, look, renamed).await;
+                wait.aim(world.targets(&settings, &round.identity));
+                if let Some(since) = round.plan.prove {
+                    wait.prove(since);
+                }
+                publish.publish(&round.report(&settings));
+                cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
+                if round.cut.is_some() {
+                    next_cut = Some(Instant::now() + CUT_AGAIN);
+                }
+                wake = if let Some(cut) = round.cut {
+                    Wake::Look(cut)
+                } else if (round.labelled() || round.has_news) && reasons.scope != Scope::NONE {
+                    // The answer to the patch is our Node as it is now: conditions and status are decided on it at once. A file
+                    // that could not be written is said at once.
+                    Wake::Look(Reasons {
+                        scope: Scope::NONE,
+                        sign: None,
+                        renamed: false,
+                        at: clock.now().uptime,
+                        ..reasons
+                    })
+                } else {
+                    wait.wait(round.plan.next, &mut || publish.alive()).await
+                };
+                memory = round.memory;
+            }
+        }
+    }
+}
+
+/// Looks and writes until there is nothing left to write. `Mode::DryRun` writes nothing. Answers the rounds.
+pub async fn once<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    mode: Mode,
+) -> Vec<Round>
+where
+    W: Observe + Apply,
+    P: Publish,
+    C: Clock,
+{
+    let mut rounds: Vec<Round> = Vec::new();
+    let mut memory = memory;
+    for _ in 0..ONCE_ROUNDS {
+        let at = clock.now().uptime;
+        let mut reasons = Reasons::new(Trigger::Startup, at);
+        if !rounds.is_empty() {
+            // Everything was read, and what was written was answered with the Node as it is now.
+            reasons.scope = Scope::NONE;
+        }
+        let look = Look {
+            reasons,
+            patience: Patience::Once,
+        };
+        let known = memory.clone();
+        let never = std::future::pending();
+        let round = match mode {
+            Mode::Write => round(settings, world, publish, clock, known, look, never).await,
+            Mode::DryRun => decided(settings, world, publish, clock, known, look, never).await,
+        };
+        memory = round.memory.clone();
+        let done = mode == Mode::DryRun
+            || round.plan.actions.is_empty()
+            || round.outcomes.iter().any(Result::is_err);
+        rounds.push(round);
+        if done {
+            break;
+        }
+    }
+    rounds
+}
+
+/// Whether `once` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    Write,
+    /// It only says what it would write.
+    DryRun,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    reasons: Reasons,
+    patience: Patience,
+}
+
+/// Observe, decide, apply. `renamed` cuts the first of these short, see [`decided`].
+async fn round<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    look: Look,
+    renamed: impl Future<Output = ()>,
+) -> Round
+where
+    W: Observe + Apply,
+    P: Publish,
+    C: Clock,
+{
+    let mut round = decided(settings, world, publish, clock, memory, look, renamed).await;
+    if let Some(unit) = &round.plan.start {
+        round.started = Some(world.start(unit).await);
+        round.memory.guest_agent.note_start(round.now.uptime);
+        publish.alive();
+    }
+    // Before the Node: a kubelet that starts in between must not set what the Node had before.
+    for change in &round.plan.registration.changes {
+        let outcome = world.keep(change).await;
+        publish.alive();
+        let refused = outcome.as_ref().err().map(|refusal| refusal.text.clone());
+        round.has_news |= refused.is_some() && refused != round.memory.unwritten_file;
+        round.memory.unwritten_file = refused.or(round.memory.unwritten_file.take());
+        round.kept.push(outcome);
+    }
+    for action in &round.plan.actions {
+        let outcome = world.apply(action, round.now).await;
+        publish.alive();
+        match (&outcome, action) {
+            (Ok(()), Action::PatchNode(patch)) => round.memory.rivalry.wrote(patch),
+            (Ok(()), Action::PatchConditions(_)) => {}
+            (Err(refusal), action) => {
+                round.memory.refusal = Some(Refused {
+                    write: action.write(),
+                    text: refusal.text.clone(),
+                    passing: refusal.passing,
+                    retry_after: refusal.retry_after,
+                });
+            }
+        }
+        round.outcomes.push(outcome);
+        if round.labelled() {
+            // Conditions speak of labels as they are, so they are decided after these were written.
+            break;
+        }
+    }
+    if let Some(Err(refusal)) = round.outcomes.iter().find(|outcome| outcome.is_err()) {
+        // Refused work is tried again with growing waits, as every other trouble.
+        round.memory.failures = round.memory.failures.max(1);
+        let (failures, random) = (round.memory.failures, round.now.random);
+        let after = match refusal.retry_after {
+            None if refusal.passing => decide::schedule::retry(failures, None, random),
+            // What the API's backoff asks for starts again after each answer; the writes that failed do not.
+            Some(left) => left.max(decide::schedule::retry(failures, None, random)),
+            None => decide::schedule::retry_refused(failures, random),
+        };
+        // What is not for the sake of time alone goes on as planned, the reads of a window before all: it tries the write again.
+        if round.plan.next.trigger == Trigger::Timer {
+            round.plan.next = Next {
+                after,
+                trigger: Trigger::Timer,
+                scope: Scope::REFUSED,
+            };
+        }
+    }
+    if round.labelled() {
+        round.memory.cause = None;
+    }
+    round.ended = clock.now().uptime;
+    round.requests = world.requests();
+    round
+}
+
+/// Observe and decide. An API may take long not to answer, and a new name is told at once: when `renamed` ends, the reading is
+/// given up for a decision on what is known, and begins anew after it.
+async fn decided<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: Memory,
+    look: Look,
+    renamed: impl Future<Output = ()>,
+) -> Round
+where
+    W: Observe,
+    P: Publish,
+    C: Clock,
+{
+    let reading = observed(settings, world, publish, clock, &memory, look.reasons.scope);
+    let (reasons, cut, observed) = match unless(renamed, reading).await {
+        Some(observed) => (look.reasons, None, observed),
+        None => {
+            let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
+            let observed = observed(settings, world, publish, clock, &memory, reasons.scope).await;
+            // What was learnt of the files, and not yet acted upon, is forgotten: all that follows from it is read.
+            let scope = look.reasons.scope.and(Scope::KNOWN);
+            let cut = Reasons {
+                scope,
+                renamed: false,
+                ..look.reasons
+            };
+            (reasons, Some(cut), observed)
+        }
+    };
+    let (who, identity, placement) = observed;
+    let now = clock.now();
+    let seen = decide::Seen {
+        reasons,
+        who: &who,
+        identity: &identity,
+        placement: placement.as_ref(),
+    };
+    let plan = decide::plan(settings, seen, &memory, look.patience, now);
+    let memory = plan.memory.clone();
+    Round {
+        reasons,
+        cut,
+        now,
+        who,
+        identity,
+        placement,
+        plan,
+        outcomes: Vec::new(),
+        started: None,
+        kept: Vec::new(),
+        has_news: false,
+        ended: now.uptime,
+        requests: Vec::new(),
+        memory,
+    }
+}
+
+/// Observe.
+async fn observed<W, P, C>(
+    settings: &Settings,
+    world: &mut W,
+    publish: &mut P,
+    clock: &C,
+    memory: &Memory,
+    scope: Scope,
+) -> (Who, Identity, Option<Placement>)
+where
+    W: Observe,
+    P: Publish,
+    C: Clock,
+{
+    let who = world
+        .who(settings, scope, clock.now(), &mut || publish.alive())
+        .await;
+    publish.alive();
+    let identity = identify(
+        &who,
+        settings.harvester.vm.as_ref(),
+        memory
+            .last_vmi
+            .as_ref()
+            .map(|vmi| (vmi, memory.last_others.as_slice())),
+    );
+    let mut placement = None;
+    if let Some(located) = locate(&identity, &who) {
+        let reads = world.placement(settings, &located, clock.now()).await;
+        publish.alive();
+        placement = Some(place(settings, &located, &reads));
+    }
+    (who, identity, placement)
+}
+
+/// The work's result, or `None` where `cut` ends first.
+async fn unless<T>(cut: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut cut, mut work) = (pin!(cut), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => cut.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}

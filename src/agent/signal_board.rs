@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of each signal: whether it works here, and why not. Written by the sources, read by the reports.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::facts::observation::Remark;
+
+/// The state of one signal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Whether it works here.
+    pub live: bool,
+    /// The same for people.
+    pub detail: String,
+}
+
+/// Shared by the sources and the report.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    inner: Arc<Mutex<Inner>>,
+    /// A complaint came or went, and no report has said so.
+    news: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    signals: BTreeMap<&'static str, Signal>,
+    remarks: BTreeMap<&'static str, Remark>,
+}
+
+impl Health {
+    /// Says how a signal stands.
+    pub fn set(&self, name: &'static str, live: bool, detail: impl Into<String>) {
+        self.lock(|inner| {
+            inner.signals.insert(
+                name,
+                Signal {
+                    live,
+                    detail: detail.into(),
+                },
+            )
+        });
+    }
+
+    /// Complains about a signal, or takes the complaint back.
+    pub fn remark(&self, name: &'static str, remark: Option<Remark>) {
+        let is_news = self.lock(|inner| match remark {
+            Some(remark) => {
+                let is_same = inner.remarks.get(name) == Some(&remark);
+                inner.remarks.insert(name, remark);
+                !is_same
+            }
+            None => inner.remarks.remove(name).is_some(),
+        });
+        if is_news {
+            self.news.notify_one();
+        }
+    }
+
+    /// Waits until a complaint came or went. Cancel-safe.
+    pub async fn changed(&self) {
+        self.news.notified().await;
+    }
+
+    /// All signals.
+    pub fn signals(&self) -> BTreeMap<&'static str, Signal> {
+        self.lock(|inner| inner.signals.clone())
+    }
+
+    /// All complaints.
+    pub fn remarks(&self) -> Vec<Remark> {
+        self.lock(|inner| inner.remarks.values().cloned().collect())
+    }
+
+    fn lock<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is remembered over a restart. It belongs to one machine: in a cloned image it is found and thrown away.
+
+mod saver;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::decide::Migration;
+use std::path::Path;
+
+use crate::facts::machine::Machine;
+use crate::sys::atomic_file::{self, WriteError};
+use crate::sys::root::{ReadError, Root};
+pub use saver::Saver;
+
+/// The state, for us alone.
+const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
+
+/// It names no secret, but is nobody else's business.
+const STATE_MODE: u32 = 0o600;
+
+/// The version of the shape below; a newer one is not guessed at.
+const VERSION: u32 = 1;
+
+/// The state is a few lines; anything larger is not ours.
+const SIZE_MAX: u64 = 64 << 10;
+
+/// The state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    version: u32,
+    /// The machine that it belongs to.
+    pub machine: MachineId,
+    /// The VM that was found last. It is one more name to look for, and proves nothing.
+    #[serde(default)]
+    pub vm: Option<String>,
+    /// The last migration.
+    pub last_migration: Option<Migration>,
+    /// Milliseconds that its labels took, and the trigger, once they were written.
+    pub last_latency: Option<(u64, String)>,
+}
+
+/// What tells one machine from another that has the same disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineId {
+    machine_id: Option<String>,
+    product_uuid: Option<Uuid>,
+}
+
+impl MachineId {
+    /// Of this machine.
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            machine_id: machine.machine_id.known().cloned(),
+            product_uuid: machine.product_uuid.known().copied(),
+        }
+    }
+}
+
+impl State {
+    /// The state of a machine that has just been met.
+    pub fn new(machine: MachineId) -> Self {
+        Self {
+            version: VERSION,
+            machine,
+            vm: None,
+            last_migration: None,
+            last_latency: None,
+        }
+    }
+}
+
+/// Why an earlier state is not used.
+#[derive(Debug)]
+enum Unused {
+    /// It belongs to another VM.
+    Foreign(String),
+    /// It cannot be read or understood.
+    Unusable(String),
+}
+
+/// Reads the state for the daemon. The second value says why an earlier one was not used; it was then moved aside or belongs
+/// to another VM.
+pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
+    let fresh = || State::new(machine.clone());
+    match read(root, machine) {
+        Ok(state) => (state.unwrap_or_else(fresh), None),
+        Err(Unused::Foreign(why)) => (fresh(), Some(why)),
+        Err(Unused::Unusable(why)) => (fresh(), Some(aside(root, &why))),
+    }
+}
+
+/// Reads the state for a command. The file is left as it is.
+pub fn recall(root: &Root, machine: &MachineId) -> State {
+    let state = read(root, machine).ok().flatten();
+    state.unwrap_or_else(|| State::new(machine.clone()))
+}
+
+fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
+    let path = STATE_FILE;
+    let bytes = match root.read(path, SIZE_MAX) {
+        Ok(bytes) => bytes,
+        Err(ReadError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(Unused::Unusable(crate::sys::escape::chain(&error))),
+    };
+    match serde_json::from_slice::<State>(&bytes) {
+        Ok(state) if state.version != VERSION => Err(Unused::Unusable(format!(
+            "`{path}` has version {}, this agent supports {VERSION}",
+            state.version
+        ))),
+        Ok(state) if state.machine != *machine => {
+            Err(Unused::Foreign(format!("`{path}` belongs to another VM")))
+        }
+        Ok(state) => Ok(Some(state)),
+        Err(error) => Err(Unused::Unusable(format!("`{path}` is corrupt: {error}"))),
+    }
+}
+
+/// Writes the state if it changed.
+fn save(root: &Root, state: &State) -> Result<(), WriteError> {
+    let text = serde_json::to_vec_pretty(state).unwrap_or_default();
+    atomic_file::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
+}
+
+/// Moves the file out of the way, so that a person can look at it.
+fn aside(root: &Root, why: &str) -> String {
+    match atomic_file::move_aside(root, Path::new(STATE_FILE), "unusable") {
+        Ok(moved) => format!("{why}; moved to {}", moved.display()),
+        Err(_) => why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn machine(id: &str) -> MachineId {
+        MachineId {
+            machine_id: Some(id.to_owned()),
+            product_uuid: None,
+        }
+    }
+
+    pub(crate) fn tree() -> (tempfile::TempDir, Root) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        (dir, root)
+    }
+
+    #[test]
+    fn a_state_comes_back_on_its_own_machine_only() {
+        let (_dir, root) = tree();
+        assert_eq!(load(&root, &machine("a")), (State::new(machine("a")), None));
+        let mut state = State::new(machine("a"));
+        let hosts = ["hv-a", "hv-b", "2026-11-21T00:00:00Z"].map(str::to_owned);
+        let [from, to, at] = hosts;
+        state.last_migration = Some(Migration { from, to, at });
+        save(&root, &state).unwrap();
+        assert_eq!(load(&root, &machine("a")), (state, None));
+        let (other, why) = load(&root, &machine("b"));
+        assert_eq!(other, State::new(machine("b")));
+        assert!(why.unwrap().contains("another VM"));
+    }
+
+    #[test]
+    fn a_damaged_or_newer_state_is_moved_aside_and_said() {
+        for (text, word) in [
+            ("", "corrupt"),
+            ("{\"version\":", "corrupt"),
+            (
+                r#"{"version":9,"machine":{"machineId":"a","productUuid":null},"lastMigration":null,"lastLatency":null}"#,
+                "version 9",
+            ),
+        ] {
+            let (_dir, root) = tree();
+            std::fs::create_dir_all(root.join(STATE_FILE).parent().unwrap()).unwrap();
+            std::fs::write(root.join(STATE_FILE), text).unwrap();
+            let (state, why) = load(&root, &machine("a"));
+            assert_eq!(state, State::new(machine("a")));
+            assert!(why.as_ref().unwrap().contains(word), "{why:?}");
+            assert!(root.exists("/var/lib/harvester-node-agent/state.json.unusable"));
+            assert!(load(&root, &machine("a")).1.is_none());
+        }
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Saves the state in a thread of its own, because an fsync may take seconds on a busy disk.
+//!
+//! States are saved in order; a state that is replaced before its turn is skipped. The thread exits when nothing is left to
+//! save.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::{State, save};
+use crate::sys::atomic_file::WriteError;
+use crate::sys::root::Root;
+
+type Write = dyn Fn(&State) -> Result<(), WriteError> + Send + Sync;
+
+/// The sending end.
+#[derive(Debug)]
+pub struct Saver {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Signaled when the thread ends.
+    done: Condvar,
+    write: Box<Write>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// What the file holds.
+    saved: State,
+    /// What is being saved now.
+    current: Option<State>,
+    /// What is saved next.
+    next: Option<State>,
+    /// What became of the last save, until it is asked for.
+    outcome: Option<Result<(), WriteError>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.queue.fmt(formatter)
+    }
+}
+
+impl Saver {
+    /// Returns a saver for a file that holds `saved`.
+    pub fn new(root: Root, saved: State) -> Self {
+        Self::with(saved, move |state| save(&root, state))
+    }
+
+    /// Returns one that saves in another way.
+    pub(crate) fn with(
+        saved: State,
+        write: impl Fn(&State) -> Result<(), WriteError> + Send + Sync + 'static,
+    ) -> Self {
+        let queue = Queue {
+            saved,
+            current: None,
+            next: None,
+            outcome: None,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                queue: Mutex::new(queue),
+                done: Condvar::new(),
+                write: Box::new(write),
+            }),
+        }
+    }
+
+    /// Returns what the file holds.
+    pub fn saved(&self) -> State {
+        self.shared.lock().saved.clone()
+    }
+
+    /// Saves the state, unless the file holds it or is about to. Does not wait.
+    pub fn save(&self, state: &State) {
+        let mut queue = self.shared.lock();
+        let latest = queue.next.as_ref().or(queue.current.as_ref());
+        if latest.unwrap_or(&queue.saved) == state {
+            return;
+        }
+        if queue.current.is_some() {
+            queue.next = Some(state.clone());
+            return;
+        }
+        queue.current = Some(state.clone());
+        drop(queue);
+        let shared = Arc::clone(&self.shared);
+        let thread = thread::Builder::new().name("state".to_owned());
+        if thread.spawn(move || shared.work()).is_err() {
+            self.shared.work();
+        }
+    }
+
+    /// Returns what became of the last save, unless it was asked for before.
+    pub fn outcome(&self) -> Option<Result<(), WriteError>> {
+        self.shared.lock().outcome.take()
+    }
+
+    /// Waits until all is saved, but no longer than `limit`. Reports whether it was.
+    pub fn close(&self, limit: Duration) -> bool {
+        let queue = self.shared.lock();
+        let waited = self
+            .shared
+            .done
+            .wait_timeout_while(queue, limit, |queue| queue.current.is_some());
+        let (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.current.is_none()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(state) = self.current() {
+            let outcome = (self.write)(&state);
+            let mut queue = self.lock();
+            if outcome.is_ok() {
+                queue.saved = state;
+            }
+            queue.outcome = Some(outcome);
+            queue.current = queue.next.take();
+        }
+        self.done.notify_all();
+    }
+
+    fn current(&self) -> Option<State> {
+        self.lock().current.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::state::MachineId;
+    use crate::agent::state::tests::machine;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn state(vm: &str) -> State {
+        State {
+            vm: Some(vm.to_owned()),
+            ..State::new(MachineId::clone(&machine("a")))
+        }
+    }
+
+    #[test]
+    fn saves_keep_their_order_do_not_hold_up_the_caller_and_are_awaited_at_the_end() {
+        let (allow, allowed) = mpsc::channel();
+        let allowed = Mutex::new(allowed);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&written);
+        let saver = Saver::with(state("old"), move |state| {
+            allowed.lock().unwrap().recv_timeout(SOON).unwrap();
+            log.lock().unwrap().push(state.vm.clone().unwrap());
+            Ok(())
+        });
+        let began = Instant::now();
+        for vm in ["old", "first", "second", "second", "third", "third"] {
+            saver.save(&state(vm));
+        }
+        assert!(!saver.close(Duration::from_millis(20)));
+        assert!(began.elapsed() < SOON, "the caller waited for the disk");
+        allow.send(()).unwrap();
+        allow.send(()).unwrap();
+        assert!(saver.close(SOON));
+        assert_eq!(*written.lock().unwrap(), ["first", "third"]);
+        assert!(matches!(saver.outcome(), Some(Ok(()))));
+        assert!(saver.outcome().is_none());
+        // What the file holds is not written again.
+        saver.save(&state("third"));
+        assert!(saver.close(Duration::ZERO) && saver.outcome().is_none());
+    }
+
+    #[test]
+    fn a_state_that_could_not_be_saved_is_tried_again_when_it_is_given_again() {
+        let (_dir, root) = crate::agent::state::tests::tree();
+        std::fs::create_dir_all(root.join("/var/lib")).unwrap();
+        std::fs::write(root.join("/var/lib/harvester-node-agent"), "").unwrap();
+        let saver = Saver::new(root.clone(), state("old"));
+        saver.save(&state("new"));
+        assert!(saver.close(SOON));
+        assert!(matches!(saver.outcome(), Some(Err(_))));
+        std::fs::remove_file(root.join("/var/lib/harvester-node-agent")).unwrap();
+        saver.save(&state("new"));
+        assert!(saver.close(SOON));
+        assert!(matches!(saver.outcome(), Some(Ok(()))));
+        let (found, _) = crate::agent::state::load(&root, &machine("a"));
+        assert_eq!(found, state("new"));
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether an image may be shipped: what was seen in its tree, against the catalogue of faults.
+
+mod remedy;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use remedy::Tree;
+
+use crate::commands::bake_check::facts::{Image, Place, Service, TextFile};
+use crate::commands::bake_check::rules::{Code, Fault};
+use crate::facts::distribution::{Form, Matter, Unshareable};
+use crate::facts::guest_agent::Enablement;
+
+/// Names that are nobody's, besides the distribution's own: systemd's and the installers'.
+const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
+
+/// What systemd takes for no machine-id yet (machine-id(5), "First Boot Semantics").
+const NO_MACHINE_ID: [&str; 2] = ["", "uninitialized"];
+
+/// Things that are named in one fault; there may be thousands.
+const NAMED_MAX: usize = 8;
+
+/// Every fault, in the order of the catalogue. The remedies are commands for a shell and apply to `tree`.
+pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
+    let fault = |code, seen: String, remedy| Fault { code, seen, remedy };
+    let mut faults = installed(image, tree);
+    for line in &image.configuration_faults {
+        let remedy = tree.ourselves("config check");
+        faults.push(fault(Code::ConfigurationFaults, line.clone(), remedy));
+    }
+    for file in &image.machine_ids {
+        if !NO_MACHINE_ID.contains(&file.text.as_str()) {
+            let seen = format!("{} contains an ID", file.place);
+            faults.push(fault(Code::MachineId, seen, blank(file, tree)));
+        }
+    }
+    if let Some(file) = &image.hostname
+        && !is_nobodys(&file.text, &image.default_hostnames)
+    {
+        let seen = format!("{} says {}", file.place, file.text);
+        faults.push(fault(Code::Hostname, seen, blank(file, tree)));
+    }
+    for pinned in &image.pinned {
+        let seen = format!(
+            "`{}` in {} line {}",
+            pinned.key,
+            pinned.path.display(),
+            pinned.line
+        );
+        let remedy = tree.comment_out(&pinned.path, pinned.line);
+        faults.push(fault(Code::ConfigurationOfOneVm, seen, remedy));
+    }
+    for (place, setting) in &image.unshareable {
+        let code = match setting.matter {
+            Matter::Secret | Matter::SecretFile(_) => Code::ClusterToken,
+            Matter::NodeName => Code::NodeNameBaked,
+            Matter::Topology => Code::TopologyLabelBaked,
+        };
+        let seen = format!("`{}` in {place}", setting.key);
+        // Where one setting takes its file away, no other command finds it any more.
+        let is_removed = image
+            .unshareable
+            .iter()
+            .any(|(other, setting)| other == place && setting.form == Form::Other);
+        let remedy = match is_removed {
+            true => tree.remove(&[&place.path]),
+            false => take_out(setting, place, tree),
+        };
+        faults.push(fault(code, seen, remedy));
+    }
+    for code in Code::ALL {
+        let traces = image.traces.iter().filter(|trace| trace.code == *code);
+        let places: Vec<&Place> = traces.map(|trace| &trace.place).collect();
+        if !places.is_empty() {
+            let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
+            faults.push(fault(*code, names(&places), tree.remove(&paths)));
+        }
+    }
+    for unreadable in &image.unreadable {
+        // Root reads whatever is denied; from there on, asking for root would go round for ever.
+        let remedy = match unreadable.is_denied {
+            true => tree.check_as_root(),
+            false => tree.correct_or_remove(&unreadable.path),
+        };
+        faults.push(fault(Code::Unreadable, unreadable.line.clone(), remedy));
+    }
+    faults.sort_by_key(|fault| fault.code);
+    faults
+}
+
+/// Takes the content of a file, and of a link only the link: what is behind it may be more than this.
+fn blank(file: &TextFile, tree: &Tree) -> String {
+    match &file.place.leads_to {
+        Some(_) => tree.remove(&[&file.place.path]),
+        None => tree.empty(&file.place.path),
+    }
+}
+
+/// Takes one setting out of its file, or the file away where it is not certain that nothing of the setting would stay.
+fn take_out(setting: &Unshareable, place: &Place, tree: &Tree) -> String {
+    let (file, key) = (place.target(), setting.key.as_str());
+    match &setting.form {
+        Form::YamlLine => tree.delete_yaml(file, key),
+        Form::YamlItems { labels, is_all } => {
+            tree.delete_items(file, labels, is_all.then_some(key))
+        }
+        Form::VariableLine => tree.delete_variable(file, key),
+        Form::Flag { old, new } => tree.replace(file, old, new),
+        Form::Other => tree.remove(&[&place.path]),
+    }
+}
+
+/// What each machine needs.
+fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
+    let agent = service(
+        &image.agent,
+        [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
+        ["/usr/bin/harvester-node-agent", "harvester-node-agent"],
+        tree.install_ourselves(image.family),
+        tree,
+    );
+    let guest_agent = service(
+        &image.guest_agent,
+        [
+            Code::GuestAgentMissing,
+            Code::GuestAgentMasked,
+            Code::GuestAgentNotEnabled,
+        ],
+        ["/usr/bin/qemu-ga or /usr/sbin/qemu-ga", "qemu-guest-agent"],
+        tree.install_guest_agent(image.family),
+        tree,
+    );
+    agent.into_iter().chain(guest_agent).collect()
+}
+
+/// The one thing that is in the way of a service.
+fn service(
+    service: &Service,
+    [missing, masked, not_enabled]: [Code; 3],
+    [program, name]: [&str; 2],
+    install: String,
+    tree: &Tree,
+) -> Option<Fault> {
+    let fault = |code, seen, remedy| Some(Fault { code, seen, remedy });
+    if !service.has_program {
+        return fault(missing, format!("{program} is missing"), install);
+    }
+    let Some(unit) = &service.unit else {
+        return fault(missing, format!("the unit of {name} is missing"), install);
+    };
+    if unit.is_masked {
+        let seen = format!("{} is masked", unit.name);
+        return fault(masked, seen, tree.systemctl("unmask", &unit.name));
+    }
+    if unit.enablement == Enablement::Disabled {
+        let seen = format!("{} is disabled", unit.name);
+        return fault(not_enabled, seen, tree.systemctl("enable", &unit.name));
+    }
+    None
+}
+
+/// Whether a machine with this name can be any machine.
+fn is_nobodys(name: &str, defaults: &[String]) -> bool {
+    ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
+}
+
+fn names(places: &[&Place]) -> String {
+    let named: Vec<String> = places
+        .iter()
+        .take(NAMED_MAX)
+        .map(ToString::to_string)
+        .collect();
+    let rest = match places.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    named.join(", ") + &rest
+}

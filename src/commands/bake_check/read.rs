@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the tree of an image that is being built.
+//!
+//! Of what may be a secret only its presence is looked at, never its content; the exception is the configuration of RKE2 and
+//! K3s and of their registries, which must be read to know whether it holds a secret, and of which only the key is kept.
+
+mod registries;
+mod unit;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::access::search::{harvester_candidates, kubelet_candidates};
+use crate::commands::bake_check::facts::{
+    Image, Pinned, Place, Service, TextFile, Trace, UnitFile, Unreadable,
+};
+use crate::commands::bake_check::rules::Code;
+use crate::config::{self, Effective, Origin};
+use crate::facts::distribution::{Distribution, DistributionKind, Matter, Unshareable};
+use crate::facts::guest_agent::{Family, UNITS};
+use crate::observe::distribution::{DistributionProblem, read_distribution};
+use crate::observe::guest_agent::{PROGRAMS, os_release, value};
+use crate::sys::escape::chain;
+use crate::sys::root::{ReadError, Root};
+
+/// A file of one short line; of a longer one nothing more needs to be known.
+const LINE_MAX: u64 = 4 << 10;
+
+/// Paths that one place may stand for; the tree is not ours.
+const PATHS_MAX: usize = 10_000;
+
+/// Our program, as packages install it.
+const PROGRAM: &str = "/usr/bin/harvester-node-agent";
+
+/// Our unit.
+const UNIT: &str = "harvester-node-agent.service";
+
+/// Keys of our own configuration that fit one machine only.
+const ONE_VM: [&str; 2] = ["harvester.vm", "guest_cluster.node_name"];
+
+/// The files that hold a machine-id. That of D-Bus is a link to systemd's on most systems.
+const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
+
+/// What K3s and RKE2 append to the name of the Node, where they are told to (`with-node-id`).
+const NODE_ID: &str = "/etc/rancher/node/id";
+
+/// Files that RKE2's and K3s' kubelet makes below the data directory. Images for installation without a network lie beside
+/// them, and may stay.
+const AGENT_FILES: [&str; 3] = ["agent/*.kubeconfig", "agent/*.key", "agent/*.crt"];
+
+/// What a server of RKE2 or K3s makes below the data directory. Manifests may lie beside it, and may stay.
+const SERVER_FILES: [&str; 6] = [
+    "server/tls",
+    "server/cred",
+    "server/db",
+    "server/token",
+    "server/node-token",
+    "server/agent-token",
+];
+
+/// Reads all of it. `only` is the one configuration file to read, as for every command.
+pub fn read(root: &Root, only: Option<&Path>) -> Image {
+    let mut reader = Reader {
+        root,
+        traces: Vec::new(),
+        unreadable: Vec::new(),
+    };
+    let (distributions, problems) = read_distribution(root);
+    problems.iter().for_each(|problem| reader.problem(problem));
+    let (pinned, configuration_faults) = reader.configuration(only);
+    for code in Code::ALL {
+        for place in code.entry().places {
+            reader.place(*code, place);
+        }
+    }
+    reader.credentials(&distributions);
+    let release = os_release(root);
+    let defaults = ["DEFAULT_HOSTNAME", "ID"].map(|key| value(&release, key).to_owned());
+    let guest_agent = Service {
+        has_program: PROGRAMS.iter().any(|path| root.exists(path)),
+        unit: unit::find(root, &UNITS),
+    };
+    let agent = Service {
+        has_program: root.exists(PROGRAM),
+        unit: own_unit(root),
+    };
+    Image {
+        machine_ids: MACHINE_IDS
+            .iter()
+            .filter_map(|path| reader.line(path, &MACHINE_IDS))
+            .collect(),
+        hostname: reader.line("/etc/hostname", &[]),
+        default_hostnames: defaults.into(),
+        unshareable: reader.unshareable(&distributions),
+        guest_agent,
+        agent,
+        pinned,
+        configuration_faults,
+        family: Family::of(value(&release, "ID"), value(&release, "ID_LIKE")),
+        traces: reader.traces,
+        unreadable: reader.unreadable,
+    }
+}
+
+/// Our own unit, as the files below the root describe it.
+pub(crate) fn own_unit(root: &Root) -> Option<UnitFile> {
+    unit::find(root, &[UNIT])
+}
+
+struct Reader<'a> {
+    root: &'a Root,
+    traces: Vec<Trace>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Reader<'_> {
+    /// Our own configuration: the lines that fit one machine only, and its faults. A kubeconfig that it names is a trace.
+    fn configuration(&mut self, only: Option<&Path>) -> (Vec<Pinned>, Vec<String>) {
+        let loaded = match config::load(self.root, only) {
+            Ok(loaded) => loaded,
+            Err(errors) => {
+                let lines = errors.to_string().lines().map(str::to_owned).collect();
+                return (Vec::new(), lines);
+            }
+        };
+        let settings = &loaded.settings;
+        for (code, path) in [
+            (Code::HarvesterCredential, &settings.harvester.kubeconfig),
+            (Code::KubeletCredential, &settings.guest.kubeconfig),
+        ] {
+            path.iter().for_each(|path| self.thing(code, path));
+        }
+        let is_set = [
+            settings.harvester.vm.is_some(),
+            settings.guest.node_name.is_some(),
+        ];
+        let mut pinned = Vec::new();
+        for (key, _) in ONE_VM.into_iter().zip(is_set).filter(|(_, set)| *set) {
+            let mut values = loaded.values.iter();
+            if let Some(Effective { origin, .. }) = values.find(|value| value.key == key)
+                && let Origin::File { path, line } = origin
+            {
+                pinned.push(Pinned {
+                    key: key.to_owned(),
+                    path: self.root.resolve(path),
+                    line: *line,
+                });
+            }
+        }
+        (pinned, Vec::new())
+    }
+
+    /// Credentials at every place where the agent would look for them, and beside those.
+    fn credentials(&mut self, distributions: &[Distribution]) {
+        for candidate in harvester_candidates(None, distributions) {
+            self.thing(Code::HarvesterCredential, &candidate.path);
+        }
+        // One for the distributions as they are configured, one for the usual places.
+        for distributions in [distributions, &[]] {
+            for candidate in kubelet_candidates(None, distributions) {
+                self.thing(Code::KubeletCredential, &candidate.path);
+            }
+        }
+        let configured = distributions.iter().map(|one| one.data_dir.as_path());
+        let usual =
+            [DistributionKind::Rke2, DistributionKind::K3s].map(DistributionKind::default_data_dir);
+        for dir in configured.chain(usual) {
+            let agent = AGENT_FILES.map(|file| (Code::KubeletCredential, file));
+            let server = SERVER_FILES.map(|file| (Code::ClusterKeys, file));
+            for (code, file) in agent.into_iter().chain(server) {
+                self.below(code, dir.to_owned(), file);
+            }
+        }
+    }
+
+    /// The settings of one machine. A secret in a file of its own is a trace, where that file is there.
+    fn unshareable(&mut self, distributions: &[Distribution]) -> Vec<(Place, Unshareable)> {
+        let (logins, problems) = registries::read(self.root);
+        problems.iter().for_each(|problem| self.problem(problem));
+        let mut found = Vec::new();
+        for distribution in distributions {
+            // With a part of its own on each machine, a name may be the same on all.
+            let has_node_id = distribution.with_node_id && !self.root.exists(NODE_ID);
+            for setting in &distribution.unshareable {
+                match &setting.matter {
+                    Matter::SecretFile(path) => self.thing(Code::ClusterToken, path),
+                    Matter::NodeName if has_node_id => {}
+                    _ => found.push(setting.clone()),
+                }
+            }
+        }
+        found.extend(logins);
+        let mut placed: Vec<(Place, Unshareable)> = Vec::new();
+        for setting in found {
+            let place = self.at(&setting.origin);
+            // The drop-in of our own is a fault as a whole.
+            let is_trace =
+                |trace: &Trace| trace.code == Code::RegistrationDropIn && trace.place == place;
+            let is_known = self.traces.iter().any(is_trace);
+            let setting = (place, setting);
+            if !is_known && !placed.contains(&setting) {
+                placed.push(setting);
+            }
+        }
+        placed
+    }
+
+    /// A file of one line, unless it is absent or a link by way of one of `others`, which are looked at anyway.
+    fn line(&mut self, path: &str, others: &[&str]) -> Option<TextFile> {
+        let place = self.at(Path::new(path));
+        if let Some(target) = &place.leads_to {
+            let is_in_memory = self.root.is_live() && target.starts_with("/run");
+            let mut steps = self.root.steps(path).into_iter();
+            let is_other = |step: PathBuf| {
+                let mut others = others.iter().filter(|other| **other != path);
+                others.any(|other| step == Path::new(other))
+            };
+            if is_in_memory || steps.any(is_other) {
+                return None;
+            }
+        }
+        let text = match self.root.read(path, LINE_MAX) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).trim().to_owned(),
+            Err(error) => {
+                self.failed(&error);
+                return None;
+            }
+        };
+        Some(TextFile { place, text })
+    }
+
+    /// Notes every thing that a place of the catalogue stands for.
+    fn place(&mut self, code: Code, place: &str) {
+        // What a running machine has in memory does not get into its image.
+        if !(self.root.is_live() && place.starts_with("/run/")) {
+            self.below(code, PathBuf::from("/"), place);
+        }
+    }
+
+    /// Notes every thing that a pattern below `dir` stands for.
+    fn below(&mut self, code: Code, dir: PathBuf, pattern: &str) {
+        let mut paths = vec![dir];
+        for part in pattern.split('/').filter(|part| !part.is_empty()) {
+            paths = match part.split_once('*') {
+                None => paths.iter().map(|path| path.join(part)).collect(),
+                Some((start, end)) => paths
+                    .iter()
+                    .flat_map(|dir| self.entries(dir, start, end))
+                    .take(PATHS_MAX)
+                    .collect(),
+            };
+        }
+        paths.iter().for_each(|path| self.thing(code, path));
+    }
+
+    /// The entries of a directory whose names begin and end like this.
+    fn entries(&mut self, dir: &Path, start: &str, end: &str) -> Vec<PathBuf> {
+        let names = match self.root.list(dir) {
+            Ok(names) => names,
+            Err(error) => {
+                self.failed(&error);
+                return Vec::new();
+            }
+        };
+        let fits = |name: &OsStr| {
+            let name = name.as_encoded_bytes();
+            let rest = name.strip_prefix(start.as_bytes());
+            rest.is_some_and(|rest| rest.ends_with(end.as_bytes()))
+        };
+        let names = names.iter().filter(|name| fits(name));
+        names.map(|name| dir.join(name)).collect()
+    }
+
+    /// Notes a thing that is there and counts.
+    fn thing(&mut self, code: Code, path: &Path) {
+        let place = self.at(path);
+        // That one says all by being there, empty or a link to nowhere.
+        let is_mark = code == Code::CloudInitDisabled;
+        let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
+        let trace = Trace { code, place };
+        if !self.traces.contains(&trace) && (is_there || self.counts(path)) {
+            self.traces.push(trace);
+        }
+    }
+
+    /// Whether something is there: no empty file, and no directory without entries.
+    fn counts(&mut self, path: &Path) -> bool {
+        let weighed = self.root.metadata(path).and_then(|metadata| {
+            Ok(match () {
+                () if metadata.is_dir() => !self.root.list(path)?.is_empty(),
+                () if metadata.is_file() => metadata.len() > 0,
+                () => true,
+            })
+        });
+        weighed.unwrap_or_else(|error| {
+            self.failed(&error);
+            false
+        })
+    }
+
+    fn failed(&mut self, error: &ReadError) {
+        if !error.is_absent() {
+            let is_denied = matches!(error, ReadError::Denied(_));
+            self.unreadable(chain(error), error.path(), is_denied);
+        }
+    }
+
+    /// A file of a distribution that does not count.
+    fn problem(&mut self, problem: &DistributionProblem) {
+        let line = chain(problem);
+        match problem {
+            DistributionProblem::Unreadable { source, .. } => {
+                let is_denied = matches!(source, ReadError::Denied(_));
+                self.unreadable(line, source.path(), is_denied);
+            }
+            DistributionProblem::Document { path, .. }
+            | DistributionProblem::WrongKind { path, .. } => self.unreadable(line, path, false),
+        }
+    }
+
+    fn unreadable(&mut self, line: String, path: &Path, is_denied: bool) {
+        let path = self.at(path).path;
+        let unreadable = Unreadable {
+            line,
+            path,
+            is_denied,
+        };
+        if !self.unreadable.contains(&unreadable) {
+            self.unreadable.push(unreadable);
+        }
+    }
+
+    /// A path with each link on its way resolved; one at its end is told from what it leads to.
+    fn at(&self, path: &Path) -> Place {
+        let resolved = self.root.resolve(path);
+        let name = path.parent().zip(path.file_name());
+        let link = name
+            .filter(|_| self.root.link_target(path).is_some())
+            .map(|(folder, name)| self.root.resolve(folder).join(name));
+        match link {
+            Some(path) => Place {
+                path,
+                leads_to: Some(resolved),
+            },
+            None => Place {
+                path: resolved,
+                leads_to: None,
+            },
+        }
+    }
+}

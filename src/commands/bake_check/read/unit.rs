@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Units as their files describe them, in a tree whose systemd does not run (systemd.unit(5)).
+
+use std::path::Path;
+
+use crate::commands::bake_check::facts::UnitFile;
+use crate::facts::guest_agent::Enablement;
+use crate::sys::root::Root;
+
+/// Directories with units; an earlier one hides the files of the same name in a later one.
+const DIRECTORIES: [&str; 4] = [
+    "/etc/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Directories with rules of udev.
+const RULES: [&str; 3] = [
+    "/etc/udev/rules.d",
+    "/usr/lib/udev/rules.d",
+    "/lib/udev/rules.d",
+];
+
+/// Units and rules are a few lines.
+const FILE_MAX: u64 = 64 << 10;
+
+/// A link to here masks.
+const NOTHING: &str = "/dev/null";
+
+/// The first of the names that has a unit.
+pub(super) fn find(root: &Root, names: &[&str]) -> Option<UnitFile> {
+    names.iter().find_map(|name| unit(root, name))
+}
+
+fn unit(root: &Root, name: &str) -> Option<UnitFile> {
+    let file = DIRECTORIES.iter().find_map(|dir| {
+        let path = Path::new(dir).join(name);
+        if root.resolve(&path) == Path::new(NOTHING) {
+            return Some(String::new());
+        }
+        root.read_text(path, FILE_MAX).ok()
+    })?;
+    Some(UnitFile {
+        name: name.to_owned(),
+        is_masked: file.is_empty(),
+        enablement: match () {
+            () if is_wanted(root, name) => Enablement::Enabled,
+            () if is_in_rules(root, name) => Enablement::Static,
+            () => Enablement::Disabled,
+        },
+    })
+}
+
+/// Whether another unit wants or requires it: `systemctl enable` makes a link, a distribution may ship one.
+fn is_wanted(root: &Root, name: &str) -> bool {
+    DIRECTORIES.iter().any(|dir| {
+        let children = root.list(dir).unwrap_or_default();
+        children.iter().any(|child| {
+            let is_dependency = [".wants", ".requires"]
+                .iter()
+                .any(|end| child.as_encoded_bytes().ends_with(end.as_bytes()));
+            is_dependency
+                && root
+                    .link_target(Path::new(dir).join(child).join(name))
+                    .is_some()
+        })
+    })
+}
+
+/// Whether a rule of udev has a device start it.
+fn is_in_rules(root: &Root, name: &str) -> bool {
+    RULES.iter().any(|dir| {
+        let files = root.list(dir).unwrap_or_default();
+        files.iter().any(|file| {
+            let text = root.read_text(Path::new(dir).join(file), FILE_MAX);
+            text.is_ok_and(|text| {
+                // A backslash at the end of a line goes on with the next one.
+                let text = text.replace("\\\n", " ");
+                let mut lines = text
+                    .lines()
+                    .filter(|line| !line.trim_start().starts_with('#'));
+                lines.any(|line| line.contains("SYSTEMD_WANTS") && line.contains(name))
+            })
+        })
+    })
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `config show` and `config check`.
+
+use std::path::Path;
+
+use super::{Answer, ConfigAction, Exit, Output};
+use crate::config::{self, show};
+use crate::sys::escape::json_text;
+use crate::sys::root::Root;
+
+/// Returns the effective configuration with the origin of each value, or every error in it.
+pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
+    let loaded = match config::load(root, only) {
+        Ok(loaded) => loaded,
+        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+    };
+    let shown = |changed| show::selected(&loaded.values, changed);
+    let text = match (action, output) {
+        (ConfigAction::Show { changed }, Output::Text | Output::Short) => {
+            show::text(&shown(changed))
+        }
+        (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),
+        (ConfigAction::Check, _) => match loaded.files.len() {
+            0 => "configuration OK (no files, defaults only)\n".to_owned(),
+            1 => "configuration OK (1 file)\n".to_owned(),
+            count => format!("configuration OK ({count} files)\n"),
+        },
+    };
+    let warnings = loaded
+        .warnings
+        .iter()
+        .map(|warning| format!("{warning}\n"))
+        .collect();
+    Answer {
+        text,
+        complaint: warnings,
+        exit: Exit::Ok,
+    }
+}

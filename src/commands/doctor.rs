@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor`: every reason why identity or topology is wrong, with the command that fixes it.
+
+pub mod archive;
+mod bundle;
+pub mod diagnosis;
+pub mod facts;
+pub mod judge;
+pub mod print;
+pub mod read;
+mod round;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::runtime::Builder;
+use tokio::time::{Instant, sleep};
+
+use super::run::Process;
+use super::{Answer, Exit, Output, Strict, Strictness};
+use crate::commands::doctor::diagnosis::Outcome;
+use crate::commands::doctor::print::View;
+use crate::report::layout::TermStyle;
+use crate::sys::escape::json_text;
+
+use bundle::Written;
+use round::Look;
+
+/// What follows the options in the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  Diagnose problems and print fixes:
+    sudo harvester-node-agent doctor
+  Print a few lines for a ticket, without secrets:
+    sudo harvester-node-agent doctor -o short
+  Wait up to 5 minutes until there is no problem:
+    sudo harvester-node-agent doctor --wait 5m
+  Use the exit status only:
+    sudo harvester-node-agent doctor --quiet || ...
+  Write an archive for support:
+    sudo harvester-node-agent doctor --bundle /root/doctor.tar
+
+Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; \
+75 an API is unreachable, a credential is not readable, or a check timed out, and there is no error; 78 invalid \
+configuration.";
+
+/// Waits between two looks of `--wait`; the last one for all that follow.
+const PAUSES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+
+/// What `doctor` takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Print nothing; with -o short, print only if there is a problem
+    #[arg(long)]
+    pub quiet: bool,
+    /// Repeat until there is no problem, for at most this time, such as 90s or 5m
+    #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration)]
+    pub wait: Option<Duration>,
+    /// Also write an archive for support
+    ///
+    /// Contains this diagnosis, configuration, status, journal and versions, without anything that resembles a secret. FILE
+    /// must not exist and is not relative to --root; - writes the archive to standard output and the diagnosis to standard
+    /// error.
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// `--strict`.
+    #[command(flatten)]
+    pub strict: Strict,
+}
+
+/// Looks, and says what is wrong.
+pub fn run(process: &Process, options: &Options) -> Answer {
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let text = format!("failed to create event loop: {error}\n");
+            return Answer::complaint(text, Exit::TryAgain);
+        }
+    };
+    let look = runtime.block_on(look_until(process, options.wait));
+    // Not for the sake of a name server or a disk that does not answer.
+    runtime.shutdown_background();
+    answer(process, options, &look)
+}
+
+/// Looks until nothing is wrong or the time is over; once, where there is none.
+async fn look_until(process: &Process, patience: Option<Duration>) -> Look {
+    let began = Instant::now();
+    let mut pauses = PAUSES.into_iter();
+    let mut pause = Duration::ZERO;
+    loop {
+        let look = round::look(process).await;
+        pause = pauses.next().unwrap_or(pause);
+        let left = patience.unwrap_or_default().saturating_sub(began.elapsed());
+        // What no time mends is told at once.
+        let is_final = look.outcome == Outcome::NotKubevirt;
+        if is_final || exit(look.outcome, process.strictness) == Exit::Ok || left.is_zero() {
+            return look;
+        }
+        sleep(pause.min(left)).await;
+    }
+}
+
+fn exit(outcome: Outcome, strictness: Strictness) -> Exit {
+    match outcome {
+        Outcome::Warnings if strictness == Strictness::Strict => Exit::Warnings,
+        Outcome::Ok | Outcome::Warnings => Exit::Ok,
+        Outcome::Unreachable => Exit::TryAgain,
+        Outcome::Errors => Exit::Failed,
+        Outcome::NotKubevirt => Exit::NotKubevirt,
+        Outcome::Configuration => Exit::Configuration,
+    }
+}
+
+fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
+    let view = View {
+        diagnosis: &look.diagnosis,
+        outcome: look.outcome,
+        at: &look.at,
+        now: look.time,
+        service: &look.service,
+        status: look.status.as_ref(),
+        examination: look.examination.as_ref(),
+    };
+    let mut exit = exit(look.outcome, process.strictness);
+    let mut complaint = String::new();
+    let mut archive = None;
+    if let Some(file) = &options.bundle {
+        let printed = bundle::Printed {
+            document: print::document(&view, exit as u8),
+            text: print::text(&view, TermStyle::PLAIN, true, round::rights()),
+            at: look.time,
+        };
+        match bundle::write_within(process, file, printed) {
+            Ok(Written::File(_)) if options.quiet => {}
+            Ok(Written::File(said)) => complaint = format!("{said}\n"),
+            Ok(Written::Printed(text)) => archive = Some(text),
+            Err(why) => {
+                complaint = format!("{why}\n");
+                exit = Exit::Failed;
+            }
+        }
+    }
+    let is_short = process.output == Output::Short;
+    let is_silent = options.quiet && (exit == Exit::Ok || !is_short);
+    let mut text = match process.output {
+        _ if is_silent => String::new(),
+        Output::Json => json_text(&print::document(&view, exit as u8)),
+        Output::Short => print::short(&view),
+        Output::Text => print::text(&view, process.term, process.is_verbose, round::rights()),
+    };
+    if let Some(archive) = archive {
+        // Standard output is the archive's.
+        (text, complaint) = (archive, text);
+    }
+    Answer {
+        text,
+        complaint,
+        exit,
+    }
+}

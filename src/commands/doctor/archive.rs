@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The support archive: what somebody else needs to understand this machine, and nothing that opens a door.
+//!
+//! Every part goes through [`scrub`], whatever it is made of. What is missing is named in `contents.txt`, with the reason.
+
+pub mod scrub;
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+use time::UtcDateTime;
+
+use crate::decide::rfc3339;
+use crate::sys::escape::json_text;
+
+/// For the owner alone: what is removed is only what could be recognised.
+const MODE: u32 = 0o600;
+
+/// A host name is no longer (`__NEW_UTS_LEN`).
+const HOST_MAX: usize = 64;
+
+/// The parts of an archive, in their order.
+#[derive(Debug, Default)]
+pub struct Bundle {
+    parts: Vec<(String, String)>,
+    absent: Vec<(String, String)>,
+}
+
+impl Bundle {
+    /// Adds a text, or why there is none.
+    pub fn text(&mut self, name: &str, text: Result<String, String>) {
+        match text {
+            Ok(text) => self.parts.push((name.to_owned(), scrub::text(&text))),
+            Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
+        }
+    }
+
+    /// Adds a JSON document, or why there is none. What is removed leaves a document.
+    pub fn document(&mut self, name: &str, document: Result<Value, String>) {
+        match document {
+            Ok(mut value) => {
+                scrub::value(&mut value);
+                self.parts.push((name.to_owned(), json_text(&value)));
+            }
+            Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
+        }
+    }
+
+    /// Adds journal records, a JSON object in each line.
+    pub fn records(&mut self, name: &str, records: Result<String, String>) {
+        let kept = records.map(|records| {
+            let records = records.lines().filter_map(scrub::record);
+            records.map(|record| format!("{record}\n")).collect()
+        });
+        match kept {
+            Ok(records) => self.parts.push((name.to_owned(), records)),
+            Err(why) => self.absent.push((name.to_owned(), scrub::text(&why))),
+        }
+    }
+
+    /// The archive, in the format of ustar. Everything unpacks to a directory that tells the machine, by its host name, and
+    /// the time: archives of several machines do not overwrite each other.
+    ///
+    /// # Errors
+    ///
+    /// A part has a name that leads out of the directory.
+    pub fn archive(&self, host: &str, at: UtcDateTime) -> io::Result<Vec<u8>> {
+        let directory = directory(host, at);
+        let seconds = u64::try_from(at.unix_timestamp()).unwrap_or_default();
+        let contents = ("contents.txt".to_owned(), self.contents());
+        let mut archive = tar::Builder::new(Vec::new());
+        for (name, text) in [&contents].into_iter().chain(&self.parts) {
+            let mut header = tar::Header::new_ustar();
+            header.set_mode(MODE);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_username("root")?;
+            header.set_groupname("root")?;
+            header.set_mtime(seconds);
+            header.set_size(text.len() as u64);
+            archive.append_data(&mut header, format!("{directory}/{name}"), text.as_bytes())?;
+        }
+        archive.into_inner()
+    }
+
+    fn contents(&self) -> String {
+        let mut text =
+            "Support archive of harvester-node-agent. What looks like a secret is redacted ([removed]).\nReview it before you share it.\n\n"
+                .to_owned();
+        for (name, part) in &self.parts {
+            let removed = match part.matches(scrub::REMOVED).count() {
+                0 => String::new(),
+                count => format!(", {count} x {}", scrub::REMOVED),
+            };
+            let _ = writeln!(text, "{name}: {} bytes{removed}", part.len());
+        }
+        for (name, why) in &self.absent {
+            let _ = writeln!(text, "{name}: missing, {why}");
+        }
+        text
+    }
+}
+
+/// A name for a directory, whatever the host is called.
+fn directory(host: &str, at: UtcDateTime) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
+    let host: String = host.trim().chars().take(HOST_MAX).collect();
+    let host = host.replace(|character| !is_plain(character), "-");
+    let time = rfc3339(at).replace(['-', ':'], "");
+    format!("doctor-{}-{time}", host.trim_matches('-'))
+}
+
+/// Writes a new file for its owner alone. A file that is there, or a link, stays as it is.
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(MODE).open(path)?;
+    // A disk may tell only now that it is full.
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    written.inspect_err(|_| {
+        // Half an archive helps nobody; that writing it failed is the error to tell.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut bundle = Bundle::default();
+        bundle.text("a.txt", Ok("hello".to_owned()));
+        bundle.text("b.txt", Err("journalctl is not installed".to_owned()));
+        let contents = bundle.contents();
+        assert!(contents.contains("a.txt: 5 bytes\nb.txt: missing, journalctl is not installed\n"));
+    }
+
+    #[test]
+    fn how_much_was_removed_of_each_part_is_said() {
+        let mut bundle = Bundle::default();
+        bundle.text("a.txt", Ok("password: x\ntoken: y\n".to_owned()));
+        bundle.document("b.json", Ok(serde_json::json!({"token": "x"})));
+        let contents = bundle.contents();
+        for line in [
+            "a.txt: 37 bytes, 2 x [removed]",
+            "b.json: 27 bytes, 1 x [removed]",
+        ] {
+            assert!(contents.lines().any(|found| found == line), "{contents}");
+        }
+    }
+
+    #[test]
+    fn tar_unpacks_what_was_put_in() {
+        let mut bundle = Bundle::default();
+        let unit = format!("units/{}", "u".repeat(200));
+        for (name, text) in [("a.txt", "hello\n"), (unit.as_str(), ""), ("b", "words\n")] {
+            bundle.text(name, Ok(text.to_owned()));
+        }
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        let host = "h".repeat(HOST_MAX);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.tar"), bundle.archive(&host, at).unwrap()).unwrap();
+        let tar = |arguments: &[&str]| {
+            let output = std::process::Command::new("tar")
+                .args(arguments)
+                .current_dir(dir.path())
+                .env("TZ", "UTC")
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success() && output.stderr.is_empty(),
+                "{output:?}"
+            );
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let list = tar(&["-tvf", "a.tar"]);
+        assert!(
+            list.contains("-rw------- root/root         6 2026-11-18 "),
+            "{list}"
+        );
+        tar(&["-xf", "a.tar"]);
+        let unpacked = dir.path().join(directory(&host, at));
+        for (name, text) in &bundle.parts {
+            assert_eq!(&std::fs::read_to_string(unpacked.join(name)).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn the_directory_tells_machine_and_time_and_is_one_name_whatever_the_host_is_called() {
+        let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
+        for (host, name) in [
+            ("pool1-abcde\n", "doctor-pool1-abcde-20261118T110640Z"),
+            ("node.example", "doctor-node-example-20261118T110640Z"),
+            ("../../etc/\u{1b}[31m", "doctor-etc---31m-20261118T110640Z"),
+            ("", "doctor--20261118T110640Z"),
+        ] {
+            assert_eq!(directory(host, at), name);
+        }
+        let long = directory(&"x".repeat(500), at);
+        assert_eq!(long.len(), "doctor--20261118T110640Z".len() + HOST_MAX);
+    }
+
+    #[test]
+    fn a_file_is_new_and_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new.tar");
+        write(&path, b"one").unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        let error = write(&path, b"two").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        let link = dir.path().join("link.tar");
+        symlink(dir.path().join("victim"), &link).unwrap();
+        assert_eq!(
+            write(&link, b"two").unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"one");
+        assert!(!dir.path().join("victim").exists());
+    }
+}

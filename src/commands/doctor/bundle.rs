@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor --bundle`: gathers what goes into the support archive. What may be a secret in it, `report::bundle` removes.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use time::UtcDateTime;
+
+use crate::commands::doctor::archive::{self, Bundle};
+use crate::commands::run::Process;
+use crate::config::{self, show};
+use crate::facts::guest_agent::UNITS;
+use crate::report::status_file;
+use crate::sys::escape::{chain, one_line, shell_word};
+use crate::sys::root::Root;
+
+/// Our unit.
+const UNIT: &str = "harvester-node-agent.service";
+
+/// The agent in the journal, by its name, which anybody may use.
+const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
+
+/// The kernel's word of who sent a record.
+const OF_ROOT: &str = "_UID=0";
+
+/// The kernel's host name, in a tree as well.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// Records of the journal.
+const RECORDS: &str = "200";
+
+/// No command takes longer; a journal on a slow disk is read from its end.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+/// The archive takes no longer: its commands come one after the other.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What is read of a command's output, at most.
+const OUTPUT_MAX: u64 = 4 << 20;
+
+/// Units and their drop-ins are a few lines.
+const UNIT_MAX: u64 = 64 << 10;
+
+/// Directories with units, by precedence (systemd.unit(5), "Unit File Load Path").
+const UNIT_DIRECTORIES: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// A command that was killed is gone after this time, unless the kernel does not let it go.
+const KILL_LIMIT: Duration = Duration::from_millis(500);
+
+/// What a command complains of, at most.
+const COMPLAINT_MAX: u64 = 4 << 10;
+
+/// What was printed, in both forms.
+#[derive(Debug)]
+pub(super) struct Printed {
+    /// `-o json`.
+    pub(super) document: Value,
+    /// `-o text`.
+    pub(super) text: String,
+    /// When.
+    pub(super) at: UtcDateTime,
+}
+
+/// As [`write`], and given up after a while: what hangs where files are cannot be called back.
+///
+/// # Errors
+///
+/// Why there is no archive.
+pub(super) fn write_within(
+    process: &Process,
+    file: &Path,
+    printed: Printed,
+) -> Result<Written, String> {
+    let (tell, told) = mpsc::channel();
+    let (process, path) = (process.clone(), file.to_owned());
+    let work = move || {
+        tell.send(write(&process, &path, printed))
+            .unwrap_or_default();
+    };
+    let thread = thread::Builder::new().spawn(work);
+    thread.map_err(|error| format!("failed to spawn a thread: {error}"))?;
+    let seconds = LIMIT.as_secs();
+    let hung = |_| {
+        Err(format!(
+            "no archive within {seconds}s: a disk, network file system or device hangs"
+        ))
+    };
+    told.recv_timeout(LIMIT).unwrap_or_else(hung)
+}
+
+/// Writes the archive; what to print of it, and what to say.
+///
+/// # Errors
+///
+/// Why there is no archive.
+fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, String> {
+    let at = printed.at;
+    let host = process.root.read_text(HOST_NAME, UNIT_MAX);
+    let archive = gather(process, printed).archive(&host.unwrap_or_default(), at);
+    let archive = archive.map_err(|error| format!("failed to make the archive: {error}"))?;
+    if file == Path::new("-") {
+        // All of it is text and zeros.
+        let archive = String::from_utf8(archive).map_err(|error| error.to_string())?;
+        return Ok(Written::Printed(archive));
+    }
+    let name = one_line(&file.display().to_string(), 500).into_owned();
+    archive::write(file, &archive)
+        .map_err(|error| format!("failed to write the new file {name}: {error}"))?;
+    let word = shell_word(&name);
+    Ok(Written::File(format!(
+        "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"
+    )))
+}
+
+/// Where the archive is.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// In a file; what to say of it.
+    File(String),
+    /// It is to be printed.
+    Printed(String),
+}
+
+fn gather(process: &Process, printed: Printed) -> Bundle {
+    let root = &process.root;
+    let mut bundle = Bundle::default();
+    bundle.document("doctor.json", Ok(printed.document));
+    bundle.text("doctor.txt", Ok(printed.text));
+    let config = config::load(root, process.config.as_deref());
+    let config = config.map(|loaded| show::text(&loaded.values));
+    bundle.text("config.toml", config.map_err(|faults| faults.to_string()));
+    let status = status_file::read(root).map_err(|error| chain(&error));
+    bundle.document("status.json", status);
+    bundle.records("journal.jsonl", journal(root));
+    bundle.text("versions.txt", Ok(versions(root)));
+    for unit in [UNIT].into_iter().chain(UNITS) {
+        bundle.text(&format!("units/{unit}"), unit_files(root, unit));
+    }
+    bundle
+}
+
+/// What the agent said, and systemd of it. Also by name: journald may take a service for a part of systemd in its first second.
+fn journal(root: &Root) -> Result<String, String> {
+    let unit = format!("_SYSTEMD_UNIT={UNIT}");
+    let of_systemd = format!("UNIT={UNIT}");
+    let tree = format!("--root={}", root.join("/").display());
+    let mut arguments = vec![
+        "--lines",
+        RECORDS,
+        "--output",
+        "json",
+        "--no-pager",
+        "--quiet",
+    ];
+    if !root.is_live() {
+        arguments.push(&tree);
+    }
+    arguments.extend([&unit, "+", "_PID=1", &of_systemd, "+", IDENTIFIER, OF_ROOT]);
+    output("journalctl", &arguments)
+}
+
+fn versions(root: &Root) -> String {
+    let file = |path| match root.read_text(path, UNIT_MAX) {
+        Ok(text) => text.trim().to_owned(),
+        Err(error) => chain(&error),
+    };
+    let systemd = match root.is_live() {
+        true => output("systemctl", &["--version"]).unwrap_or_else(|why| why),
+        false => "skipped: this is a file tree, not the running system".to_owned(),
+    };
+    format!(
+        "harvester-node-agent {}\n\n# /proc/sys/kernel/osrelease\n{}\n\n# systemctl --version\n{}\n\n# /etc/os-release\n{}\n",
+        env!("CARGO_PKG_VERSION"),
+        file("/proc/sys/kernel/osrelease"),
+        systemd.trim(),
+        file("/etc/os-release"),
+    )
+}
+
+/// The file of a unit that is in force, and its drop-ins, each with its path.
+fn unit_files(root: &Root, unit: &str) -> Result<String, String> {
+    let main = UNIT_DIRECTORIES.map(|directory| Path::new(directory).join(unit));
+    let main = main.into_iter().find(|path| root.exists(path));
+    let drop_ins = UNIT_DIRECTORIES.iter().flat_map(|directory| {
+        let directory = Path::new(directory).join(format!("{unit}.d"));
+        let names = root.list(&directory).unwrap_or_default();
+        names.into_iter().map(move |name| directory.join(name))
+    });
+    let files = main.into_iter().chain(drop_ins).map(|path| {
+        let text = root.read_text(&path, UNIT_MAX);
+        let text = text.unwrap_or_else(|error| chain(&error));
+        format!("# {}\n{text}\n", path.display())
+    });
+    let files: String = files.collect();
+    if files.is_empty() {
+        return Err("no such unit".to_owned());
+    }
+    Ok(files)
+}
+
+/// What a command prints. It is killed when its time is over.
+fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("failed to run {program}: {error}");
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let (sender, receiver) = mpsc::channel();
+    if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
+        thread::spawn(move || {
+            let (mut bytes, mut complaint) = (Vec::new(), Vec::new());
+            let read = stdout.take(OUTPUT_MAX).read_to_end(&mut bytes);
+            if (bytes.len() as u64) < OUTPUT_MAX {
+                let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut complaint);
+            }
+            // Nobody listens any more when the time is over.
+            let _ = sender.send(read.map(|_| (bytes, complaint)));
+        });
+    }
+    let read = receiver.recv_timeout(COMMAND_LIMIT);
+    // One that hangs, or has more to say than is wanted.
+    let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < OUTPUT_MAX);
+    if !is_whole {
+        let _ = child.kill();
+    }
+    let status = ended(child).map_err(failed)?;
+    let limit = COMMAND_LIMIT.as_secs();
+    let read = read.map_err(|_| format!("{program} timed out after {limit} s"))?;
+    let (bytes, complaint) = read.map_err(failed)?;
+    let complaint = String::from_utf8_lossy(&complaint);
+    let complaint = one_line(complaint.trim(), 500);
+    match status {
+        Some(status) if is_whole && !status.success() => {
+            Err(format!("{program} failed, {status}: {complaint}"))
+        }
+        _ if bytes.is_empty() => Err(format!("{program} printed nothing: {complaint}")),
+        _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+/// Waits for the end of a command that has said all or was killed; not for one that waits for a disk in the kernel.
+fn ended(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Nobody listens any more when the time is over.
+        let _ = sender.send(child.wait());
+    });
+    receiver.recv_timeout(KILL_LIMIT).ok().transpose()
+}

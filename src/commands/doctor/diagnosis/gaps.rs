@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What did an ordinary round not get to see? The running agent passes over it in silence where nothing follows from it.
+
+use crate::catalogue::{Code, Finding, Group};
+use crate::commands::doctor::facts::{Gap, Need};
+use crate::decide::identity::{Identity, OwnVm};
+use crate::decide::placement::Placement;
+use crate::facts::observation::{Remark, Who};
+use crate::facts::{Seen, Why, WhyKind};
+
+/// Whose rights the process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rights {
+    /// Those of root: what it may not read, the agent may not read either.
+    All,
+    /// Those of somebody else, who may not read the credentials.
+    Few,
+}
+
+/// What the round could not look at.
+pub fn gaps(
+    who: &Who,
+    identity: &Identity,
+    placement: Option<&Placement>,
+    rights: Rights,
+) -> Vec<Gap> {
+    let machine = &who.machine;
+    let names = Group::Identity;
+    let agent = who.guest_agent.known();
+    let gaps = [
+        Gap::of(Group::Machine, "the SMBIOS vendor", &machine.vendor),
+        Gap::of(Group::Machine, "its network interfaces", &machine.nics),
+        agent.map_or_else(
+            || Gap::of(Group::GuestAgent, "qemu-guest-agent", &who.guest_agent),
+            |agent| {
+                Gap::of(
+                    Group::GuestAgent,
+                    "the unit of qemu-guest-agent",
+                    &agent.unit,
+                )
+            },
+        ),
+        hidden(
+            Group::HarvesterCredential,
+            "the Harvester kubeconfig",
+            &who.harvester,
+            rights,
+        ),
+        unknown_vm(identity),
+        unknown_host(who, identity, placement),
+        hidden(
+            Group::Placement,
+            "the downward metrics of the host",
+            &who.host_metrics,
+            rights,
+        ),
+        unasked(Group::HarvesterApi, "the VM", &who.candidates),
+        Gap::of(names, "the kernel hostname", &machine.kernel_hostname),
+        Gap::of(names, "/etc/hostname", &machine.static_hostname),
+        Gap::of(
+            names,
+            "the hostname from the platform",
+            &machine.platform_hostname,
+        ),
+        Gap::of(names, "the firmware UUID", &machine.product_uuid),
+        Gap::of(names, "the firmware serial number", &machine.product_serial),
+        hidden(
+            Group::KubeletCredential,
+            "the kubelet kubeconfig",
+            &who.kubelet,
+            rights,
+        ),
+        unasked(Group::Node, "the Node", &who.node),
+    ];
+    let files = denied_files(who, rights).map(|problem| Gap {
+        group: Group::Machine,
+        what: "the RKE2/K3s configuration",
+        why: Why::new(WhyKind::Forbidden, problem.clone()),
+        need: Need::Usual,
+    });
+    gaps.into_iter().flatten().chain(files).collect()
+}
+
+/// What is said of the distribution's files that this user may not read.
+fn denied_files(who: &Who, rights: Rights) -> impl Iterator<Item = &String> {
+    let remarks = who.remarks.iter().filter(move |_| rights == Rights::Few);
+    remarks.filter_map(|remark| match remark {
+        Remark::DistributionFile {
+            problem,
+            is_denied: true,
+        } => Some(problem),
+        _ => None,
+    })
+}
+
+/// Where Harvester's API did not tell which VM this machine is. A search that found none, or several, is a finding.
+fn unknown_vm(identity: &Identity) -> Option<Gap> {
+    let (OwnVm::Unknown(why) | OwnVm::Remembered(_, why)) = &identity.vm else {
+        return None;
+    };
+    Some(Gap {
+        group: Group::Identity,
+        what: "the VM of this node",
+        why: why.clone(),
+        need: Need::Usual,
+    })
+}
+
+/// The host of a VM that nobody tells of. A VM that was read and runs nowhere is a finding.
+fn unknown_host(who: &Who, identity: &Identity, placement: Option<&Placement>) -> Option<Gap> {
+    if placement.is_some() || identity.vmi().is_some() {
+        return None;
+    }
+    let unknown = || Why::new(WhyKind::NotAsked, "the VM is unknown");
+    Some(Gap {
+        group: Group::Placement,
+        what: "the host of the VM",
+        why: who.candidates.why().cloned().unwrap_or_else(unknown),
+        need: Need::Usual,
+    })
+}
+
+/// Whether a finding only says that this user may not read what the agent, as root, may.
+pub fn is_hidden(finding: &Finding, who: &Who, rights: Rights) -> bool {
+    match finding.code {
+        Code::HarvesterCredentialInvalid => forbidden(&who.harvester, rights).is_some(),
+        Code::KubeletCredentialInvalid => forbidden(&who.kubelet, rights).is_some(),
+        Code::DownwardMetricsUnusable => forbidden(&who.host_metrics, rights).is_some(),
+        Code::DistributionFileBroken => {
+            denied_files(who, rights).any(|problem| *problem == finding.seen)
+        }
+        _ => false,
+    }
+}
+
+fn forbidden<T>(seen: &Seen<T>, rights: Rights) -> Option<&Why> {
+    let is_few = rights == Rights::Few;
+    seen.why()
+        .filter(|why| is_few && why.kind == WhyKind::Forbidden)
+}
+
+/// A credential that this user may not read; one that cannot be read for another reason is a finding.
+fn hidden<T>(group: Group, what: &'static str, seen: &Seen<T>, rights: Rights) -> Option<Gap> {
+    let why = forbidden(seen, rights)?.clone();
+    Some(Gap {
+        group,
+        what,
+        why,
+        need: Need::Usual,
+    })
+}
+
+/// What was not asked, because something before it is missing; a question without an answer is a finding.
+fn unasked<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Gap> {
+    let why = seen.why().filter(|why| why.kind == WhyKind::NotAsked)?;
+    Some(Gap {
+        group,
+        what,
+        why: why.clone(),
+        need: Need::Usual,
+    })
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Can the clock be believed? A wrong clock looks like an ended certificate. What the servers say the time is stands in
+//! `servers`.
+
+use super::Gap;
+use crate::catalogue::Group;
+use crate::facts::{Seen, Why};
+
+/// The clock of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clock {
+    /// Whether the kernel was told that the time is kept in step (`adjtimex(2)`, `STA_UNSYNC` not set).
+    pub synchronized: Seen<bool>,
+}
+
+impl Clock {
+    /// None of it, for one reason.
+    pub fn unseen(why: &Why) -> Self {
+        Self {
+            synchronized: Seen::Failed(why.clone()),
+        }
+    }
+
+    /// What could not be looked at.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let gap = Gap::of(
+            Group::Machine,
+            "clock synchronization (NTP)",
+            &self.synchronized,
+        );
+        gap.into_iter().collect()
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What does our Node say beyond what the running agent reads of it?
+
+use core::net::IpAddr;
+
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::Gap;
+use crate::catalogue::Group;
+use crate::facts::release::Release;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::sys::document::json::{
+    Capped, address, address_type, addresses, creation_timestamp, kubelet_version, taint_effect,
+    taint_key, taint_time, taints,
+};
+
+/// The taint of a Node that a cloud provider has not taken on, or is to take on again.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// Taints of a Node; there are a few.
+const TAINTS_MAX: usize = 256;
+
+/// Addresses of a Node; there are about three.
+const ADDRESSES_MAX: usize = 256;
+
+/// What only `doctor` reads of the Node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct NodeDetails {
+    /// `status.nodeInfo.kubeletVersion`.
+    pub kubelet: Seen<Release>,
+    /// The taint of a Node that no cloud provider has taken on. Absent where it has none.
+    pub uninitialized: Seen<Uninitialized>,
+    /// `status.addresses` with type `InternalIP`; those that are no address are left out.
+    pub internal_ips: Seen<Vec<IpAddr>>,
+}
+
+/// `node.cloudprovider.kubernetes.io/uninitialized`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uninitialized {
+    /// What it keeps away: `NoSchedule` from a kubelet that registers, `PreferNoSchedule` from Harvester's cloud provider when
+    /// it is to read region and zone again.
+    pub effect: String,
+    /// Since when, in seconds since 1970: when it was added; or when the Node was made, for the taint of a kubelet that
+    /// registers.
+    pub since: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireMetadata {
+    #[serde(default, deserialize_with = "creation_timestamp")]
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(default, deserialize_with = "taints")]
+    taints: Capped<WireTaint, TAINTS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTaint {
+    #[serde(default, deserialize_with = "taint_key")]
+    key: Option<String>,
+    #[serde(default, deserialize_with = "taint_effect")]
+    effect: Option<String>,
+    #[serde(default, deserialize_with = "taint_time")]
+    time_added: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    #[serde(default, deserialize_with = "addresses")]
+    addresses: Capped<WireAddress, ADDRESSES_MAX>,
+    #[serde(default)]
+    node_info: WireNodeInfo,
+}
+
+#[derive(Deserialize)]
+struct WireAddress {
+    #[serde(rename = "type", default, deserialize_with = "address_type")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "address")]
+    address: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireNodeInfo {
+    #[serde(default, deserialize_with = "kubelet_version")]
+    kubelet_version: Option<String>,
+}
+
+impl From<Wire> for NodeDetails {
+    fn from(wire: Wire) -> Self {
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = wire;
+        let mut taints = spec.taints.0.into_iter();
+        let taint = taints.find(|taint| taint.key.as_deref() == Some(UNINITIALIZED));
+        let created = metadata.creation_timestamp;
+        let addresses = status.addresses.0.into_iter();
+        let internal = addresses.filter(|address| address.kind.as_deref() == Some("InternalIP"));
+        let internal = internal.filter_map(|address| address.address?.parse().ok());
+        Self {
+            kubelet: release(status.node_info.kubelet_version.as_deref()),
+            uninitialized: taint.map_or(Seen::Absent, |taint| {
+                Seen::Known(uninitialized(taint, created))
+            }),
+            internal_ips: Seen::Known(internal.collect()),
+        }
+    }
+}
+
+impl NodeDetails {
+    /// None of it, for one reason.
+    pub fn unseen(why: &Why) -> Self {
+        Self {
+            kubelet: Seen::Failed(why.clone()),
+            uninitialized: Seen::Failed(why.clone()),
+            internal_ips: Seen::Failed(why.clone()),
+        }
+    }
+
+    /// What could not be looked at.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let node = Group::Node;
+        let gaps = [
+            Gap::of(Group::Versions, "the version of the kubelet", &self.kubelet),
+            Gap::of(node, "the taints of the Node", &self.uninitialized),
+            Gap::of(node, "the addresses of the Node", &self.internal_ips),
+        ];
+        gaps.into_iter().flatten().collect()
+    }
+}
+
+/// Returns the release that a field of an object of an API names. Absent where it is missing or empty.
+pub fn release(text: Option<&str>) -> Seen<Release> {
+    match text.filter(|text| !text.is_empty()) {
+        None => Seen::Absent,
+        Some(text) => match Release::parse(text) {
+            Ok(release) => Seen::Known(release),
+            Err(error) => Seen::failed(WhyKind::Malformed, error.to_string()),
+        },
+    }
+}
+
+fn uninitialized(taint: WireTaint, created: Option<String>) -> Uninitialized {
+    let effect = taint.effect.unwrap_or_default();
+    let added = taint.time_added;
+    let since = added.or(created.filter(|_| effect == "NoSchedule"));
+    let since = since.as_deref().and_then(seconds);
+    Uninitialized { effect, since }
+}
+
+/// Returns the time of a text of an API, in seconds since 1970.
+pub(super) fn seconds(text: &str) -> Option<i64> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    Some(time.unix_timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn details(node: Value) -> NodeDetails {
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn the_taint_of_a_kubelet_is_as_old_as_the_node_and_that_of_the_cloud_provider_is_not() {
+        let node = |taint: Value| {
+            details(json!({
+                "metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"},
+                "spec": {"taints": [{"key": "other", "effect": "NoSchedule"}, taint]},
+            }))
+            .uninitialized
+        };
+        for (effect, added, since) in [
+            ("NoSchedule", None, Some(1_795_255_200)),
+            ("PreferNoSchedule", None, None),
+            (
+                "PreferNoSchedule",
+                Some("2026-11-21T10:00:01Z"),
+                Some(1_795_255_201),
+            ),
+            ("NoSchedule", Some("soon"), None),
+        ] {
+            let mut taint = json!({"key": UNINITIALIZED, "effect": effect});
+            if let Some(added) = added {
+                taint["timeAdded"] = json!(added);
+            }
+            let effect = effect.to_owned();
+            assert_eq!(node(taint), Seen::Known(Uninitialized { effect, since }));
+        }
+        assert_eq!(node(json!({"key": "another"})), Seen::Absent);
+    }
+
+    #[test]
+    fn of_the_addresses_only_those_inside_the_cluster_count() {
+        let details = details(json!({"status": {
+            "addresses": [
+                {"type": "Hostname", "address": "n"},
+                {"type": "ExternalIP", "address": "192.0.2.1"},
+                {"type": "InternalIP", "address": "172.19.106.159"},
+                {"type": "InternalIP", "address": "fd00::1"},
+                {"type": "InternalIP", "address": "none"},
+            ],
+            "nodeInfo": {"kubeletVersion": "master-head"},
+        }}));
+        let expected: Vec<IpAddr> = vec![
+            "172.19.106.159".parse().unwrap(),
+            "fd00::1".parse().unwrap(),
+        ];
+        assert_eq!(details.internal_ips, Seen::Known(expected));
+        assert_eq!(details.gaps().len(), 1);
+    }
+
+    #[test]
+    fn a_node_without_these_fields_tells_nothing() {
+        for node in [
+            json!({}),
+            json!({"spec": {"taints": null}, "status": {"addresses": null, "nodeInfo": {}}}),
+        ] {
+            let details = details(node);
+            assert_eq!(details.kubelet, Seen::Absent);
+            assert_eq!(details.uninitialized, Seen::Absent);
+            assert_eq!(details.internal_ips, Seen::Known(vec![]));
+        }
+    }
+
+    #[test]
+    fn a_node_of_the_wrong_shape_is_refused_with_its_field() {
+        for (node, said) in [
+            (json!({"spec": {"taints": "x"}}), "`spec.taints`: "),
+            (
+                json!({"status": {"addresses": {"a": 1}}}),
+                "`status.addresses`: ",
+            ),
+            (
+                json!({"spec": {"taints": vec![json!({}); 257]}}),
+                "`spec.taints`: more than 256 entries",
+            ),
+            (
+                json!({"spec": {"taints": [{"key": "k".repeat(318)}]}}),
+                "`spec.taints[].key`: longer than 317 bytes",
+            ),
+        ] {
+            let error = serde_json::from_value::<NodeDetails>(node)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What runs on our Node that acts on it? The pods that the kubelet's credential may list: those of this Node.
+
+use serde::Deserialize;
+
+use super::node::seconds;
+use super::{Gap, bundle};
+use crate::catalogue::Group;
+use crate::facts::release::Release;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::sys::document::json::{
+    Capped, container_image, container_name, container_statuses, containers, name, namespace,
+    terminated_reason, terminated_time,
+};
+
+/// The image of Harvester's cloud provider, which runs on one Node of the cluster.
+const CLOUD_PROVIDER: &str = "harvester-cloud-provider";
+
+/// The image of Harvester's CSI driver, which runs on every Node.
+const CSI_DRIVER: &str = "harvester-csi-driver";
+
+/// The image of KubeVirt's own cloud provider.
+const KUBEVIRT_CLOUD_PROVIDER: &str = "kubevirt-cloud-controller-manager";
+
+/// What the images of Calico and Canal have in their names.
+const CALICO: &str = "calico";
+
+/// Containers of one pod.
+const CONTAINERS_MAX: usize = 256;
+
+/// Images and restarts of one pod that are kept.
+const KEPT_MAX: usize = 8;
+
+/// What is said of a version that is not to be seen here.
+const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
+    kubectl -n kube-system get pods -o wide | grep harvester";
+
+/// The pods of our Node, and what they tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pods {
+    /// Each with its images.
+    pub here: Seen<Vec<Pod>>,
+    /// Harvester's cloud provider. Absent where nothing says that there is one.
+    pub cloud_provider: Seen<Component>,
+    /// Harvester's CSI driver. Absent where it is not installed.
+    pub csi_driver: Seen<Component>,
+}
+
+/// One pod.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Pod {
+    /// `namespace/name`.
+    pub reference: String,
+    /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`: thousands of pods may be
+    /// listed.
+    pub images: Vec<String>,
+    /// Those of its containers that ended and were started again; only of the programs of Harvester.
+    pub restarts: Vec<Restarts>,
+}
+
+/// A container that ended and was started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restarts {
+    /// Its name.
+    pub container: String,
+    /// How often.
+    pub count: u64,
+    /// When it ended last, in seconds since 1970.
+    pub ended: Option<i64>,
+    /// Why it ended last: `Error`, `OOMKilled`.
+    pub reason: String,
+    /// With which code.
+    pub exit_code: Option<i64>,
+}
+
+/// A program of Harvester in the guest cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Component {
+    /// Its release.
+    pub release: Release,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// Who tells the version of a [`Component`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The image of a pod that runs here, `namespace/name`.
+    Pod(String),
+    /// The release of RKE2 that brings it along: derived, and wrong where its chart was upgraded by itself.
+    BundledWith(Release),
+}
+
+/// What is known of the cloud provider beside the pods.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Provision<'a> {
+    /// The release of our RKE2, where its configuration asks for Harvester's cloud provider.
+    pub rke2: Option<&'a Release>,
+    /// Whether Harvester's cloud provider has taken on our Node, or is asked to.
+    pub has_cloud_provider: bool,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: WireMetadata,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Deserialize, Default)]
+struct WireMetadata {
+    #[serde(default, deserialize_with = "namespace")]
+    namespace: Option<String>,
+    #[serde(default, deserialize_with = "name")]
+    name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct WireSpec {
+    #[serde(default, deserialize_with = "containers")]
+    containers: Capped<WireContainer, CONTAINERS_MAX>,
+}
+
+#[derive(Deserialize)]
+struct WireContainer {
+    #[serde(default, deserialize_with = "container_image")]
+    image: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus {
+    #[serde(default, deserialize_with = "container_statuses")]
+    container_statuses: Capped<WireContainerStatus, CONTAINERS_MAX>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContainerStatus {
+    #[serde(default, deserialize_with = "container_name")]
+    name: Option<String>,
+    #[serde(default)]
+    restart_count: i64,
+    #[serde(default)]
+    last_state: WireState,
+}
+
+#[derive(Deserialize, Default)]
+struct WireState {
+    terminated: Option<WireTerminated>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTerminated {
+    #[serde(default, deserialize_with = "terminated_time")]
+    finished_at: Option<String>,
+    #[serde(default, deserialize_with = "terminated_reason")]
+    reason: Option<String>,
+    exit_code: Option<i64>,
+}
+
+impl From<Wire> for Pod {
+    fn from(wire: Wire) -> Self {
+        let metadata = wire.metadata;
+        let names = [CLOUD_PROVIDER, CSI_DRIVER, KUBEVIRT_CLOUD_PROVIDER, CALICO];
+        let matters = |image: &String| names.iter().any(|name| image.contains(name));
+        let containers = wire.spec.containers.0.into_iter();
+        let images = containers.filter_map(|container| container.image);
+        let mut pod = Self {
+            reference: format!(
+                "{}/{}",
+                metadata.namespace.unwrap_or_default(),
+                metadata.name.unwrap_or_default()
+            ),
+            images: images.filter(matters).take(KEPT_MAX).collect(),
+            restarts: Vec::new(),
+        };
+        if pod.is_of_harvester() {
+            let statuses = wire.status.container_statuses.0.into_iter();
+            let restarts = statuses.filter_map(Restarts::of);
+            pod.restarts = restarts.take(KEPT_MAX).collect();
+        }
+        pod
+    }
+}
+
+impl Pod {
+    /// Whether it runs the cloud provider or the CSI driver of Harvester.
+    pub fn is_of_harvester(&self) -> bool {
+        self.tag(CLOUD_PROVIDER).is_some() || self.tag(CSI_DRIVER).is_some()
+    }
+
+    /// The tag of its image of this name, the last part of the image's path.
+    fn tag(&self, name: &str) -> Option<&str> {
+        let images = self.images.iter();
+        let mut tags = images.filter_map(|image| {
+            let image = image.split('@').next()?;
+            let (found, tag) = image.rsplit('/').next()?.split_once(':')?;
+            (found == name).then_some(tag)
+        });
+        tags.next()
+    }
+}
+
+impl Restarts {
+    fn of(status: WireContainerStatus) -> Option<Self> {
+        let count = u64::try_from(status.restart_count).ok()?;
+        let last = status.last_state.terminated?;
+        (count > 0).then(|| Self {
+            container: status.name.unwrap_or_default(),
+            count,
+            ended: last.finished_at.as_deref().and_then(seconds),
+            reason: last.reason.unwrap_or_default(),
+            exit_code: last.exit_code,
+        })
+    }
+}
+
+impl Pods {
+    /// From the pods of our Node, and where these do not tell from what RKE2 brings along.
+    pub fn new(here: Seen<Vec<Pod>>, provision: Provision<'_>) -> Self {
+        let bundled = |table| {
+            let rke2 = provision.rke2?;
+            let version = bundle::of(table, rke2.rank())?;
+            Some(Component {
+                release: Release::parse(version).ok()?,
+                origin: Origin::BundledWith(rke2.clone()),
+            })
+        };
+        let unseen = || match here.why() {
+            Some(why) => Seen::Failed(why.clone()),
+            None => Seen::failed(WhyKind::NotAsked, ELSEWHERE),
+        };
+        let cloud_provider = match component(&here, CLOUD_PROVIDER) {
+            Some(seen) => seen,
+            None => match bundled(bundle::CLOUD_PROVIDER) {
+                Some(bundled) => Seen::Known(bundled),
+                None if provision.has_cloud_provider => unseen(),
+                None => Seen::Absent,
+            },
+        };
+        // It runs on every Node: where it is not seen among the pods, it is not installed or starts later.
+        let csi_driver = match component(&here, CSI_DRIVER) {
+            Some(seen) => seen,
+            None => match (bundled(bundle::CSI_DRIVER), &here) {
+                (Some(bundled), _) => Seen::Known(bundled),
+                (None, Seen::Failed(why)) => Seen::Failed(why.clone()),
+                (None, Seen::Known(_) | Seen::Absent) => Seen::Absent,
+            },
+        };
+        Self {
+            here,
+            cloud_provider,
+            csi_driver,
+        }
+    }
+
+    /// The pod of KubeVirt's own cloud provider, where it runs here.
+    pub fn kubevirt_cloud_provider(&self) -> Option<&Pod> {
+        let mut pods = self.here.known()?.iter();
+        pods.find(|pod| pod.tag(KUBEVIRT_CLOUD_PROVIDER).is_some())
+    }
+
+    /// Whether Calico makes the network of pods here, as far as is known.
+    pub fn may_use_calico(&self) -> bool {
+        self.here.known().is_none_or(|pods| {
+            let mut images = pods.iter().flat_map(|pod| &pod.images);
+            images.any(|image| image.contains(CALICO))
+        })
+    }
+
+    /// None of it, for one reason.
+    pub fn unseen(why: &Why) -> Self {
+        let failed = || Seen::Failed(why.clone());
+        Self {
+            here: Seen::Failed(why.clone()),
+            cloud_provider: failed(),
+            csi_driver: failed(),
+        }
+    }
+
+    /// What could not be looked at.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let group = Group::Versions;
+        let components = [
+            (
+                "the version of the Harvester cloud provider",
+                &self.cloud_provider,
+            ),
+            ("the version of the Harvester CSI driver", &self.csi_driver),
+        ];
+        let components = components
+            .into_iter()
+            .filter(|(_, seen)| seen.why() != self.here.why())
+            .filter_map(|(what, seen)| Gap::of(group, what, seen));
+        let pods = Gap::of(group, "the pods of this Node", &self.here);
+        pods.into_iter().chain(components).collect()
+    }
+}
+
+/// The program of an image that one of the pods runs.
+fn component(here: &Seen<Vec<Pod>>, name: &str) -> Option<Seen<Component>> {
+    let mut pods = here.known()?.iter();
+    let (pod, tag) = pods.find_map(|pod| Some((pod, pod.tag(name)?)))?;
+    Some(match Release::parse(tag) {
+        Ok(release) => Seen::Known(Component {
+            release,
+            origin: Origin::Pod(pod.reference.clone()),
+        }),
+        Err(error) => {
+            let text = format!("image tag of pod {}: {error}", pod.reference);
+            Seen::failed(WhyKind::Malformed, text)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pods(images: &[&str]) -> Seen<Vec<Pod>> {
+        let pod = |image: &&str| Pod {
+            reference: "kube-system/p".to_owned(),
+            images: vec!["rancher/mirrored-pause:3.6".to_owned(), (*image).to_owned()],
+            restarts: Vec::new(),
+        };
+        Seen::Known(images.iter().map(pod).collect())
+    }
+
+    #[test]
+    fn a_version_is_read_from_the_tag_of_an_image_whatever_its_registry() {
+        for image in [
+            "rancher/harvester-csi-driver:v0.2.1",
+            "docker.io/rancher/harvester-csi-driver:v0.2.1",
+            "registry.lan:5000/rancher/harvester-csi-driver:v0.2.1@sha256:0123",
+        ] {
+            let pods = Pods::new(pods(&[image]), Provision::default());
+            let found = pods.csi_driver.known().unwrap();
+            assert_eq!(found.release.to_string(), "v0.2.1");
+            assert_eq!(found.origin, Origin::Pod("kube-system/p".to_owned()));
+        }
+        for image in [
+            "rancher/harvester-csi-driver-something:v0.2.1",
+            "rancher/harvester-csi-driver@sha256:0123",
+            "harvester-csi-driver",
+        ] {
+            let pods = Pods::new(pods(&[image]), Provision::default());
+            assert_eq!(pods.csi_driver, Seen::Absent, "{image}");
+        }
+        let head = Pods::new(
+            pods(&["rancher/harvester-csi-driver:master-head"]),
+            Provision::default(),
+        );
+        assert_eq!(head.gaps().len(), 1);
+    }
+
+    fn pod(pod: Value) -> Pod {
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn of_a_pod_that_matters_images_and_restarts_are_kept() {
+        let image = "rancher/harvester-csi-driver:v0.2.2";
+        let found = pod(json!({
+            "metadata": {"namespace": "n", "name": "p"},
+            "spec": {"containers": [{"image": "a:v1"}, {"image": image}, {}]},
+            "status": {"containerStatuses": [
+                {"name": "a", "restartCount": -1, "lastState": {"terminated": {}}},
+                {"name": "b", "restartCount": 7, "lastState": {}},
+                {"name": "c", "restartCount": 7, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "soon"}}},
+            ]},
+        }));
+        assert_eq!(found.reference, "n/p");
+        assert_eq!(found.images, [image]);
+        assert_eq!(found.restarts.len(), 1);
+        let restarts = &found.restarts[0];
+        assert_eq!((restarts.container.as_str(), restarts.ended), ("c", None));
+        let other = pod(json!({
+            "spec": {"containers": [{"image": "rancher/mirrored-calico-node:v3.30.1"}]},
+            "status": {"containerStatuses": [{"restartCount": 7, "lastState": {"terminated": {}}}]},
+        }));
+        assert_eq!((other.images.len(), other.restarts.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_pod_without_these_fields_tells_nothing_and_one_of_the_wrong_shape_is_refused() {
+        for empty in [
+            json!({}),
+            json!({"spec": {"containers": null}, "status": {"containerStatuses": null}}),
+        ] {
+            assert_eq!(pod(empty).images, [""; 0]);
+        }
+        for (wrong, said) in [
+            (json!({"spec": {"containers": "x"}}), "`spec.containers`: "),
+            (
+                json!({"spec": {"containers": vec![json!({}); 257]}}),
+                "`spec.containers`: more than 256 entries",
+            ),
+            (
+                json!({"spec": {"containers": [{"image": "x".repeat(1025)}]}}),
+                "`spec.containers[].image`: longer than 1024 bytes",
+            ),
+        ] {
+            let error = serde_json::from_value::<Pod>(wrong)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_no_pod_here_tells_is_derived_from_rke2_and_says_so() {
+        let rke2 = Release::parse("v1.31.1+rke2r2").unwrap();
+        let provision = Provision {
+            rke2: Some(&rke2),
+            has_cloud_provider: true,
+        };
+        let derived = Pods::new(pods(&[]), provision);
+        let origin = Origin::BundledWith(rke2.clone());
+        for (seen, version) in [
+            (&derived.cloud_provider, "v0.2.2"),
+            (&derived.csi_driver, "v0.2.1"),
+        ] {
+            let component = seen.known().unwrap();
+            assert_eq!(component.release.to_string(), version);
+            assert_eq!(component.origin, origin);
+        }
+        assert_eq!(derived.gaps(), []);
+    }
+
+    #[test]
+    fn a_cloud_provider_on_another_node_is_a_gap_and_one_that_nobody_asks_for_is_not() {
+        let elsewhere = Provision {
+            rke2: None,
+            has_cloud_provider: true,
+        };
+        let seen = Pods::new(pods(&[]), elsewhere);
+        let gaps = seen.gaps();
+        assert_eq!(gaps.len(), 1);
+        assert!(gaps[0].why.text.contains("kubectl"), "{}", gaps[0].why.text);
+        let none = Pods::new(pods(&[]), Provision::default());
+        assert_eq!(
+            (none.cloud_provider.clone(), none.gaps()),
+            (Seen::Absent, vec![])
+        );
+    }
+
+    #[test]
+    fn pods_that_cannot_be_listed_are_one_gap_and_no_proof_that_calico_is_away() {
+        let why = Why::new(WhyKind::Forbidden, "pods is forbidden");
+        let pods = Pods::new(Seen::Failed(why), Provision::default());
+        assert_eq!(pods.gaps().len(), 1);
+        assert!(pods.may_use_calico());
+    }
+}

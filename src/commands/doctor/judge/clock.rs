@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Can the clock be believed? Where it cannot, ended certificates are its consequence and not the cause.
+//!
+//! A server's clock may be wrong as well, and the guest's own server may run on this very machine. So a difference alone is a
+//! warning; it is the cause of a trouble only where one of the two clocks makes a certificate or token valid and the other
+//! does not.
+
+use super::{Case, date};
+use crate::catalogue::{Code, Finding};
+use crate::commands::doctor::facts::credentials::{Certificate, Role};
+use crate::facts::observation::Api;
+
+/// Seconds by which clocks may differ. A date in an answer is cut to a second, and the answer takes its time.
+const DIFFERENCE_MAX: i64 = 60;
+
+/// Something that is valid for a time.
+struct Life {
+    what: String,
+    begins: i64,
+    ends: i64,
+}
+
+impl Life {
+    fn covers(&self, time: i64) -> bool {
+        (self.begins..=self.ends).contains(&time)
+    }
+}
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    let lives = lives(case);
+    let now = case.now.wall.unix_timestamp();
+    let differing = differing(case);
+    let mut findings = Vec::new();
+    match (differing, contradicted(&lives, now, differing)) {
+        (Some((api, ahead)), Some(life)) => {
+            let text = format!(
+                "{}; {} is valid according to only one of the two clocks ({})",
+                difference(case, api, ahead),
+                life.what,
+                span(life)
+            );
+            findings.push(Finding::new(Code::ClockSkew, text));
+        }
+        (Some((api, ahead)), None) => {
+            let text = difference(case, api, ahead);
+            findings.push(Finding::new(Code::ClockDrift, text));
+        }
+        (None, _) if is_confirmed(case) => {}
+        // Nobody tells the time, and something was made in the future.
+        (None, _) => findings.extend(lives.iter().find(|life| now < life.begins).map(|life| {
+            let text = format!(
+                "it is {} on this node, and {} is not yet valid ({})",
+                date(now),
+                life.what,
+                span(life)
+            );
+            Finding::new(Code::ClockSkew, text)
+        })),
+    }
+    if case.examination.clock.synchronized.known() == Some(&false) {
+        let text = "NTPSynchronized is no (timedatectl)";
+        findings.push(Finding::new(Code::ClockNotSynchronized, text));
+    }
+    findings
+}
+
+/// The server whose clock differs most from ours.
+fn differing(case: &Case<'_>) -> Option<(Api, i64)> {
+    let servers = case.examination.servers.seen();
+    servers
+        .filter_map(|(api, shown)| Some((api, shown.ahead?)))
+        .filter(|(_, ahead)| ahead.saturating_abs() > DIFFERENCE_MAX)
+        .max_by_key(|(_, ahead)| ahead.saturating_abs())
+}
+
+/// Whether Harvester has our time: the guest's server may have it from this very machine.
+fn is_confirmed(case: &Case<'_>) -> bool {
+    let harvester = case.examination.servers.harvester.known();
+    harvester.is_some_and(|shown| shown.ahead.is_some())
+}
+
+/// What is valid by one of the two clocks and not by the other.
+fn contradicted(lives: &[Life], now: i64, differing: Option<(Api, i64)>) -> Option<&Life> {
+    let (_, ahead) = differing?;
+    let theirs = now.saturating_add(ahead);
+    lives
+        .iter()
+        .find(|life| life.covers(now) != life.covers(theirs))
+}
+
+/// All that is valid for a time: the token and the certificates.
+fn lives(case: &Case<'_>) -> Vec<Life> {
+    let credentials = &case.examination.credentials;
+    let token = credentials.token.known();
+    let token = token.map(|token| Life {
+        what: "the Harvester token".to_owned(),
+        begins: token.issued.unwrap_or(i64::MIN),
+        ends: token.expires.unwrap_or(i64::MAX),
+    });
+    let certificates = credentials.certificates.known();
+    let shown = case.examination.servers.seen();
+    let shown = shown.filter_map(|(_, shown)| shown.certificate.as_ref());
+    let certificates = certificates.into_iter().flatten().chain(shown).map(life);
+    token.into_iter().chain(certificates).collect()
+}
+
+fn life(certificate: &Certificate) -> Life {
+    let Certificate {
+        subject, origin, ..
+    } = certificate;
+    Life {
+        what: match certificate.role {
+            Role::Client => format!("the client certificate `{subject}` of {origin}"),
+            Role::Authority => format!("the CA certificate `{subject}` of {origin}"),
+            Role::Server => format!("the certificate `{subject}` of {origin}"),
+        },
+        begins: certificate.begins,
+        ends: certificate.ends,
+    }
+}
+
+fn difference(case: &Case<'_>, api: Api, ahead: i64) -> String {
+    let now = case.now.wall.unix_timestamp();
+    let whose = match api {
+        Api::Harvester => "the Harvester API",
+        Api::Guest => "the guest cluster API",
+    };
+    format!(
+        "it is {} on this node and {} according to {whose}",
+        date(now),
+        date(now.saturating_add(ahead))
+    )
+}
+
+fn span(life: &Life) -> String {
+    match (life.begins, life.ends) {
+        (i64::MIN, ends) => format!("until {}", date(ends)),
+        (begins, i64::MAX) => format!("from {}", date(begins)),
+        (begins, ends) => format!("from {} until {}", date(begins), date(ends)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

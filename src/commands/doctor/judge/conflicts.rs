@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who else has a hand in our names and labels, and does everything that moves with the VM move?
+
+use super::Case;
+use crate::catalogue::{Code, Finding};
+use crate::facts::Seen;
+use crate::facts::topology::TWINS;
+use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
+
+/// Who we are in `managedFields`.
+const OURS: &str = "harvester-node-agent";
+
+/// VMs that are named where several share hardware with ours; a namespace may hold thousands.
+const NAMED_MAX: usize = 5;
+
+/// Fewer hosts than these are in one zone by nature.
+const HOSTS_LEAST: usize = 2;
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    [
+        rival(case),
+        twins(case),
+        neighbours(case),
+        one_zone(case),
+        vm_labels(case),
+        migration(case),
+        guest_agent(case),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Somebody else wrote a topology label last, and not what the host says.
+fn rival(case: &Case<'_>) -> Option<Finding> {
+    let node = case.who.node.known()?;
+    let topology = &case.placement?.known.as_ref()?.topology;
+    let pairs = TWINS
+        .iter()
+        .flat_map(|(key, beta)| [(*key, *key), (*beta, *key)]);
+    let texts: Vec<String> = pairs
+        .filter_map(|(key, asked)| {
+            let wanted = topology.value(asked)?;
+            let present = node
+                .labels
+                .get(key)
+                .filter(|value| *value != wanted.as_str())?;
+            let manager = node.label_managers.get(key).filter(|name| *name != OURS)?;
+            Some(format!(
+                "`{}` wrote {key}={}, the host has {wanted}",
+                manager.escape_debug(),
+                present.escape_debug()
+            ))
+        })
+        .collect();
+    finding(Code::TopologyLabelOverwritten, &texts)
+}
+
+/// A topology key and its older twin that disagree.
+fn twins(case: &Case<'_>) -> Option<Finding> {
+    let node = case.who.node.known()?;
+    let labels = &node.labels;
+    let writer = |key: &str| match node.label_managers.get(key) {
+        Some(manager) => format!(" (by `{}`)", manager.escape_debug()),
+        None => String::new(),
+    };
+    let texts: Vec<String> = TWINS
+        .iter()
+        .filter_map(|(key, beta)| {
+            let old = labels.get(*beta)?;
+            let new = labels.get(*key).map_or("missing", String::as_str);
+            (old != new).then(|| {
+                format!(
+                    "{key} is {}{}, {beta} is {}{}",
+                    new.escape_debug(),
+                    writer(key),
+                    old.escape_debug(),
+                    writer(beta)
+                )
+            })
+        })
+        .collect();
+    finding(Code::BetaLabelsDiffer, &texts)
+}
+
+/// Other VMs of the namespace with hardware that is ours.
+fn neighbours(case: &Case<'_>) -> Option<Finding> {
+    let own = case.identity.vmi()?;
+    let others = case.examination.conflicts.namespace.known()?.iter();
+    let mut shared = others
+        .filter(|other| other.name != own.name)
+        .filter_map(|other| shared(own, other));
+    let mut texts: Vec<String> = shared.by_ref().take(NAMED_MAX).collect();
+    let more = shared.count();
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    finding(Code::HardwareShared, &texts)
+}
+
+fn shared(own: &Vmi, other: &Vmi) -> Option<String> {
+    let macs = own.macs.intersection(&other.macs);
+    let macs = macs.map(|mac| format!("MAC address {mac}"));
+    let uuid = own
+        .firmware_uuid
+        .filter(|_| own.firmware_uuid == other.firmware_uuid);
+    let uuid = uuid.map(|uuid| format!("firmware UUID {uuid}"));
+    let shared: Vec<String> = macs.chain(uuid).collect();
+    (!shared.is_empty()).then(|| format!("VM {} has {}", other.reference(), shared.join(" and ")))
+}
+
+fn one_zone(case: &Case<'_>) -> Option<Finding> {
+    let hosts = case.examination.conflicts.hosts.known()?;
+    let zone = hosts
+        .first()?
+        .zone
+        .as_deref()
+        .filter(|zone| !zone.is_empty())?;
+    let is_one = hosts.iter().all(|host| host.zone.as_deref() == Some(zone));
+    let text = format!("{} hosts, all in zone {}", hosts.len(), zone.escape_debug());
+    (is_one && hosts.len() >= HOSTS_LEAST).then(|| Finding::new(Code::HostsInOneZone, text))
+}
+
+fn vm_labels(case: &Case<'_>) -> Option<Finding> {
+    let instance = case.examination.conflicts.instance.known()?;
+    // On a KubeVirt without Harvester these labels mean nothing.
+    if case.examination.versions.harvester == Seen::Absent {
+        return None;
+    }
+    let mut texts = Vec::new();
+    if instance.creator.as_deref() != Some(ANNOTATED_CREATOR) {
+        let creator = instance.creator.as_deref().unwrap_or("missing");
+        texts.push(format!(
+            "{CREATOR} is {}, not {ANNOTATED_CREATOR}",
+            creator.escape_debug()
+        ));
+    }
+    if instance.guest_cluster.is_none() {
+        texts.push("guestcluster.harvesterhci.io/name is missing".to_owned());
+    }
+    finding(Code::VmLabelsMissing, &texts)
+}
+
+fn migration(case: &Case<'_>) -> Option<Finding> {
+    let instance = case.examination.conflicts.instance.known()?;
+    let why = instance.not_migratable.as_deref()?;
+    Some(Finding::new(Code::NotLiveMigratable, why))
+}
+
+fn guest_agent(case: &Case<'_>) -> Option<Finding> {
+    let instance = case.examination.conflicts.instance.known()?;
+    let text = "condition AgentConnected of the VMI is not True";
+    (!instance.agent_connected).then(|| Finding::new(Code::GuestAgentNotConnected, text))
+}
+
+fn finding(code: Code, texts: &[String]) -> Option<Finding> {
+    (!texts.is_empty()).then(|| Finding::new(code, texts.join("; ")))
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Are the credentials of the right kind, do they lead to the right server, are they kept well, and do they last?
+
+use super::Case;
+use crate::catalogue::{Code, Expiry, Finding, Group};
+use crate::commands::doctor::facts::credentials::{Certificate, Content, Place, Role, TokenKind};
+use crate::decide::findings::expiry::{End, told};
+use crate::decide::identity::OwnVm;
+use crate::facts::WhyKind;
+use crate::facts::observation::{Api, Harvester};
+use crate::sys::escape::shell_word;
+
+/// How a path through Rancher begins; the name of a cluster follows.
+const RANCHER_PROXY: &str = "/k8s/clusters/";
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    let credentials = &case.examination.credentials;
+    let mut findings = Vec::new();
+    if let Some(harvester) = case.who.harvester.known() {
+        findings.extend(token(case, harvester));
+        findings.extend(address(case, harvester));
+        findings.extend(namespace(case, harvester));
+    }
+    if let Some(places) = credentials.places.known() {
+        findings.extend(in_the_way(case, places));
+        findings.extend(named_in_vain(case, places));
+    }
+    let certificates = credentials.certificates.known();
+    let shown = case.examination.servers.seen();
+    let shown = shown.filter_map(|(_, shown)| shown.certificate.as_ref());
+    for certificate in certificates.into_iter().flatten().chain(shown) {
+        findings.extend(ends(case, certificate));
+        findings.extend(misnamed(case, certificate));
+    }
+    findings
+}
+
+/// Tokens of the wrong kind for the server that they are sent to.
+fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let token = case.examination.credentials.token.known()?;
+    let file = harvester.kubeconfig.display();
+    let failure = case.who.candidates.why().map(|why| why.kind);
+    let address = Address::of(&harvester.server);
+    match (&token.kind, failure) {
+        (TokenKind::Rancher { name }, Some(WhyKind::Credential)) => {
+            let text = format!("{} rejects the token `{name}` in {file}", harvester.server);
+            Some(Finding::new(Code::RancherTokenRejected, text))
+        }
+        (TokenKind::Rancher { name }, _) => {
+            let text = format!("the token in {file} is `{name}`, issued by Rancher");
+            Some(Finding::new(Code::RancherTokenInUse, text))
+        }
+        (TokenKind::ServiceAccount(account), Some(WhyKind::Credential | WhyKind::Tls))
+            if address.is_external_rancher() =>
+        {
+            let text = format!(
+                "{file} sends the token of service account {account} to Rancher, {}",
+                harvester.server
+            );
+            Some(Finding::new(Code::ServerIsRancher, text))
+        }
+        _ => None,
+    }
+}
+
+/// The address of Harvester's web page, whose certificate has another authority and which may answer with a page.
+fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let kind = case.who.candidates.why()?.kind;
+    let is_odd = matches!(kind, WhyKind::Tls | WhyKind::Refused);
+    if !is_odd || !Address::of(&harvester.server).is_web() {
+        return None;
+    }
+    let file = harvester.kubeconfig.display();
+    let text = format!("{file} has server {}", harvester.server);
+    Some(Finding::new(Code::ServerIsHarvesterUi, text))
+}
+
+/// The parts of a server's address that tell what answers there.
+struct Address<'a> {
+    host: &'a str,
+    has_port: bool,
+    path: &'a str,
+}
+
+impl<'a> Address<'a> {
+    /// Of the public form of a URL: no user, no query.
+    fn of(server: &'a str) -> Self {
+        let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
+        let (authority, path) = match rest.find('/') {
+            Some(end) => rest.split_at(end),
+            None => (rest, ""),
+        };
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once(']').unwrap_or((bracketed, "")),
+            None => match authority.find(':') {
+                Some(colon) => authority.split_at(colon),
+                None => (authority, ""),
+            },
+        };
+        Self {
+            host,
+            // A port that is the usual one of https is not in the public form.
+            has_port: !port.is_empty(),
+            path: path.trim_end_matches('/'),
+        }
+    }
+
+    /// The ingress of Harvester, where its web page is, or the Rancher within it, whatever its port.
+    fn is_web(&self) -> bool {
+        self.path == "/k8s/clusters/local" || (!self.has_port && self.path.is_empty())
+    }
+
+    /// A Rancher that manages this Harvester: Harvester itself is `local` only to the one within it.
+    fn is_external_rancher(&self) -> bool {
+        let cluster = self.path.strip_prefix(RANCHER_PROXY);
+        cluster.is_some_and(|cluster| cluster != "local")
+    }
+}
+
+/// A token for one namespace, and a kubeconfig for another, in which nothing is found.
+fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
+    let token = case.examination.credentials.token.known()?;
+    let TokenKind::ServiceAccount(account) = &token.kind else {
+        return None;
+    };
+    let forbidden = case.who.candidates.why().map(|why| why.kind) == Some(WhyKind::Forbidden);
+    let not_found = matches!(case.identity.vm, OwnVm::NotFound(_));
+    if account.namespace == harvester.namespace || !(forbidden || not_found) {
+        return None;
+    }
+    let origin = match &case.settings.harvester.namespace {
+        Some(_) => "`[harvester] namespace`".to_owned(),
+        None => harvester.kubeconfig.display().to_string(),
+    };
+    let text = format!(
+        "the token belongs to namespace {}, {origin} has {}, and no VM there matches this node or can be read",
+        account.namespace, harvester.namespace
+    );
+    Some(Finding::new(Code::CredentialNamespaceDiffers, text))
+}
+
+/// What stands in the way of the search: it ends at the first thing that is there.
+fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let why = case.who.harvester.why()?;
+    if why.kind != WhyKind::Credential {
+        return None;
+    }
+    let is_there = |place: &&Place| place.content != Content::Nothing;
+    let place = places.iter().find(is_there)?;
+    let path = place.path.display();
+    match place.content {
+        Content::Directory => {
+            let finding = Finding::new(
+                Code::CredentialIsDirectory,
+                format!("{path} is a directory"),
+            );
+            let command = format!("rmdir {}", shell_word(&path.to_string()));
+            Some(finding.with_commands(vec![command]))
+        }
+        Content::EmptyFile => {
+            let text = format!("{path} is empty");
+            Some(Finding::new(Code::CredentialIsEmpty, text))
+        }
+        Content::Nothing | Content::File | Content::Unknown => None,
+    }
+}
+
+/// A path in the distribution's configuration with nothing there, while the credential in use is elsewhere.
+fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
+    let used = &case.who.harvester.known()?.kubeconfig;
+    let place = places
+        .iter()
+        .find(|place| place.named_in.is_some() && place.content == Content::Nothing)?;
+    let origin = place.named_in.as_ref()?.display();
+    let (path, used) = (place.path.display(), used.display());
+    let text = format!(
+        "`cloud-provider-config` in {origin} is {path}, which does not exist; the kubeconfig in use is {used}"
+    );
+    let [used, path] = [used, path].map(|path| shell_word(&path.to_string()));
+    let command = format!("install -D -m 0600 {used} {path}");
+    Some(Finding::new(Code::CredentialNotAtNamedPath, text).with_commands(vec![command]))
+}
+
+fn group(api: Api) -> Group {
+    match api {
+        Api::Harvester => Group::HarvesterCredential,
+        Api::Guest => Group::KubeletCredential,
+    }
+}
+
+/// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
+fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let (End::Over(when) | End::Near(when)) =
+        told(certificate.ends, case.now.wall.unix_timestamp())?;
+    let Certificate {
+        origin, subject, ..
+    } = certificate;
+    let subject = subject.strip_prefix("CN=").unwrap_or(subject);
+    let (what, group) = match (certificate.role, certificate.api) {
+        (Role::Client, _) => return None,
+        (Role::Authority, api) => (format!("CA {subject}"), group(api)),
+        (Role::Server, api) => {
+            let group = match api {
+                Api::Harvester => Group::HarvesterApi,
+                Api::Guest => Group::Node,
+            };
+            (format!("{subject} (server)"), group)
+        }
+    };
+    let (renew, step) = remedy(certificate.role, certificate.api);
+    let finding = Finding::new(Code::CredentialExpires, format!("{origin}: {what} {when}"));
+    let finding = finding.about(group).with_expiry(Expiry {
+        at: certificate.ends,
+        what,
+        origin: origin.clone(),
+        renew,
+    });
+    Some(finding.with_remedy(step))
+}
+
+/// Returns how it is renewed: in a few words, and as a step.
+fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
+    match (role, api) {
+        (Role::Authority, Api::Harvester) => (
+            "new Harvester kubeconfig",
+            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, rotate it there first: `rke2 certificate rotate-ca`.",
+        ),
+        (_, Api::Harvester) => (
+            "restart rke2-server (host)",
+            "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
+        ),
+        (Role::Authority, Api::Guest) => (
+            "rke2 certificate rotate-ca",
+            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca`, `k3s certificate rotate-ca`), then restart the service on each node.",
+        ),
+        (_, Api::Guest) => (
+            "restart rke2-server or k3s",
+            "On the servers of this cluster, restart rke2-server or k3s; with kubeadm: `kubeadm certs renew all`.",
+        ),
+    }
+}
+
+/// A server whose certificate is for other names than the one that is asked for, and that is not trusted.
+fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+    let (failure, group) = match certificate.api {
+        Api::Harvester => (case.who.candidates.why(), Group::HarvesterApi),
+        Api::Guest => (case.who.node.why(), Group::Node),
+    };
+    let is_distrusted = failure.is_some_and(|why| why.kind == WhyKind::Tls);
+    let host = Address::of(&certificate.origin).host;
+    if certificate.role != Role::Server || !is_distrusted || is_for(&certificate.names, host) {
+        return None;
+    }
+    let names = match certificate.names.as_slice() {
+        [] => "no name".to_owned(),
+        names => names.join(", "),
+    };
+    let text = format!(
+        "{}: the certificate is valid for {names}",
+        certificate.origin
+    );
+    Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
+}
+
+/// Whether one of the names is this host (RFC 9525, 6.3: a star stands for one label in front).
+fn is_for(names: &[String], host: &str) -> bool {
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    names.iter().any(|name| {
+        let starred = name.strip_prefix("*.").zip(parent);
+        name.eq_ignore_ascii_case(host)
+            || starred.is_some_and(|(named, parent)| named.eq_ignore_ascii_case(parent))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A world in which an examination finds nothing, unless a test changes it.
+
+use serde_json::json;
+
+use super::Case;
+use crate::catalogue::{Code, Finding};
+use crate::commands::doctor::facts::Examination;
+use crate::commands::doctor::facts::clock::Clock;
+use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
+use crate::commands::doctor::facts::credentials::Credentials;
+use crate::commands::doctor::facts::image::Image;
+use crate::commands::doctor::facts::instance::{Instance, Interface};
+use crate::commands::doctor::facts::node::NodeDetails;
+use crate::commands::doctor::facts::pods::{Component, Origin, Pods};
+use crate::commands::doctor::facts::servers::Servers;
+use crate::commands::doctor::facts::versions::Versions;
+use crate::decide::fixtures::{MAC, World, now};
+use crate::facts::distribution::{Distribution, DistributionKind};
+use crate::facts::release::Release;
+use crate::facts::{Seen, Why, WhyKind};
+
+/// The time of the fixtures, in seconds since 1970.
+pub(super) const NOW: i64 = 1_795_000_000;
+
+/// The address that all agree on.
+pub(super) const ADDRESS: &str = "172.19.106.159";
+
+/// A world and its examination.
+pub(super) struct Bench {
+    pub(super) world: World,
+    pub(super) examination: Examination,
+}
+
+impl Bench {
+    /// An RKE2 node that Rancher made, on a Harvester of its time.
+    pub(super) fn new() -> Self {
+        let mut world = World::new();
+        world.node().provider_id = Some("harvester://vm-uid".to_owned());
+        world.who.distributions = vec![Distribution {
+            cloud_provider_name: Some("harvester".to_owned()),
+            ..Distribution::new(DistributionKind::Rke2)
+        }];
+        let why = Why::new(WhyKind::NotAsked, "not part of this test");
+        let node = json!({"status": {
+            "addresses": [{"type": "InternalIP", "address": ADDRESS}],
+            "nodeInfo": {"kubeletVersion": "v1.33.5+rke2r1"},
+        }});
+        let vmi = json!({
+            "metadata": {"labels": {
+                "harvesterhci.io/creator": "docker-machine-driver-harvester",
+                "guestcluster.harvesterhci.io/name": "gc8",
+            }},
+            "status": {
+                "conditions": [{"type": "AgentConnected", "status": "True"}],
+                "interfaces": [{
+                    "name": "nic-0", "mac": MAC, "infoSource": "domain, guest-agent", "ipAddresses": [ADDRESS, "fe80::1"],
+                }],
+            },
+        });
+        let examination = Examination {
+            versions: Versions {
+                harvester: release("v1.6.1"),
+                kubevirt: release("v1.5.2"),
+                host_kubernetes: release("v1.33.5+rke2r1"),
+                guest_kubernetes: release("v1.33.5+rke2r1"),
+            },
+            node: serde_json::from_value(node).unwrap(),
+            pods: Pods {
+                here: Seen::Known(Vec::new()),
+                cloud_provider: component("v0.2.4"),
+                csi_driver: component("v0.2.3"),
+            },
+            conflicts: Conflicts {
+                instance: Seen::Known(serde_json::from_value(vmi).unwrap()),
+                namespace: Seen::Known(vec![world.vmi().clone()]),
+                hosts: Seen::Known(vec![host("hv-a", "rack-a"), host("hv-b", "rack-b")]),
+                addresses: addresses(&[("eth0", ADDRESS), ("cni0", "10.42.0.1")]),
+            },
+            credentials: Credentials::unseen(&why),
+            servers: Servers::unseen(&why),
+            clock: Clock::unseen(&why),
+            image: Image::unseen(&why),
+            permissions: Vec::new(),
+        };
+        Self { world, examination }
+    }
+
+    /// Codes and texts of what one question finds.
+    pub(super) fn found(
+        &self,
+        question: impl Fn(&Case<'_>) -> Vec<Finding>,
+    ) -> Vec<(&str, String)> {
+        let findings = ask(&self.world, &self.examination, question).into_iter();
+        findings
+            .map(|finding| (finding.code.as_str(), finding.seen))
+            .collect()
+    }
+
+    pub(super) fn codes(&self, question: impl Fn(&Case<'_>) -> Vec<Finding>) -> Vec<&str> {
+        let found = self.found(question).into_iter();
+        found.map(|(code, _)| code).collect()
+    }
+
+    pub(super) fn instance(&mut self) -> &mut Instance {
+        match &mut self.examination.conflicts.instance {
+            Seen::Known(instance) => instance,
+            other => panic!("no instance: {other:?}"),
+        }
+    }
+
+    /// The Node gets another name than the VM has.
+    pub(super) fn rename_node(&mut self) {
+        if let Seen::Known(kubelet) = &mut self.world.who.kubelet {
+            kubelet.node_name = crate::facts::names::NodeName::parse("renamed").unwrap();
+        }
+    }
+}
+
+pub(super) fn release(text: &str) -> Seen<Release> {
+    Seen::Known(Release::parse(text).unwrap())
+}
+
+pub(super) fn component(text: &str) -> Seen<Component> {
+    release(text).map(|release| Component {
+        release,
+        origin: Origin::Pod("kube-system/p".to_owned()),
+    })
+}
+
+pub(super) fn host(name: &str, zone: &str) -> Host {
+    Host {
+        name: name.to_owned(),
+        zone: Some(zone.to_owned()),
+    }
+}
+
+pub(super) fn addresses(list: &[(&str, &str)]) -> Seen<Vec<Interface>> {
+    let interfaces = list.iter().map(|(name, address)| Interface {
+        name: (*name).to_owned(),
+        addresses: vec![address.parse().unwrap()],
+    });
+    Seen::Known(interfaces.collect())
+}
+
+/// An examination that saw nothing.
+pub(crate) fn unseen() -> Examination {
+    let why = Why::new(WhyKind::Unreachable, "no answer");
+    Examination {
+        versions: Versions::unseen(&why),
+        node: NodeDetails::unseen(&why),
+        pods: Pods::unseen(&why),
+        conflicts: Conflicts::unseen(&why),
+        credentials: Credentials::unseen(&why),
+        servers: Servers::unseen(&why),
+        clock: Clock::unseen(&why),
+        image: Image::unseen(&why),
+        permissions: Vec::new(),
+    }
+}
+
+/// What a question finds in a world.
+fn ask(
+    world: &World,
+    examination: &Examination,
+    question: impl Fn(&Case<'_>) -> Vec<Finding>,
+) -> Vec<Finding> {
+    let (identity, placement) = (world.identity(), world.placement());
+    question(&Case {
+        settings: &world.settings,
+        who: &world.who,
+        identity: &identity,
+        placement: placement.as_ref(),
+        examination,
+        now: now(world.uptime),
+    })
+}
+
+/// The codes of what a question finds in a world.
+pub(crate) fn codes(
+    world: &World,
+    examination: &Examination,
+    question: impl Fn(&Case<'_>) -> Vec<Finding>,
+) -> Vec<Code> {
+    let found = ask(world, examination, question);
+    found.iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_wrong_or_nothing_is_known() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.found(super::findings), []);
+    bench.examination = unseen();
+    assert_eq!(bench.found(super::findings), []);
+    assert!(bench.examination.gaps().len() >= 12);
+    assert_eq!(codes(&World::new(), &unseen(), super::findings), []);
+}

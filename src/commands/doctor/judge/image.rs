@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Did the image bring what belongs to one machine, and does the next boot start the agent?
+
+use super::{Case, date};
+use crate::catalogue::{Code, Finding};
+use crate::commands::doctor::facts::image::Belonging;
+
+/// Seconds between the making of a machine-id and the first note of cloud-init, at most: a boot takes minutes, and images are
+/// built days before.
+const FIRST_BOOT_MAX: i64 = 3600;
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    let image = &case.examination.image;
+    let mut findings = Vec::new();
+    if let (Some(false), Some(unit)) = (image.starts_agent(), image.unit.known()) {
+        let state = if unit.is_masked {
+            "masked"
+        } else {
+            "not enabled"
+        };
+        let text = format!("{} is {state}", unit.name);
+        findings.push(Finding::new(Code::AgentNotEnabled, text));
+    }
+    if let (Some(began), Some(belongings)) = (image.began.known(), image.belongings.known()) {
+        let inherited = belongings
+            .iter()
+            .filter(|belonging| began.saturating_sub(belonging.written) > FIRST_BOOT_MAX);
+        findings.extend(inherited.map(|belonging| brought(belonging, *began)));
+    }
+    findings
+}
+
+fn brought(belonging: &Belonging, began: i64) -> Finding {
+    let path = belonging.path.display();
+    let text = format!(
+        "{path} was written at {}; first boot (cloud-init) at {}",
+        date(belonging.written),
+        date(began)
+    );
+    Finding::new(Code::IdentityFromImage, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+use super::super::testing::{DAY, NOW, Room};
+use super::*;
+use crate::commands::bake_check::facts::UnitFile;
+use crate::facts::Seen;
+use crate::facts::guest_agent::Enablement;
+
+#[test]
+fn what_is_older_than_the_machine_came_with_the_image() {
+    for (written, is_inherited) in [
+        (-30 * DAY, true),
+        (-2 * 3600, true),
+        (-60, false),
+        (60, false),
+    ] {
+        let mut room = Room::new();
+        room.examination.image.began = Seen::Known(NOW);
+        room.examination.image.belongings = Seen::Known(vec![Belonging {
+            path: "/etc/machine-id".into(),
+            written: NOW + written,
+        }]);
+        let expected: &[Code] = if is_inherited {
+            &[Code::IdentityFromImage]
+        } else {
+            &[]
+        };
+        assert_eq!(room.codes(findings), expected, "{written}");
+        // Without cloud-init's word nothing is known of the age of the machine.
+        room.examination.image.began = Seen::Absent;
+        assert_eq!(room.codes(findings), []);
+    }
+}
+
+#[test]
+fn a_unit_that_the_next_boot_does_not_start_is_told() {
+    for (enablement, is_masked, is_told) in [
+        (Enablement::Enabled, false, false),
+        (Enablement::Static, false, false),
+        (Enablement::Disabled, false, true),
+        (Enablement::Enabled, true, true),
+    ] {
+        let mut room = Room::new();
+        room.examination.image.unit = Seen::Known(UnitFile {
+            name: "harvester-node-agent.service".to_owned(),
+            is_masked,
+            enablement,
+        });
+        let expected: &[Code] = if is_told {
+            &[Code::AgentNotEnabled]
+        } else {
+            &[]
+        };
+        assert_eq!(room.codes(findings), expected, "{enablement:?} {is_masked}");
+    }
+}

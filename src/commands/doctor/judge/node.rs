@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the right cloud provider taken our Node on, and if not, why not?
+
+use super::{Case, date};
+use crate::catalogue::{Code, Finding};
+use crate::commands::doctor::facts::node::Uninitialized;
+use crate::commands::doctor::facts::pods::{Origin, Restarts};
+use crate::decide::rfc3339;
+use crate::facts::release::Rank;
+
+/// For how long the taint is nothing to complain about: a cloud provider takes a Node on within seconds once it runs, and its
+/// image may have to be pulled first.
+const PATIENCE_SECONDS: i64 = 120;
+
+/// Starts of a container after which it ends again and again; a few belong to each upgrade.
+const RESTARTS_LEAST: u64 = 3;
+
+/// For how long an end is of today: the kubelet waits five minutes between two starts at most.
+const RECENT_SECONDS: i64 = 3600;
+
+/// What the kubelet says of a container that ended with its machine.
+const OF_REBOOT: &str = "Unknown";
+
+/// The first cloud provider that finds a VM by the name that its guest agent tells (harvester/harvester#4947).
+const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
+
+/// What Harvester's cloud provider sets; the UID of the VM follows.
+const HARVESTER: &str = "harvester://";
+
+/// What is wrong.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    [
+        uninitialized(case),
+        restarting(case),
+        foreign(case),
+        kubevirt(case),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn uninitialized(case: &Case<'_>) -> Option<Finding> {
+    let taint = case.examination.node.uninitialized.known()?;
+    let age = taint
+        .since
+        .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
+    // One of the future is a matter of clocks, and no reason for patience.
+    if age.is_some_and(|age| (-PATIENCE_SECONDS..PATIENCE_SECONDS).contains(&age)) {
+        return None;
+    }
+    let since = match (age, since(taint)) {
+        (Some(age), Some(since)) if age < 0 => {
+            format!("since {since}, which is in the future on this node")
+        }
+        (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
+        _ => "since an unknown time".to_owned(),
+    };
+    let node = case.who.node.known();
+    let id = match node.and_then(|node| node.provider_id.as_ref()) {
+        Some(_) => "",
+        None => ", no providerID",
+    };
+    let text = format!(
+        "effect {}, {since}{id}; likely cause: {}",
+        taint.effect.escape_debug(),
+        cause(case, taint)
+    );
+    Some(Finding::new(Code::NodeUninitialized, text))
+}
+
+fn since(taint: &Uninitialized) -> Option<String> {
+    let time = time::UtcDateTime::from_unix_timestamp(taint.since?).ok()?;
+    Some(rfc3339(time))
+}
+
+/// The first thing on the way from the kubelet to the cloud provider that explains it.
+fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
+    if let Some(cause) = other_name(case) {
+        return cause;
+    }
+    if taint.effect == "PreferNoSchedule" {
+        return "the Harvester cloud provider did not finish updating region and zone".to_owned();
+    }
+    let mut names = case.who.distributions.iter();
+    let asked_for = names.find_map(|distribution| distribution.cloud_provider_name.as_deref());
+    let running = case.examination.pods.cloud_provider.known();
+    match (asked_for, running.map(|component| &component.origin)) {
+        (Some(other), _) if !case.asks_for_cloud_provider() => format!(
+            "RKE2/K3s is configured for cloud provider `{}`, which is not running",
+            other.escape_debug()
+        ),
+        (_, Some(Origin::Pod(pod))) => {
+            format!(
+                "Harvester cloud provider, pod {pod}, has no credential or cannot read the VM: see its log"
+            )
+        }
+        _ => "Harvester cloud provider is not running, has no credential, or cannot read the VM"
+            .to_owned(),
+    }
+}
+
+/// The cloud provider looks for a VM of the Node's name, and since 0.2.1 also for one whose guest agent tells that name.
+fn other_name(case: &Case<'_>) -> Option<String> {
+    let (node, vm) = case.node_and_vm().filter(|(node, vm)| node != vm)?;
+    let release = case.examination.pods.cloud_provider.known();
+    let release = release.map(|component| &component.release);
+    let by_agent = release.map(|release| release.rank() >= BY_GUEST_AGENT);
+    let heard = case.examination.conflicts.instance.known();
+    let heard = heard.map(|instance| instance.agent_connected);
+    let why = match (by_agent, heard) {
+        (Some(true), Some(true)) => return None,
+        (Some(true), _) => {
+            "finds a VM with another name only through qemu-guest-agent, which is not connected"
+        }
+        (Some(false), _) => "is too old to find a VM with another name",
+        (None, _) => "finds a VM with another name only since v0.2.1, through qemu-guest-agent",
+    };
+    Some(format!(
+        "the Node is `{node}`, its VM is `{vm}`, and the Harvester cloud provider {why}"
+    ))
+}
+
+/// The cloud provider or the CSI driver, where it ends again and again on this Node.
+fn restarting(case: &Case<'_>) -> Option<Finding> {
+    let now = case.now.wall.unix_timestamp();
+    let is_now = |restarts: &&Restarts| {
+        let is_recent = restarts
+            .ended
+            .is_some_and(|ended| now.saturating_sub(ended) < RECENT_SECONDS);
+        restarts.count >= RESTARTS_LEAST && is_recent && restarts.reason != OF_REBOOT
+    };
+    let pods = case.examination.pods.here.known()?.iter();
+    let pods = pods.filter(|pod| pod.is_of_harvester());
+    let mut ending = pods.filter_map(|pod| Some((pod, pod.restarts.iter().find(is_now)?)));
+    let (pod, restarts) = ending.next()?;
+    let code = restarts
+        .exit_code
+        .map_or_else(String::new, |code| format!(", exit code {code}"));
+    let text = format!(
+        "pod {}, container {}: restarted {} times, last terminated at {} ({}{code})",
+        pod.reference.escape_debug(),
+        restarts.container.escape_debug(),
+        restarts.count,
+        restarts.ended.map(date).unwrap_or_default(),
+        restarts.reason.escape_debug(),
+    );
+    Some(Finding::new(Code::ComponentRestarting, text))
+}
+
+/// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.
+fn foreign(case: &Case<'_>) -> Option<Finding> {
+    let id = case.who.node.known()?.provider_id.as_deref()?;
+    if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
+        return None;
+    }
+    let text = format!("`{}`, expected {HARVESTER}UID", id.escape_debug());
+    Some(Finding::new(Code::ProviderIdNotHarvester, text))
+}
+
+fn kubevirt(case: &Case<'_>) -> Option<Finding> {
+    let id = case
+        .who
+        .node
+        .known()
+        .and_then(|node| node.provider_id.as_deref());
+    let id = id.filter(|id| id.starts_with("kubevirt://"));
+    let pod = case.examination.pods.kubevirt_cloud_provider();
+    let text = match (pod, id) {
+        (Some(pod), _) => format!("pod {}", pod.reference),
+        (None, Some(id)) => format!("providerID `{}`", id.escape_debug()),
+        (None, None) => return None,
+    };
+    Some(Finding::new(Code::KubevirtCloudProvider, text))
+}

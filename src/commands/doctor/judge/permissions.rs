@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! May the credential do what following the VM takes? A search that is allowed can hide that reading or watching is not.
+
+use super::Case;
+use crate::catalogue::{Code, Finding, Place};
+use crate::commands::doctor::facts::pods::Origin;
+use crate::config::Mode;
+use crate::decide::findings::{service_account, vmi_rbac};
+use crate::facts::Seen;
+use crate::facts::permissions::{INSTANCES, Permission};
+
+/// What is not allowed and nothing makes up for. What the round was refused itself is its finding.
+pub fn findings(case: &Case<'_>) -> Vec<Finding> {
+    if case.who.candidates.known().is_none() {
+        return Vec::new();
+    }
+    let permissions = case.examination.permissions.iter();
+    permissions
+        .filter_map(|permission| finding(case, permission))
+        .chain(csi_driver(case))
+        .collect()
+}
+
+/// The CSI driver that runs here has the same credential, and lacks its role.
+fn csi_driver(case: &Case<'_>) -> Option<Finding> {
+    let driver = case.examination.pods.csi_driver.known()?;
+    let (Origin::Pod(pod), Seen::Known(false)) =
+        (&driver.origin, &case.examination.credentials.csi_role)
+    else {
+        return None;
+    };
+    let text = format!(
+        "pod {pod} runs here, but the credential cannot get storageclasses.storage.k8s.io on Harvester"
+    );
+    let finding = Finding::new(Code::CsiDriverForbidden, text);
+    let Some(account) = service_account(case.who) else {
+        return Some(finding);
+    };
+    let command = format!(
+        "kubectl create clusterrolebinding {}-{} --clusterrole=harvesterhci.io:csi-driver --serviceaccount={account}",
+        account.namespace, account.name
+    );
+    Some(finding.and_command(Place::Harvester, command))
+}
+
+fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
+    let useful = permission.useful;
+    if permission.allowed != Seen::Known(false) || useful.resource != INSTANCES {
+        return None;
+    }
+    let code = match useful.verb {
+        "get" => Code::HarvesterForbidden,
+        "watch" if case.settings.mode == Mode::Watch => Code::WatchUnavailable,
+        _ => return None,
+    };
+    let seen = format!(
+        "the credential cannot {} {}.{}: {}",
+        useful.verb, useful.resource, useful.group, useful.without
+    );
+    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.who)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::doctor::judge::fixtures::{codes, component, unseen};
+    use crate::decide::fixtures::World;
+    use crate::facts::permissions::USEFUL;
+    use crate::facts::{Why, WhyKind};
+
+    /// All is allowed but for one verb on the VM.
+    fn without(verb: &str) -> Vec<Permission> {
+        let all = USEFUL.iter();
+        all.map(|useful| Permission {
+            useful,
+            allowed: Seen::Known(useful.resource != INSTANCES || useful.verb != verb),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_right_that_nothing_makes_up_for_is_missed() {
+        let mut world = World::new();
+        let mut examination = unseen();
+        for (verb, expected) in [
+            ("get", vec![Code::HarvesterForbidden]),
+            ("watch", vec![Code::WatchUnavailable]),
+            ("list", vec![]),
+            ("delete", vec![]),
+        ] {
+            examination.permissions = without(verb);
+            assert_eq!(codes(&world, &examination, findings), expected, "{verb}");
+        }
+        examination.permissions = without("watch");
+        world.settings.mode = Mode::Signals;
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+
+    #[test]
+    fn a_csi_driver_that_runs_here_needs_its_role_and_one_that_does_not_needs_none() {
+        let world = World::new();
+        let mut examination = unseen();
+        examination.pods.csi_driver = component("v0.2.4");
+        assert_eq!(codes(&world, &examination, findings), [], "not known");
+        examination.credentials.csi_role = Seen::Known(true);
+        assert_eq!(codes(&world, &examination, findings), []);
+        examination.credentials.csi_role = Seen::Known(false);
+        assert_eq!(
+            codes(&world, &examination, findings),
+            [Code::CsiDriverForbidden]
+        );
+        examination.pods.csi_driver = Seen::Absent;
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+
+    #[test]
+    fn what_the_round_was_refused_is_not_said_twice() {
+        let mut world = World::new();
+        world.who.candidates = Seen::Failed(Why::new(WhyKind::Forbidden, "403"));
+        let mut examination = unseen();
+        examination.permissions = without("get");
+        assert_eq!(codes(&world, &examination, findings), []);
+    }
+}

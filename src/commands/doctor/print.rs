@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The result of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
+
+pub mod document;
+pub mod summary;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod ticket;
+
+use time::UtcDateTime;
+
+use crate::catalogue::{Code, Finding, Group, Name, Place, Severity};
+use crate::commands::doctor::diagnosis::{Diagnosis, Outcome, Section, Service};
+use crate::commands::doctor::facts::{Examination, Gap, Need};
+use crate::facts::WhyKind;
+use crate::facts::observation::Api;
+use crate::report::layout::Mark;
+use crate::report::status::Status;
+
+pub use document::document;
+pub use text::text;
+pub use ticket::short;
+
+/// The longest text shown of one thing, in characters.
+const SHOWN_MAX: usize = 1000;
+
+/// All that is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// What was found.
+    pub diagnosis: &'a Diagnosis,
+    /// What it comes to.
+    pub outcome: Outcome,
+    /// When, RFC 3339.
+    pub at: &'a str,
+    /// The same, to which other times are relative.
+    pub now: UtcDateTime,
+    /// The running agent.
+    pub service: &'a Service,
+    /// What the round found out, where there was one.
+    pub status: Option<&'a Status>,
+    /// What only `doctor` looked at, where it came to that.
+    pub examination: Option<&'a Examination>,
+}
+
+/// How one group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// All of it was checked, and nothing is wrong.
+    Ok,
+    /// Nothing is known to be wrong, and not all of it was checked, or what was found has its cause elsewhere.
+    Skipped,
+    /// The worst of its findings.
+    Found(Severity),
+}
+
+impl State {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Skipped => "skipped",
+            Self::Found(severity) => severity.as_str(),
+        }
+    }
+}
+
+impl State {
+    /// Returns how a symbol shows it.
+    pub fn mark(self) -> Mark {
+        match self {
+            Self::Ok => Mark::Ok,
+            Self::Skipped => Mark::Skipped,
+            Self::Found(severity) => Mark::Found(severity),
+        }
+    }
+}
+
+impl View<'_> {
+    /// How a group stands.
+    pub fn state(&self, section: &Section) -> State {
+        let findings = section.findings.iter();
+        let is_looked_at = self.status.is_some() || section.group == Group::Machine;
+        let is_missed = |gap: &Gap| gap.need == Need::Usual;
+        let is_whole = section.suppressed.is_empty() && !section.gaps.iter().any(is_missed);
+        match findings.map(|finding| finding.code.entry().severity).max() {
+            Some(severity) => State::Found(severity),
+            None if is_looked_at && is_whole => State::Ok,
+            None => State::Skipped,
+        }
+    }
+
+    /// The commands of a finding, each with its place, and with the names of this machine where they are known.
+    fn commands(&self, finding: &Finding) -> Vec<(Place, String)> {
+        let commands = finding.commands().iter();
+        let filled = commands.map(|command| {
+            let text = command.filled(|name| self.name(name, finding.api()));
+            (command.place, text)
+        });
+        filled.collect()
+    }
+
+    /// What a name in a command is on this machine.
+    fn name(&self, name: Name, api: Option<Api>) -> Option<&str> {
+        let status = self.status?;
+        let vm = status.identity.vm.as_ref();
+        let harvester = &status.credentials.harvester;
+        let credential = match api {
+            Some(Api::Guest) => &status.credentials.kubelet,
+            Some(Api::Harvester) | None => harvester,
+        };
+        match name {
+            Name::Node => status.labels.node.as_deref(),
+            Name::Vm => vm.map(|vm| vm.name.as_str()),
+            Name::Namespace => vm
+                .and_then(|vm| vm.namespace.as_deref())
+                .or(harvester.namespace.as_deref()),
+            Name::Host => status
+                .placement
+                .as_ref()
+                .map(|placement| placement.host.as_str()),
+            Name::Server => credential.server.as_deref(),
+            Name::HarvesterApi => harvester.server.as_deref().filter(|server| is_api(server)),
+            Name::Kubeconfig => credential.kubeconfig.as_deref(),
+            Name::Region | Name::Zone => None,
+        }
+    }
+
+    /// The finding that says why something could not be looked at.
+    fn cause(&self, gap: &Gap) -> Option<Code> {
+        let mut findings = self.diagnosis.findings();
+        let cause = findings.find(|finding| finding.seen == gap.why.text)?;
+        Some(cause.code)
+    }
+
+    /// The first gap of the same reason, where that is another one: what comes after it was not even tried.
+    fn first(&self, gap: &Gap) -> Option<&Gap> {
+        let is_unasked = |gap: &Gap| gap.why.kind == WhyKind::NotAsked;
+        let mut gaps = self.diagnosis.gaps();
+        gaps.find(|first| is_unasked(gap) && !is_unasked(first) && first.why.text == gap.why.text)
+    }
+}
+
+/// Reports whether an address is that of an API server: with a port and without a path, unlike the UI and Rancher.
+fn is_api(server: &str) -> bool {
+    let authority = server
+        .strip_prefix("https://")
+        .map(|rest| rest.trim_end_matches('/'));
+    authority.is_some_and(|authority| {
+        let port = authority.rsplit_once(':').map(|(_, port)| port);
+        !authority.contains('/') && port.is_some_and(|port| port.parse::<u16>().is_ok())
+    })
+}
+
+/// Gaps with one reason, said once: what they are, and the reason.
+fn by_reason(gaps: &[Gap]) -> Vec<(Vec<&'static str>, &Gap)> {
+    let mut reasons: Vec<(Vec<&'static str>, &Gap)> = Vec::new();
+    for gap in gaps {
+        match reasons.iter_mut().find(|(_, first)| first.why == gap.why) {
+            Some((what, _)) => what.push(gap.what),
+            None => reasons.push((vec![gap.what], gap)),
+        }
+    }
+    reasons
+}

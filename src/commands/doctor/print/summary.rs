@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One line for each group: what was observed, whether or not something is wrong with it.
+
+use super::{State, View};
+use crate::catalogue::Group;
+use crate::commands::doctor::facts::Examination;
+use crate::commands::doctor::facts::pods::Component;
+use crate::decide::verdict::Verdict;
+use crate::facts::Seen;
+use crate::report::relative::{relative, span};
+use crate::report::status::{CredentialStatus, Status};
+use crate::report::text::lifetime;
+
+const NOT_CHECKED: &str = "not checked";
+
+impl View<'_> {
+    /// Returns what was observed of a group, in about one line.
+    pub fn brief(&self, group: Group) -> String {
+        match (group, self.status, self.examination) {
+            (Group::HarvesterCredential, Some(status), _) => {
+                self.credential(&status.credentials.harvester)
+            }
+            (Group::KubeletCredential, Some(status), _) => {
+                self.credential(&status.credentials.kubelet)
+            }
+            (Group::Placement, Some(status), _) => placement(status),
+            (Group::Versions, _, Some(examination)) => {
+                let parts = ["Harvester", "kubelet", "cloud provider", "CSI driver"];
+                versions(examination, &parts)
+            }
+            _ => self.summary(group),
+        }
+    }
+
+    /// Returns all that was observed of a group.
+    pub fn summary(&self, group: Group) -> String {
+        if group == Group::Machine {
+            return self.agent();
+        }
+        let Some(status) = self.status else {
+            return NOT_CHECKED.to_owned();
+        };
+        match group {
+            Group::Machine => self.agent(),
+            Group::GuestAgent => {
+                let agent = &status.qemu_guest_agent;
+                match &agent.unit {
+                    Some(unit) => format!("{} ({unit})", agent.state),
+                    None => agent.state.clone(),
+                }
+            }
+            Group::HarvesterCredential => self.kubeconfig(&status.credentials.harvester),
+            Group::HarvesterApi => self.server(&status.credentials.harvester),
+            Group::Identity => identity(status),
+            Group::Placement => {
+                let placed = status.placement.as_ref();
+                let source = placed.and_then(|placement| placement.topology_source.as_deref());
+                format!("{} ({})", placement(status), source.unwrap_or("no source"))
+            }
+            Group::KubeletCredential => self.kubeconfig(&status.credentials.kubelet),
+            Group::Node => match &status.labels.node {
+                Some(node) => format!("{node}, labels {}", status.labels.state),
+                None => "unknown".to_owned(),
+            },
+            Group::Versions => self
+                .examination
+                .map_or_else(|| NOT_CHECKED.to_owned(), |all| versions(all, &[])),
+            Group::Image => self.image().to_owned(),
+        }
+    }
+
+    /// Returns the name of the Node, or of the host system where there is none.
+    pub(super) fn node_name(&self) -> String {
+        let Some(status) = self.status else {
+            return "this node".to_owned();
+        };
+        let mut names = status.identity.names.iter();
+        let hostname = || names.next().map(|name| name.name.clone());
+        let name = status.labels.node.clone().or_else(hostname);
+        name.unwrap_or_else(|| "this node".to_owned())
+    }
+
+    /// Returns which VM it is, where it runs, and how the labels stand; nothing while the VM is unknown.
+    pub(super) fn place(&self) -> Option<String> {
+        let status = self.status?;
+        let vm = status.identity.vm.as_ref()?;
+        let name = match &vm.namespace {
+            Some(namespace) => format!("{namespace}/{}", vm.name),
+            None => vm.name.clone(),
+        };
+        let host = match &status.placement {
+            Some(placement) => format!(
+                "on host {}, region {}, zone {}",
+                placement.host,
+                placement.region.as_deref().unwrap_or("unknown"),
+                placement.zone.as_deref().unwrap_or("unknown")
+            ),
+            None => "on an unknown host".to_owned(),
+        };
+        let labels = match status.labels.state.as_str() {
+            "synced" => "labels in sync".to_owned(),
+            state => format!("labels {state}"),
+        };
+        Some(format!("VM {name} {host}, {labels}"))
+    }
+
+    pub(super) fn image(&self) -> &'static str {
+        let mut sections = self.diagnosis.sections.iter();
+        let section = sections.find(|section| section.group == Group::Image);
+        match section.map(|section| self.state(section)) {
+            Some(State::Ok) => "no machine-specific state from the image",
+            Some(State::Skipped) | None => "not everything was checked",
+            Some(State::Found(_)) => "has problems",
+        }
+    }
+
+    fn agent(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        match (&self.service.holder, &self.service.updated_at) {
+            (Some(holder), Some(at)) => {
+                let ago = relative(self.now, at);
+                format!("{version}, active ({holder}), last change {ago}")
+            }
+            (Some(holder), None) => format!("{version}, active ({holder}), no status yet"),
+            (None, _) if self.service.is_unknown => {
+                format!("{version}, only root can see whether it runs")
+            }
+            (None, _) => format!("{version}, not running"),
+        }
+    }
+
+    fn credential(&self, credential: &CredentialStatus) -> String {
+        if credential.kubeconfig.is_none() {
+            return "none in use".to_owned();
+        }
+        let user = credential.user.as_deref().unwrap_or("user unknown");
+        let user = user
+            .strip_prefix("system:serviceaccount:")
+            .map_or_else(|| user.to_owned(), |account| account.replacen(':', "/", 1));
+        format!("{user}, {}", lifetime(credential, self.now))
+    }
+
+    fn kubeconfig(&self, credential: &CredentialStatus) -> String {
+        let text = self.credential(credential);
+        match &credential.kubeconfig {
+            Some(kubeconfig) => format!("{text} ({kubeconfig})"),
+            None => text,
+        }
+    }
+
+    fn server(&self, credential: &CredentialStatus) -> String {
+        let Some(server) = &credential.server else {
+            return NOT_CHECKED.to_owned();
+        };
+        let shown = self.examination.map(|all| &all.servers.harvester);
+        let shown = shown.and_then(|shown| shown.known());
+        let certificate = shown.and_then(|shown| shown.certificate.as_ref());
+        match certificate {
+            Some(certificate) => {
+                let left = certificate.ends.saturating_sub(self.now.unix_timestamp());
+                let verb = if left > 0 {
+                    "expires in"
+                } else {
+                    "expired since"
+                };
+                format!("{server}, certificate {verb} {}", span(left))
+            }
+            None => server.clone(),
+        }
+    }
+}
+
+fn identity(status: &Status) -> String {
+    let identity = &status.identity;
+    if identity.vm.is_none() {
+        return "VM unknown".to_owned();
+    }
+    let matches = |verdict: &str| Verdict::parse(verdict).is_some_and(Verdict::is_match);
+    let names = identity.names.iter();
+    let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.state));
+    let wrong: Vec<String> = wrong
+        .iter()
+        .map(|name| format!("{} `{}` {}", name.kind, name.name, name.state))
+        .collect();
+    if wrong.is_empty() {
+        let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();
+        format!("{} match the VM", kinds.join(", "))
+    } else {
+        wrong.join(", ")
+    }
+}
+
+fn placement(status: &Status) -> String {
+    let Some(placement) = &status.placement else {
+        return "host unknown".to_owned();
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    format!(
+        "host {}, region {}, zone {}",
+        placement.host,
+        text(&placement.region),
+        text(&placement.zone)
+    )
+}
+
+/// Returns the versions of these parts, or of all.
+fn versions(examination: &Examination, parts: &[&str]) -> String {
+    let (versions, pods) = (&examination.versions, &examination.pods);
+    let component = |seen: &Seen<Component>| seen.clone().map(|component| component.release);
+    let known = [
+        ("Harvester", versions.harvester.clone()),
+        ("KubeVirt", versions.kubevirt.clone()),
+        ("host", versions.host_kubernetes.clone()),
+        ("kubelet", examination.node.kubelet.clone()),
+        ("cluster", versions.guest_kubernetes.clone()),
+        ("cloud provider", component(&pods.cloud_provider)),
+        ("CSI driver", component(&pods.csi_driver)),
+    ];
+    let is_shown = |name: &str| parts.is_empty() || parts.contains(&name);
+    let known = known.into_iter().filter(|(name, _)| is_shown(name));
+    let known = known.filter_map(|(name, seen)| {
+        let version = seen.known()?;
+        Some(format!("{name} {version}"))
+    });
+    let known: Vec<String> = known.collect();
+    if known.is_empty() {
+        "unknown".to_owned()
+    } else {
+        known.join(", ")
+    }
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The diagnosis as text: the verdict, the problems by severity, the checks.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::{SHOWN_MAX, View, by_reason};
+use crate::catalogue::{Code, Expiry, Finding, Group, Place, Severity};
+use crate::commands::doctor::diagnosis::{Outcome, Rights};
+use crate::commands::doctor::facts::{Gap, Need};
+use crate::facts::WhyKind;
+use crate::facts::observation::Api;
+use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
+use crate::report::relative::{relative, span};
+use crate::report::text::many;
+use crate::sys::escape::one_line;
+
+/// What is shown of one finding in a ticket, in characters.
+pub(super) const SHORT_SEEN: usize = 160;
+
+/// Columns in front of the texts of a problem.
+const INDENT: usize = 12;
+
+/// Columns in front of the summary of a check: a symbol and the longest title.
+const TITLES: usize = 20;
+
+/// All findings of one code.
+pub(super) struct Problem<'a> {
+    code: Code,
+    severity: Severity,
+    pub(super) findings: Vec<&'a Finding>,
+}
+
+/// Returns the verdict, the problems, and what was checked. `is_verbose`: with everything that was checked and skipped.
+pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights) -> String {
+    let mut text = String::new();
+    headline(&mut text, view, style);
+    let problems = problems(view);
+    for problem in &problems {
+        text.push('\n');
+        block(&mut text, view, problem, style, is_verbose);
+    }
+    text.push('\n');
+    let is_bad = |problem: &Problem<'_>| problem.severity > Severity::Notice;
+    if is_verbose || !problems.iter().any(is_bad) {
+        checks(&mut text, view, style, is_verbose);
+    } else {
+        flow(&mut text, view, style);
+    }
+    let skipped = skipped(view, Need::Usual);
+    if is_verbose {
+        skipped_checks(&mut text, view, style, rights);
+    } else if !skipped.is_empty() {
+        let line = collapsed(view, &skipped, rights);
+        paragraph(&mut text, "  ", 2, &line, style.width);
+    }
+    text.push('\n');
+    paragraph(&mut text, "", 0, &closing(view, is_verbose), style.width);
+    text
+}
+
+/// The problems, worst first, in the order of the groups.
+pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
+    let mut problems: Vec<Problem<'a>> = Vec::new();
+    for finding in view.diagnosis.findings() {
+        match problems.iter_mut().find(|one| one.code == finding.code) {
+            Some(problem) => problem.findings.push(finding),
+            None => problems.push(Problem {
+                code: finding.code,
+                severity: finding.code.entry().severity,
+                findings: vec![finding],
+            }),
+        }
+    }
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+    problems
+}
+
+fn headline(text: &mut String, view: &View<'_>, style: TermStyle) {
+    let worst = problems(view).into_iter().next();
+    let worst = worst.filter(|problem| problem.severity > Severity::Notice);
+    let name = view.node_name();
+    let (mark, value) = match (worst, view.outcome) {
+        (Some(problem), _) => {
+            let title = problem.code.entry().title;
+            let mark = Mark::Found(problem.severity);
+            (
+                mark,
+                format!("{name}: {}. {}", counts(view), capital(title)),
+            )
+        }
+        (None, Outcome::Unreachable) => {
+            let value = format!("{name}: incomplete. Not everything could be checked");
+            (Mark::Skipped, value)
+        }
+        (None, _) => {
+            let notices = match view.diagnosis.count(Severity::Notice) {
+                0 => String::new(),
+                count => format!(", {}", many(count, "notice")),
+            };
+            let place = view.place().map(|place| format!(". {place}"));
+            let place = place.unwrap_or_default();
+            (Mark::Ok, format!("{name}: healthy{notices}{place}"))
+        }
+    };
+    let symbol = match (style.charset, mark) {
+        (Charset::Unicode, Mark::Ok) => style.paint(mark, "●"),
+        _ => style.symbol(mark),
+    };
+    let value = one_line(&value, SHOWN_MAX);
+    let indent = style.symbol_width() + 1;
+    paragraph(text, &format!("{symbol} "), indent, &value, style.width);
+}
+
+/// The first letter of a word as a capital; names of programs and files stay as they are.
+fn capital(title: &str) -> String {
+    let word = title.split(' ').next().unwrap_or_default();
+    let mut letters = title.chars();
+    match letters.next() {
+        Some(first) if !word.contains(['-', '/']) => {
+            first.to_ascii_uppercase().to_string() + letters.as_str()
+        }
+        _ => title.to_owned(),
+    }
+}
+
+fn block(
+    text: &mut String,
+    view: &View<'_>,
+    problem: &Problem<'_>,
+    style: TermStyle,
+    is_verbose: bool,
+) {
+    let entry = problem.code.entry();
+    let mark = Mark::Found(problem.severity);
+    let word = match problem.severity {
+        Severity::Error => "ERROR",
+        Severity::Warning => "WARN",
+        Severity::Notice => "NOTE",
+    };
+    let symbol = match style.charset {
+        Charset::Unicode => format!("{} ", style.symbol(mark)),
+        Charset::Ascii => String::new(),
+    };
+    let expiring: Vec<&Expiry> = problem
+        .findings
+        .iter()
+        .filter_map(|finding| finding.expiry.as_ref())
+        .collect();
+    let title = match expiring.len() {
+        0 | 1 => entry.title.to_owned(),
+        count => format!("{count} certificates or tokens expire within 30 days"),
+    };
+    let lead = format!("{symbol}{} ", style.paint(mark, &format!("{word:<6}")));
+    let code = format!("[{}]", entry.name);
+    let taken = visible(&lead) + title.len() + code.len();
+    let gap = style.width.saturating_sub(taken);
+    if gap >= 2 {
+        let _ = writeln!(text, "{lead}{title}{:gap$}{code}", "");
+    } else {
+        let value = format!("{title} {code}");
+        paragraph(text, &lead, visible(&lead), &value, style.width);
+    }
+    // Nothing is wrong; `explain` has the rest.
+    if problem.severity == Severity::Notice && !is_verbose {
+        return;
+    }
+    observed(text, view, problem, &expiring, style);
+    row(text, "Impact", entry.impact, style);
+    if expiring.len() < 2 {
+        let mut all: Vec<&str> = Vec::new();
+        for step in problem.findings.iter().flat_map(|finding| finding.fix()) {
+            if !all.contains(&step) {
+                all.push(step);
+            }
+        }
+        let all: Vec<_> = all.iter().map(|step| one_line(step, SHOWN_MAX)).collect();
+        let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
+        steps(text, &lead_of("Fix"), INDENT, &all, style.width);
+        // In a table each row says how it is renewed.
+        commands(text, view, problem);
+    }
+    let suppressed: BTreeSet<&str> = view
+        .diagnosis
+        .sections
+        .iter()
+        .flat_map(|section| &section.suppressed)
+        .filter(|suppressed| suppressed.by == problem.code)
+        .map(|suppressed| suppressed.finding.code.as_str())
+        .collect();
+    if !suppressed.is_empty() {
+        let suppressed: Vec<&str> = suppressed.into_iter().collect();
+        row(text, "Also", &suppressed.join(", "), style);
+    }
+}
+
+fn lead_of(name: &str) -> String {
+    let width = INDENT.saturating_sub(2);
+    format!("  {name:<width$}")
+}
+
+fn row(text: &mut String, name: &str, value: &str, style: TermStyle) {
+    let value = one_line(value, SHOWN_MAX);
+    paragraph(text, &lead_of(name), INDENT, &value, style.width);
+}
+
+/// What was observed, and since when: a table of what expires, or a line for each.
+fn observed(
+    text: &mut String,
+    view: &View<'_>,
+    problem: &Problem<'_>,
+    expiring: &[&Expiry],
+    style: TermStyle,
+) {
+    if expiring.len() > 1 {
+        let head = ["EXPIRES", "CERTIFICATE OR TOKEN", "SEEN IN", "RENEW WITH"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let now = view.now.unix_timestamp();
+        for expiry in expiring {
+            let left = expiry.at.saturating_sub(now);
+            let when = match left {
+                ..=0 => format!("{} ago", span(left)),
+                left => span(left),
+            };
+            // A path is shown by its last part, or no table fits.
+            let origin = match expiry.origin.strip_prefix('/') {
+                Some(path) => path.rsplit('/').next().unwrap_or(path),
+                None => &expiry.origin,
+            };
+            let cells = [&*when, &*expiry.what, origin, expiry.renew];
+            rows.push(cells.map(|cell| one_line(cell, SHOWN_MAX).into_owned()));
+        }
+        return table(text, 2, &rows, style.width);
+    }
+    let since = view.service.since(problem.code);
+    let since = since.map(|since| format!(" (since {})", relative(view.now, since)));
+    let mut since = since.unwrap_or_default();
+    let mut name = "Observed";
+    let mut shown: Vec<&str> = Vec::new();
+    for finding in &problem.findings {
+        if shown.contains(&finding.seen.as_str()) {
+            continue;
+        }
+        shown.push(&finding.seen);
+        row(text, name, &format!("{}{since}", finding.seen), style);
+        since.clear();
+        name = "";
+    }
+}
+
+/// The commands, never wrapped, each list below where it is run.
+fn commands(text: &mut String, view: &View<'_>, problem: &Problem<'_>) {
+    let mut all: Vec<(Place, String)> = Vec::new();
+    for command in problem
+        .findings
+        .iter()
+        .flat_map(|finding| view.commands(finding))
+    {
+        if !all.contains(&command) {
+            all.push(command);
+        }
+    }
+    let mut place = None;
+    for (run_on, command) in all {
+        if place != Some(run_on) {
+            place = Some(run_on);
+            let _ = writeln!(text, "{:INDENT$}# {}", "", run_on.title());
+        }
+        let command = one_line(&command, SHOWN_MAX);
+        let _ = writeln!(text, "{:INDENT$}{command}", "");
+    }
+}
+
+/// A line for each group, with its summary.
+fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool) {
+    for section in &view.diagnosis.sections {
+        let symbol = style.symbol(view.state(section).mark());
+        let lead = format!("  {symbol} {:<TITLES$} ", section.group.title());
+        let summary = match is_verbose {
+            true => view.summary(section.group),
+            false => view.brief(section.group),
+        };
+        let summary = one_line(&summary, SHOWN_MAX);
+        paragraph(text, &lead, visible(&lead), &summary, style.width);
+    }
+}
+
+/// All groups in a few lines, without their summaries.
+fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
+    let mut taken = 0;
+    for section in &view.diagnosis.sections {
+        let symbol = style.symbol(view.state(section).mark());
+        let item = format!("  {symbol} {}", section.group.title());
+        let width = visible(&item);
+        if taken > 0 && taken + width > style.width {
+            text.push('\n');
+            taken = 0;
+        }
+        text.push_str(&item);
+        taken += width;
+    }
+    text.push('\n');
+}
+
+pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
+    let gaps = view.diagnosis.gaps();
+    gaps.filter(|gap| gap.need == need).collect()
+}
+
+/// All skipped checks in one line: how many, and why.
+fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
+    let is_denied = |gap: &&&Gap| gap.why.kind == WhyKind::Forbidden && rights == Rights::Few;
+    let root = problems(view).into_iter().find(|problem| {
+        let mut findings = problem.findings.iter();
+        findings.any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
+    });
+    let root = root.filter(|problem| problem.severity > Severity::Notice);
+    let is_after = |gap: &Gap| gap.why.kind != WhyKind::Missing && gap.group != Group::GuestAgent;
+    let codes = skipped.iter().filter_map(|gap| {
+        let root = root.as_ref().filter(|_| is_after(gap));
+        view.cause(gap).or(root.map(|problem| problem.code))
+    });
+    let codes: BTreeSet<&str> = codes.map(Code::as_str).collect();
+    let mut reasons: Vec<String> = codes
+        .into_iter()
+        .map(|code| format!("due to {code}"))
+        .collect();
+    if skipped.iter().any(|gap| is_denied(&gap)) {
+        reasons.push("run as root".to_owned());
+    }
+    if reasons.is_empty() {
+        let text = skipped.iter().map(|gap| &gap.why.text).next();
+        let text = text.map(|text| one_line(text, SHORT_SEEN).into_owned());
+        reasons.extend(text);
+    }
+    format!(
+        "{} skipped: {}. -v lists them.",
+        many(skipped.len(), "check"),
+        reasons.join("; ")
+    )
+}
+
+/// Every skipped check with its reason.
+fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: Rights) {
+    let sections = view.diagnosis.sections.iter();
+    for section in sections.filter(|section| !section.gaps.is_empty()) {
+        let _ = writeln!(text, "\n  Skipped: {}", section.group.title());
+        for (what, gap) in by_reason(&section.gaps) {
+            let hint = match (gap.why.kind, rights) {
+                (WhyKind::Forbidden, Rights::Few) => " (run as root)",
+                _ => "",
+            };
+            let why = match (view.cause(gap), view.first(gap)) {
+                (Some(code), _) => format!("due to {code}"),
+                (None, Some(first)) => format!("depends on {}", first.what),
+                (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
+            };
+            let optional = match gap.need {
+                Need::Optional => "optional, ",
+                Need::Usual => "",
+            };
+            let line = format!("{}: {optional}{why}{hint}", what.join(", "));
+            paragraph(text, "    ", 6, &line, style.width);
+        }
+    }
+}
+
+/// How many errors, warnings and notices there are; those of one code count as one.
+pub(super) fn counts(view: &View<'_>) -> String {
+    let counts = [
+        (Severity::Error, "error"),
+        (Severity::Warning, "warning"),
+        (Severity::Notice, "notice"),
+    ];
+    let problems = problems(view);
+    let counts = counts.map(|(severity, word)| {
+        let same = problems.iter().filter(|one| one.severity == severity);
+        (same.count(), word)
+    });
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, word)| many(count, word)).collect();
+    counts.join(", ")
+}
+
+/// The last line: what it comes to, and where to read on.
+fn closing(view: &View<'_>, is_verbose: bool) -> String {
+    let (usual, optional) = (
+        skipped(view, Need::Usual).len(),
+        skipped(view, Need::Optional).len(),
+    );
+    let counts = counts(view);
+    let list = if is_verbose { "" } else { " (-v to list)" };
+    if counts.is_empty() && usual == 0 {
+        let passed = many(view.diagnosis.sections.len(), "check");
+        let more = match optional {
+            0 => String::new(),
+            count => format!(" {} skipped{list}.", many(count, "optional check")),
+        };
+        return format!("All {passed} passed.{more}");
+    }
+    let mut parts = vec![counts];
+    if usual > 0 {
+        parts.push(format!("{usual} skipped"));
+    }
+    parts.retain(|part| !part.is_empty());
+    let counts = parts.join(", ");
+    format!("{counts}. Details: harvester-node-agent explain CODE")
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what only `doctor` asks for, the parts side by side, each read with a deadline and one for all.
+//!
+//! To add a read: see `facts/examination.rs`. The requests to one API share its connection and take turns on it; a read
+//! that is given up closes that connection, which the next opens anew.
+
+mod clock;
+mod conflicts;
+mod credentials;
+mod image;
+mod node;
+mod servers;
+mod versions;
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use time::UtcDateTime;
+use tokio::time::{Instant, timeout};
+
+use crate::commands::doctor::facts::{
+    Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
+    node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
+};
+use crate::config::Settings;
+use crate::facts::observation::Who;
+use crate::facts::permissions::Permission;
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::observe::api_access::{Connections, Link};
+use crate::observe::why;
+use crate::sys::root::Root;
+use crate::wire::dbus::Bus;
+use crate::wire::kubeapi::Class;
+
+/// No single read takes longer.
+const READ_LIMIT: Duration = Duration::from_secs(1);
+
+/// No part takes longer, and as they run side by side, nor do all.
+const ALL_LIMIT: Duration = Duration::from_secs(3);
+
+/// What the parts read with: the round that came before, and what it opened.
+#[derive(Debug)]
+pub struct Given<'a> {
+    /// Prefix of every path.
+    pub root: &'a Root,
+    /// The system bus.
+    pub bus: &'a Bus,
+    /// The settings in force.
+    pub settings: &'a Settings,
+    /// Harvester's API and its credential, or why there is none.
+    pub harvester: Result<&'a Link, Why>,
+    /// The guest cluster's API and the kubelet's credential, or why there is none.
+    pub guest: Result<&'a Link, Why>,
+    /// Both credentials, whatever the servers say of them.
+    pub connections: &'a Connections,
+    /// What the round saw.
+    pub who: &'a Who,
+    /// Our VM, where the round found it.
+    pub vm: Option<&'a Vmi>,
+    /// The time when the examination began.
+    pub wall: UtcDateTime,
+    /// The same on a clock that never jumps.
+    pub began: Instant,
+}
+
+/// Examines, after a round that has read the credentials and the two APIs. `permissions` asks what the credential may do.
+pub async fn read(
+    given: &Given<'_>,
+    permissions: impl Future<Output = Vec<Permission>>,
+) -> Examination {
+    let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
+    let may = async {
+        match &given.harvester {
+            Ok(_) => permissions.await,
+            Err(_) => Vec::new(),
+        }
+    };
+    let (versions, node, conflicts, credentials, servers, clock, image, permissions) = tokio::join!(
+        timeout(ALL_LIMIT, versions::read(given)),
+        timeout(ALL_LIMIT, node::read(given)),
+        timeout(ALL_LIMIT, conflicts::read(given)),
+        timeout(ALL_LIMIT, credentials::read(given)),
+        timeout(ALL_LIMIT, servers::read(given)),
+        timeout(ALL_LIMIT, clock::read(given)),
+        timeout(ALL_LIMIT, image::read(given)),
+        timeout(ALL_LIMIT, may),
+    );
+    let (node, pods) = node.unwrap_or_else(|_| (NodeDetails::unseen(&slow), Pods::unseen(&slow)));
+    let conflicts = conflicts.unwrap_or_else(|_| Conflicts::unseen(&slow));
+    let versions = versions.unwrap_or_else(|_| Versions::unseen(&slow));
+    Examination {
+        versions: versions.or_of(&conflicts.instance),
+        node,
+        pods,
+        conflicts,
+        credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
+        servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
+        clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
+        image: image.unwrap_or_else(|_| Image::unseen(&slow)),
+        permissions: permissions.unwrap_or_default(),
+    }
+}
+
+/// Reads one object with its deadline. Absent where the server says that there is none.
+async fn read_object<T: DeserializeOwned>(link: &Result<&Link, Why>, path: &str) -> Seen<T> {
+    let client = match link {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    briefly(async {
+        match client.get::<T>(path).await {
+            Ok(object) => Seen::Known(object),
+            Err(error) if error.class() == Class::NotFound => Seen::Absent,
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+/// One read with its deadline.
+async fn briefly<T>(work: impl Future<Output = Seen<T>>) -> Seen<T> {
+    timeout(READ_LIMIT, work)
+        .await
+        .unwrap_or_else(|_| Seen::failed(WhyKind::Unreachable, too_slow(READ_LIMIT)))
+}
+
+fn too_slow(limit: Duration) -> String {
+    format!("timed out after {} s", limit.as_secs())
+}

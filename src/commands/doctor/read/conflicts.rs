@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what may contradict us: our VM and the others of its namespace, the hosts, the addresses of this machine.
+
+use serde::Deserialize;
+
+use super::{Given, briefly, read_object};
+use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
+use crate::commands::doctor::facts::instance::{Instance, Interface};
+use crate::facts::topology::ZONE;
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, WhyKind};
+use crate::observe::harvester::collection;
+use crate::observe::why;
+use crate::sys::escape::chain;
+use crate::wire::kubeapi::{PartialObjectMetadata, ResourceAttributes, Selectors};
+use crate::wire::netlink::addresses::{AddressError, list_addresses};
+
+/// Reads them.
+pub(super) async fn read(given: &Given<'_>) -> Conflicts {
+    let instance = instance(given).await;
+    let namespace = namespace(given).await;
+    Conflicts {
+        instance,
+        namespace,
+        hosts: hosts(given).await,
+        addresses: addresses(given),
+    }
+}
+
+async fn instance(given: &Given<'_>) -> Seen<Instance> {
+    let Some(vmi) = given.vm else {
+        return Seen::failed(WhyKind::NotAsked, "the VM is unknown");
+    };
+    let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
+    read_object(&given.harvester, &path).await
+}
+
+async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
+    let link = match (&given.harvester, given.who.harvester.known()) {
+        (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
+        (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is unknown"),
+        (Err(why), _) => Err(why.clone()),
+    };
+    let (client, path) = match link {
+        Ok(link) => link,
+        Err(why) => return Seen::Failed(why),
+    };
+    briefly(async {
+        let all = Selectors::default();
+        match client.pick::<Vmi>(&path, &all, |_| true).await {
+            Ok(vmis) => Seen::Known(vmis),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+/// A host of a list: of its labels only the zone is kept.
+#[derive(Deserialize)]
+#[serde(from = "PartialObjectMetadata")]
+struct Listed(Host);
+
+impl From<PartialObjectMetadata> for Listed {
+    fn from(node: PartialObjectMetadata) -> Self {
+        let mut labels = node.metadata.labels.0;
+        Self(Host {
+            zone: labels.remove(ZONE),
+            name: node.metadata.name.unwrap_or_default(),
+        })
+    }
+}
+
+async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
+    let client = match &given.harvester {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    briefly(async {
+        // No label needs them: what is likely to be refused is not tried.
+        let right = ResourceAttributes {
+            verb: "list".to_owned(),
+            resource: "nodes".to_owned(),
+            ..ResourceAttributes::default()
+        };
+        match client.may(&right).await {
+            Ok(review) if review.allowed => {}
+            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential cannot list nodes"),
+            Err(error) => return Seen::Failed(why(&error)),
+        }
+        match client.list_metadata::<Listed>("/api/v1/nodes").await {
+            Ok(list) => Seen::Known(list.into_iter().map(|Listed(host)| host).collect()),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+/// The addresses of the running kernel: a file tree has none.
+fn addresses(given: &Given<'_>) -> Seen<Vec<Interface>> {
+    if !given.root.is_live() {
+        return Seen::failed(WhyKind::NotAsked, "a file tree has no addresses");
+    }
+    match list_addresses() {
+        Ok(interfaces) => Seen::Known(
+            interfaces
+                .into_iter()
+                .map(|(name, addresses)| Interface { name, addresses })
+                .collect(),
+        ),
+        Err(error @ AddressError::Kernel(_)) => Seen::failed(WhyKind::Forbidden, chain(&error)),
+    }
+}

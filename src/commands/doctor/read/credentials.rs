@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what the credential files are: what stands at their places, kind and claims of the token, certificates. No secret
+//! leaves this file.
+
+use std::path::Path;
+
+use super::{Given, briefly};
+use crate::access::search::harvester_candidates;
+use crate::access::token;
+use crate::access::x509;
+use crate::commands::doctor::facts::credentials::{
+    Certificate, Content, Credentials, Place, Role, Token, TokenKind,
+};
+use crate::facts::distribution::Configured;
+use crate::facts::observation::Api;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::observe::api_access::Link;
+use crate::observe::why;
+use crate::sys::escape::one_line;
+use crate::sys::root::Root;
+use crate::wire::kubeapi::ResourceAttributes;
+
+/// The longest name that is kept of a certificate, in characters.
+const NAME_MAX: usize = 253;
+
+/// Names that are kept of a certificate.
+const NAMES_MAX: usize = 64;
+
+/// Reads them.
+pub(super) async fn read(given: &Given<'_>) -> Credentials {
+    let harvester = given.connections.harvester.link();
+    let guest = given.connections.guest.link();
+    let links = || {
+        let harvester = harvester.iter().map(|link| (Api::Harvester, *link));
+        harvester.chain(guest.iter().map(|link| (Api::Guest, *link)))
+    };
+    Credentials {
+        places: Seen::Known(places(given)),
+        token: match &harvester {
+            Ok(link) => token(link),
+            Err(why) => Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone())),
+        },
+        certificates: Seen::Known(
+            links()
+                .flat_map(|(api, link)| certificates(api, link))
+                .collect(),
+        ),
+        csi_role: csi_role(given).await,
+    }
+}
+
+/// Asks for what every release of the role `harvesterhci.io:csi-driver` allows, of no one storage class.
+async fn csi_role(given: &Given<'_>) -> Seen<bool> {
+    if given.settings.harvester.kubeconfig.is_some() {
+        return Seen::Absent;
+    }
+    let client = match &given.harvester {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    let right = ResourceAttributes {
+        verb: "get".to_owned(),
+        group: "storage.k8s.io".to_owned(),
+        resource: "storageclasses".to_owned(),
+        ..ResourceAttributes::default()
+    };
+    briefly(async {
+        match client.may(&right).await {
+            Ok(review) => Seen::Known(review.allowed),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}
+
+/// What stands at each place where the Harvester credential is looked for.
+fn places(given: &Given<'_>) -> Vec<Place> {
+    let distributions = &given.who.distributions;
+    let configured = given.settings.harvester.kubeconfig.as_deref();
+    let named = |path: &Path| {
+        let mut named = distributions
+            .iter()
+            .filter_map(|one| one.cloud_provider_config.as_ref());
+        let found = named.find(|Configured { value, .. }| value == path);
+        found.map(|Configured { origin, .. }| origin.clone())
+    };
+    let candidates = harvester_candidates(configured, distributions);
+    let places = candidates.into_iter().map(|candidate| Place {
+        named_in: named(&candidate.path),
+        content: content(given.root, &candidate.path),
+        path: candidate.path,
+    });
+    places.collect()
+}
+
+fn content(root: &Root, path: &Path) -> Content {
+    match root.metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Content::Directory,
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
+        Ok(metadata) if metadata.is_file() => Content::File,
+        Ok(_) => Content::Unknown,
+        Err(error) if error.is_absent() => Content::Nothing,
+        Err(_) => Content::Unknown,
+    }
+}
+
+fn token(link: &Link) -> Seen<Token> {
+    let Some(token) = &link.credential.token else {
+        return Seen::Absent;
+    };
+    let (kind, issued, expires) = match token::classify(token) {
+        token::TokenKind::Rancher { name } => (TokenKind::Rancher { name }, None, None),
+        token::TokenKind::Jwt(claims) => (
+            claims
+                .service_account
+                .map_or(TokenKind::Opaque, TokenKind::ServiceAccount),
+            claims.issued,
+            claims.expires,
+        ),
+        token::TokenKind::Opaque => (TokenKind::Opaque, None, None),
+    };
+    Seen::Known(Token {
+        kind,
+        issued,
+        expires,
+    })
+}
+
+/// The certificates that a credential consists of. One that cannot be understood is not used for anything either.
+fn certificates(api: Api, link: &Link) -> Vec<Certificate> {
+    let credential = &link.credential;
+    let origin = credential.kubeconfig.display().to_string();
+    let authorities = credential.certificate_authorities.iter();
+    let authorities = authorities.map(|der| (Role::Authority, der));
+    let client = credential.client_certificate.iter();
+    let client = client.filter_map(|client| Some((Role::Client, client.chain.first()?)));
+    let all = authorities.chain(client);
+    let read = all.filter_map(|(role, der)| {
+        let read = x509::Certificate::parse(der).ok()?;
+        Some(certificate(api, role, &origin, &read))
+    });
+    read.collect()
+}
+
+/// What is kept of a certificate.
+pub(super) fn certificate(
+    api: Api,
+    role: Role,
+    origin: &str,
+    read: &x509::Certificate,
+) -> Certificate {
+    let line = |text: &str| one_line(text, NAME_MAX).into_owned();
+    let names = read.alternative_names.iter().take(NAMES_MAX);
+    Certificate {
+        api,
+        role,
+        origin: origin.to_owned(),
+        subject: line(&read.subject.to_string()),
+        begins: read.not_before,
+        ends: read.not_after,
+        names: names.map(|name| line(name)).collect(),
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what the image brought that belongs to one machine, by when it was written, and whether the next boot starts the
+//! agent.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::Given;
+use crate::commands::bake_check::read::own_unit;
+use crate::commands::doctor::facts::image::{Belonging, Image};
+use crate::facts::{Seen, WhyKind};
+use crate::sys::escape::chain;
+use crate::sys::root::{ReadError, Root};
+
+/// Where cloud-init notes what it has done on this machine, each thing when it was done first.
+const FIRST_RUN: &str = "/var/lib/cloud/instance/sem";
+
+/// What only one machine may have: the identities that systemd, and RKE2 and K3s, make at a first boot.
+const BELONGINGS: [&str; 2] = ["/etc/machine-id", "/etc/rancher/node/password"];
+
+/// Notes of cloud-init that are looked at; there are some thirty.
+const NOTES_MAX: usize = 200;
+
+/// Reads them.
+pub(super) async fn read(given: &Given<'_>) -> Image {
+    Image {
+        began: began(given.root),
+        belongings: belongings(given.root),
+        unit: own_unit(given.root).map_or(Seen::Absent, Seen::Known),
+    }
+}
+
+/// The time of cloud-init's oldest note.
+fn began(root: &Root) -> Seen<i64> {
+    let notes = match root.list(FIRST_RUN) {
+        Ok(notes) => notes,
+        Err(error) => return unread(&error),
+    };
+    let notes = notes.into_iter().take(NOTES_MAX);
+    let times = notes.filter_map(|note| written(root, Path::new(FIRST_RUN).join(note)).ok());
+    times.min().map_or(Seen::Absent, Seen::Known)
+}
+
+fn belongings(root: &Root) -> Seen<Vec<Belonging>> {
+    let mut belongings = Vec::new();
+    for path in BELONGINGS.map(PathBuf::from) {
+        match written(root, path.clone()) {
+            Ok(written) => belongings.push(Belonging { path, written }),
+            Err(error) if error.is_absent() => {}
+            Err(error) => return unread(&error),
+        }
+    }
+    Seen::Known(belongings)
+}
+
+fn written(root: &Root, path: PathBuf) -> Result<i64, ReadError> {
+    root.metadata(path).map(|metadata| metadata.mtime())
+}
+
+fn unread<T>(error: &ReadError) -> Seen<T> {
+    match error {
+        error if error.is_absent() => Seen::Absent,
+        error if error.is_denied() => Seen::failed(WhyKind::Forbidden, chain(error)),
+        error => Seen::failed(WhyKind::Malformed, chain(error)),
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what our Node says of itself, and the pods on it.
+//!
+//! The pods are listed with a field selector, as a kubelet may list no others.
+
+use super::{Given, briefly, read_object};
+use crate::commands::doctor::facts::node::NodeDetails;
+use crate::commands::doctor::facts::pods::{Pod, Pods, Provision};
+use crate::facts::distribution::DistributionKind;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::observe::why;
+use crate::wire::kubeapi::Selectors;
+
+/// Reads them.
+pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
+    let who = given.who;
+    let Some(kubelet) = who.kubelet.known() else {
+        let why = Why::new(WhyKind::NotAsked, "the name of this Node is unknown");
+        return (NodeDetails::unseen(&why), Pods::unseen(&why));
+    };
+    let name = &kubelet.node_name;
+    let node = match read_object(&given.guest, &format!("/api/v1/nodes/{name}")).await {
+        Seen::Known(node) => node,
+        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "the Node does not exist")),
+        Seen::Failed(why) => NodeDetails::unseen(&why),
+    };
+    let here = pods(given, name.as_str()).await;
+    let mut distributions = who.distributions.iter();
+    let asking = distributions.find(|distribution| distribution.asks_for_harvester());
+    let is_rke2 = asking.is_some_and(|asking| asking.kind == DistributionKind::Rke2);
+    let provision = Provision {
+        rke2: node
+            .kubelet
+            .known()
+            .filter(|release| is_rke2 && release.is_rke2()),
+        has_cloud_provider: asking.is_some()
+            || who.node.known().is_some_and(|node| node.vm_uid().is_some()),
+    };
+    let pods = Pods::new(here, provision);
+    (node, pods)
+}
+
+async fn pods(given: &Given<'_>, node: &str) -> Seen<Vec<Pod>> {
+    let client = match &given.guest {
+        Ok(link) => &link.client,
+        Err(why) => return Seen::Failed(why.clone()),
+    };
+    let selectors = Selectors {
+        field: Some(format!("spec.nodeName={node}")),
+        label: None,
+    };
+    briefly(async {
+        match client.list::<Pod>("/api/v1/pods", &selectors).await {
+            Ok(list) => Seen::Known(list.items),
+            Err(error) => Seen::Failed(why(&error)),
+        }
+    })
+    .await
+}

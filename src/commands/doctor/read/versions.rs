@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the guest cluster from the guest's.
+
+use serde::Deserialize;
+
+use super::{Given, read_object};
+use crate::commands::doctor::facts::node::release;
+use crate::commands::doctor::facts::versions::Versions;
+use crate::facts::Seen;
+use crate::facts::release::Release;
+use crate::sys::document::json::{git_version, setting_value};
+
+/// What every server tells of itself.
+const VERSION: &str = "/version";
+
+/// What KubeVirt tells of itself (role `kubevirt.io:default`, which everybody has).
+const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1/version";
+
+/// Harvester's release, one of the settings that everybody may read (`pkg/settings/settings.go`, `WhiteListedSettings`).
+const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1/settings/server-version";
+
+/// A setting of Harvester.
+#[derive(Deserialize)]
+struct Setting {
+    #[serde(default, deserialize_with = "setting_value")]
+    value: Option<String>,
+}
+
+/// The version of a server (`version.Info` of Kubernetes and of KubeVirt).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Info {
+    #[serde(default, deserialize_with = "git_version")]
+    git_version: Option<String>,
+}
+
+/// Reads them.
+pub(super) async fn read(given: &Given<'_>) -> Versions {
+    let of_hosts = async {
+        let harvester = &given.harvester;
+        (
+            read_object::<Setting>(harvester, HARVESTER).await,
+            read_object::<Info>(harvester, KUBEVIRT).await,
+            read_object::<Info>(harvester, VERSION).await,
+        )
+    };
+    let ((harvester, kubevirt, hosts), guest) =
+        tokio::join!(of_hosts, read_object::<Info>(&given.guest, VERSION));
+    let of_info = |info: Seen<Info>| parsed(info.map(|info| info.git_version));
+    Versions {
+        harvester: parsed(harvester.map(|setting| setting.value)),
+        kubevirt: of_info(kubevirt),
+        host_kubernetes: of_info(hosts),
+        guest_kubernetes: of_info(guest),
+    }
+}
+
+fn parsed(text: Seen<Option<String>>) -> Seen<Release> {
+    match text {
+        Seen::Known(text) => release(text.as_deref()),
+        Seen::Absent => Seen::Absent,
+        Seen::Failed(why) => Seen::Failed(why),
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One look of `doctor`: an ordinary round that writes nothing, and the examination beside it.
+//!
+//! It is done in a thread of its own. A disk, a network file system or a device that hangs takes the thread that asks it along,
+//! and nothing can call that back: the look is given up after [`LIMIT`], with what it had found by then.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use time::UtcDateTime;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, timeout_at};
+
+use crate::agent::signal_board::Health;
+use crate::agent::state::{self, MachineId};
+use crate::agent::{self, Clock, Mode, Round};
+use crate::catalogue::{Code, Finding, Group};
+use crate::commands::doctor::diagnosis::{Diagnosis, Outcome, Rights, Service, gaps, is_hidden};
+use crate::commands::doctor::facts::{Examination, Gap, Need};
+use crate::commands::doctor::judge::{self, Case};
+use crate::commands::run::{Process, Silent, SystemClock, context, earlier, foreign};
+use crate::commands::status::presence;
+use crate::config::{self, Settings};
+use crate::decide::{Memory, rfc3339};
+use crate::facts::{Why, WhyKind};
+use crate::observe::machine::read_machine;
+use crate::observe::observer::World;
+use crate::report::status::Status;
+use crate::report::status_file;
+use crate::sys::lock::Presence;
+use crate::wire::dbus::Bus;
+
+/// How long one look may take. Each request has a limit of its own that is far below.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// One look, whole or given up.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) diagnosis: Diagnosis,
+    pub(crate) outcome: Outcome,
+    pub(crate) at: String,
+    pub(crate) time: UtcDateTime,
+    pub(crate) service: Service,
+    pub(crate) status: Option<Status>,
+    pub(crate) examination: Option<Examination>,
+}
+
+/// What is known of a look after a step of it.
+#[derive(Debug, Default)]
+struct Part {
+    service: Service,
+    findings: Vec<Finding>,
+    gaps: Vec<Gap>,
+    status: Option<Status>,
+    examination: Option<Examination>,
+    is_unanswered: bool,
+    /// The step that comes next; none after the last one.
+    next: Option<&'static str>,
+}
+
+/// Looks once.
+pub(crate) async fn look(process: &Process) -> Look {
+    let end = Instant::now() + LIMIT;
+    let part = match begin(process) {
+        Ok(told) => last(told, end).await,
+        Err(error) => Part::default().without_rest(&format!("failed to spawn a thread: {error}")),
+    };
+    Look::new(part, &SystemClock::new())
+}
+
+fn begin(process: &Process) -> io::Result<UnboundedReceiver<Part>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (tell, told) = unbounded_channel();
+    let process = process.clone();
+    let work = move || gather(&runtime, &process, &tell);
+    thread::Builder::new().name("look".to_owned()).spawn(work)?;
+    Ok(told)
+}
+
+/// The last part that is told before the end.
+async fn last(mut told: UnboundedReceiver<Part>, end: Instant) -> Part {
+    let mut part = Part {
+        next: Some("the configuration and the state of the agent"),
+        ..Part::default()
+    };
+    while let Some(step) = part.next {
+        part = match timeout_at(end, told.recv()).await {
+            Ok(Some(newer)) => newer,
+            Ok(None) => {
+                return part.without_rest(&format!("the check stopped while reading {step}"));
+            }
+            Err(_) => {
+                let seconds = LIMIT.as_secs();
+                return part.without_rest(&format!(
+                    "timed out after {seconds}s while reading {step}: a disk, network file system or device hangs"
+                ));
+            }
+        };
+    }
+    part
+}
+
+/// The thread: tells after each step what is known by then.
+fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
+    // Nobody listens any more to what comes too late.
+    let tell = |part| tell.send(part).unwrap_or_default();
+    let clock = SystemClock::new();
+    let service = service(process);
+    let (settings, faults) = settings(process);
+    let mut findings: Vec<Finding> = faults.into_iter().collect();
+    let part = |findings: &[Finding], next| Part {
+        service: service.clone(),
+        findings: findings.to_vec(),
+        next,
+        ..Part::default()
+    };
+    tell(part(&findings, Some("the firmware tables")));
+    let machine = read_machine(&process.root);
+    if let Some(vendor) = foreign(&machine, &settings) {
+        let seen = format!("SMBIOS vendor is {vendor}");
+        findings.push(Finding::new(Code::NotKubevirt, seen));
+        return tell(part(&findings, None));
+    }
+    findings.extend(service.finding());
+    tell(part(
+        &findings,
+        Some("credentials, both APIs, qemu-guest-agent"),
+    ));
+
+    let state = state::recall(&process.root, &MachineId::of(&machine));
+    let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
+    let mut world = World::new(
+        process.root.clone(),
+        bus,
+        Health::default(),
+        earlier(&state),
+    )
+    .hurried();
+    let rounds = runtime.block_on(Box::pin(agent::once(
+        &settings,
+        &mut world,
+        &mut Silent,
+        &clock,
+        Memory::default(),
+        Mode::DryRun,
+    )));
+    let Some(round) = rounds.last() else {
+        return;
+    };
+    let raised = round.plan.findings.iter().cloned();
+    let is_shown = |finding: &Finding| !is_hidden(finding, &round.who, rights());
+    findings.extend(raised.filter(is_shown));
+    let status = Status::new(&round.report(&settings), &context(&clock, Vec::new()));
+    let of_round = |findings: &[Finding], next| Part {
+        gaps: gaps(
+            &round.who,
+            &round.identity,
+            round.placement.as_ref(),
+            rights(),
+        ),
+        status: Some(status.clone()),
+        is_unanswered: is_unanswered(round),
+        ..part(findings, next)
+    };
+    tell(of_round(&findings, Some("the additional checks of doctor")));
+
+    let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
+    let case = Case {
+        settings: &settings,
+        who: &round.who,
+        identity: &round.identity,
+        placement: round.placement.as_ref(),
+        examination: &examination,
+        now: clock.now(),
+    };
+    findings.extend(judge::findings(&case).into_iter().filter(is_shown));
+    let told: Vec<Finding> = service.told(&findings, rights()).cloned().collect();
+    findings.extend(told);
+    let mut whole = of_round(&findings, None);
+    whole.gaps.extend(examination.gaps());
+    whole.examination = Some(examination);
+    tell(whole);
+}
+
+/// The configuration, or the defaults and what is wrong with it.
+fn settings(process: &Process) -> (Settings, Option<Finding>) {
+    match config::load(&process.root, process.config.as_deref()) {
+        Ok(loaded) => (loaded.settings, None),
+        Err(errors) => {
+            let faults = errors.to_string();
+            let faults: Vec<&str> = faults.lines().map(str::trim).collect();
+            let finding = Finding::new(Code::ConfigInvalid, faults.join("; "));
+            (Settings::default(), Some(finding))
+        }
+    }
+}
+
+fn is_unanswered(round: &Round) -> bool {
+    let credentials = [round.who.harvester.why(), round.who.kubelet.why()];
+    let mut credentials = credentials.into_iter().flatten();
+    round.is_unanswered()
+        || rights() == Rights::Few && credentials.any(|why| why.kind == WhyKind::Forbidden)
+}
+
+impl Part {
+    /// The same as the end of a look, the rest of which could not be done.
+    fn without_rest(mut self, why: &str) -> Self {
+        let what = match self.status {
+            Some(_) => "the remaining checks",
+            None => "all checks",
+        };
+        self.gaps.extend(Group::ALL.iter().map(|group| Gap {
+            group: *group,
+            what,
+            why: Why::new(WhyKind::Unreachable, why),
+            need: Need::Usual,
+        }));
+        self.is_unanswered = true;
+        self.next = None;
+        self
+    }
+}
+
+impl Look {
+    fn new(part: Part, clock: &SystemClock) -> Self {
+        let diagnosis = Diagnosis::new(&part.findings, &part.gaps);
+        let now = clock.now();
+        Self {
+            outcome: diagnosis.outcome(part.is_unanswered),
+            diagnosis,
+            at: rfc3339(now.wall),
+            time: now.wall,
+            service: part.service,
+            status: part.status,
+            examination: part.examination,
+        }
+    }
+}
+
+/// The running agent, as its lock and its status tell.
+fn service(process: &Process) -> Service {
+    let status = status_file::read(&process.root).ok();
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let findings = status
+        .as_ref()
+        .and_then(|status| status.get("findings")?.as_array());
+    let findings = findings.map(Vec::as_slice).unwrap_or_default();
+    let told = findings.iter().filter_map(|finding| {
+        let code = Code::parse(&text(finding.get("code"))?)?;
+        let steps = finding.get("fix")?.as_array()?.iter();
+        let steps = steps.filter_map(|step| text(Some(step))).collect();
+        Some(Finding::new(code, text(finding.get("observed"))?).with_steps(steps))
+    });
+    let since = findings.iter().filter_map(|finding| {
+        Some((
+            text(finding.get("code"))?,
+            text(finding.get("firstObservedTime"))?,
+        ))
+    });
+    let agent = status.as_ref().and_then(|status| status.get("agent"));
+    let agent = agent.and_then(|agent| serde_json::from_value(agent.clone()).ok());
+    let (holder, is_unknown) = match presence(&process.root, agent.as_ref()) {
+        Presence::Running(holder) => (Some(holder.to_string()), false),
+        Presence::Absent => (None, false),
+        Presence::Unknown => (None, true),
+    };
+    Service {
+        holder,
+        is_unknown,
+        updated_at: text(
+            status
+                .as_ref()
+                .and_then(|status| status.get("lastUpdateTime")),
+        ),
+        findings: told.collect(),
+        since: since.collect(),
+    }
+}
+
+pub(crate) fn rights() -> Rights {
+    if nix::unistd::geteuid().is_root() {
+        Rights::All
+    } else {
+        Rights::Few
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `explain`: the catalogue's text of findings.
+
+use std::fmt::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Answer, Exit, Output};
+use crate::catalogue::{Code, Entry, Group};
+use crate::report::layout::{self, TermStyle};
+use crate::sys::escape::json_text;
+
+/// Codes this much alike are worth suggesting.
+const ALIKE: f64 = 0.75;
+
+/// So many are suggested at most.
+const SUGGESTIONS: usize = 3;
+
+/// What `explain` takes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Codes of findings, such as hostname-differs; lists all codes if none is given
+    #[arg(value_name = "CODE")]
+    pub codes: Vec<String>,
+    /// Explain every finding
+    #[arg(long, conflicts_with = "codes")]
+    pub all: bool,
+}
+
+/// Explains the findings of these names, or lists all.
+pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
+    let names = &options.codes;
+    if names.is_empty() && !options.all {
+        return Answer::new(list(output, style), Exit::Ok);
+    }
+    let (mut entries, mut complaint) = (Vec::new(), String::new());
+    if options.all {
+        entries.extend(Code::ALL.iter().map(|code| code.entry()));
+    }
+    for name in names {
+        match Code::parse(&plain(name)) {
+            Some(code) => entries.push(code.entry()),
+            None => complaint.push_str(&unknown(name)),
+        }
+    }
+    let text = match (output, entries.as_slice()) {
+        (_, []) => String::new(),
+        (Output::Json, [entry]) if names.len() == 1 => json_text(&value(entry)),
+        (Output::Json, _) => values(entries),
+        (Output::Text | Output::Short, _) => {
+            let texts = entries.into_iter().map(|entry| text(entry, style));
+            texts.collect::<Vec<_>>().join("\n\n")
+        }
+    };
+    let exit = match complaint.as_str() {
+        "" => Exit::Ok,
+        _ => Exit::Usage,
+    };
+    Answer {
+        text,
+        complaint,
+        exit,
+    }
+}
+
+/// A name as it stands in the catalogue, however it was copied.
+fn plain(name: &str) -> String {
+    let name = name.trim_matches(|character: char| !character.is_ascii_alphabetic());
+    name.to_ascii_lowercase().replace('_', "-")
+}
+
+fn unknown(name: &str) -> String {
+    let plain = plain(name);
+    let alike = |code: &Code| match code.as_str().contains(&plain) && plain.len() > 2 {
+        true => 1.0,
+        false => strsim::jaro_winkler(&plain, code.as_str()),
+    };
+    let mut near: Vec<Code> = Code::ALL.to_vec();
+    near.retain(|code| alike(code) > ALIKE);
+    near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+    let near = near.iter().take(SUGGESTIONS);
+    let near: Vec<String> = near.map(|code| format!("`{code}`")).collect();
+    let hint = match near.as_slice() {
+        [] => "; `harvester-node-agent explain` lists all".to_owned(),
+        near => format!("; did you mean {}?", near.join(" or ")),
+    };
+    format!("no finding has the code `{}`{hint}\n", name.escape_debug())
+}
+
+/// All codes with their titles, by group.
+fn list(output: Output, style: TermStyle) -> String {
+    let entries = Code::ALL.iter().map(|code| code.entry());
+    if output == Output::Json {
+        return values(entries);
+    }
+    let mut text = String::new();
+    for group in Group::ALL {
+        let _ = writeln!(text, "{}:", group.title());
+        for entry in entries.clone().filter(|entry| entry.group == *group) {
+            let severity = entry.severity.as_str();
+            let lead = format!("  {:<30} {severity:<8} ", entry.name);
+            let indent = lead.chars().count();
+            layout::paragraph(&mut text, &lead, indent, entry.title, style.width);
+        }
+        text.push('\n');
+    }
+    text.push_str("Explain one: harvester-node-agent explain CODE\n");
+    text
+}
+
+fn text(entry: &Entry, style: TermStyle) -> String {
+    let width = style.width;
+    let mut text = String::new();
+    let (severity, group) = (entry.severity.as_str(), entry.group.title());
+    let _ = writeln!(text, "{} ({severity}, {group})\n", entry.name);
+    layout::paragraph(&mut text, "", 0, entry.title, width);
+    layout::paragraph(&mut text, "\nImpact  ", 8, entry.impact, width);
+    text.push('\n');
+    layout::steps(&mut text, "Fix     ", 8, entry.fix, width);
+    let mut place = None;
+    for command in entry.commands {
+        if place != Some(command.place) {
+            place = Some(command.place);
+            let _ = writeln!(text, "\n        # {}", command.place.title());
+        }
+        let _ = writeln!(text, "        {}", command.text);
+    }
+    let suppressed: Vec<&str> = entry.suppresses.iter().map(|code| code.as_str()).collect();
+    if !suppressed.is_empty() {
+        text.push('\n');
+        layout::paragraph(&mut text, "Suppresses  ", 12, &suppressed.join(", "), width);
+    }
+    text.push_str("\nSee also\n");
+    for link in entry.code.links() {
+        let _ = writeln!(text, "  {link}");
+    }
+    text
+}
+
+fn values<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
+    let values: Vec<Value> = entries.into_iter().map(value).collect();
+    json_text(&json!(values))
+}
+
+fn value(entry: &Entry) -> Value {
+    let commands = entry.commands.iter();
+    json!({
+        "code": entry.name,
+        "group": entry.group.as_str(),
+        "severity": entry.severity.as_str(),
+        "title": entry.title,
+        "impact": entry.impact,
+        "fix": entry.fix,
+        "commands": commands.map(|command| json!({
+            "runOn": command.place.as_str(),
+            "text": command.text,
+        })).collect::<Vec<_>>(),
+        "suppresses": entry.suppresses.iter().map(|code| code.as_str()).collect::<Vec<_>>(),
+        "links": entry.code.links(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explain(names: &[&str], output: Output) -> Answer {
+        let options = Options {
+            codes: names.iter().map(|name| (*name).to_owned()).collect(),
+            all: false,
+        };
+        run(&options, output, TermStyle::PLAIN)
+    }
+
+    /// The words, however they are wrapped.
+    fn words(text: &str) -> String {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn every_code_is_explained() {
+        for code in Code::ALL {
+            let answer = explain(&[code.as_str()], Output::Text);
+            assert_eq!(answer.exit, Exit::Ok);
+            let entry = code.entry();
+            let shown = words(&answer.text);
+            let parts = [entry.group.title(), entry.title, entry.impact];
+            for part in parts.iter().chain(entry.fix) {
+                assert!(shown.contains(part), "{}", answer.text);
+            }
+            for command in entry.commands {
+                let heading = format!("\n        # {}\n", command.place.title());
+                assert!(answer.text.contains(&heading), "{}", answer.text);
+                assert!(
+                    answer
+                        .text
+                        .contains(&format!("\n        {}\n", command.text))
+                );
+            }
+            for link in code.links() {
+                assert!(answer.text.contains(link), "{}", answer.text);
+            }
+        }
+    }
+
+    #[test]
+    fn all_links_are_indented_alike() {
+        for code in Code::ALL {
+            let text = explain(&[code.as_str()], Output::Text).text;
+            let links: Vec<&str> = text
+                .lines()
+                .filter(|line| line.contains("https://"))
+                .collect();
+            for link in code.links() {
+                assert!(links.contains(&&*format!("  {link}")), "{code}: {links:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_line_but_a_command_or_a_link_is_wider_than_the_terminal() {
+        let all = Options {
+            all: true,
+            ..Options::default()
+        };
+        for width in [40, 80, 120] {
+            let style = TermStyle {
+                width,
+                ..TermStyle::PLAIN
+            };
+            let text = run(&all, Output::Text, style).text;
+            let wide = text.lines().filter(|line| line.chars().count() > width);
+            let is_command = |line: &&str| {
+                let mut commands = Code::ALL.iter().flat_map(|code| code.entry().commands);
+                commands.any(|command| command.text == line.trim())
+            };
+            let is_whole = |line: &&str| !line.trim().contains(' ');
+            let is_title = |line: &&str| line.ends_with(')') && width < 80;
+            let wide = wide.filter(|line| !is_command(line) && !is_whole(line) && !is_title(line));
+            assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new(), "{width}");
+        }
+        let list = explain(&[], Output::Text).text;
+        let wide = list.lines().filter(|line| line.chars().count() > 80);
+        assert_eq!(wide.collect::<Vec<_>>(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_list_has_every_code_once_below_its_group() {
+        let list = explain(&[], Output::Text).text;
+        for code in Code::ALL {
+            let line = format!("\n  {code} ");
+            assert_eq!(list.matches(&line).count(), 1, "{code}");
+        }
+        for group in Group::ALL {
+            assert!(list.contains(&format!("{}:\n", group.title())));
+        }
+    }
+
+    #[test]
+    fn a_code_that_is_almost_right_is_suggested() {
+        for (name, near) in [
+            ("hostname-difers", "did you mean `hostname-differs`"),
+            ("zone", "did you mean `hosts-in-one-zone`?"),
+            ("qqqqqqq", "`harvester-node-agent explain` lists all"),
+            ("", "`harvester-node-agent explain` lists all"),
+        ] {
+            let answer = explain(&[name], Output::Text);
+            assert_eq!((answer.exit, answer.text.as_str()), (Exit::Usage, ""));
+            assert!(answer.complaint.contains(near), "{}", answer.complaint);
+        }
+        let hostile = explain(&["\u{1b}[31m"], Output::Text);
+        assert!(!hostile.complaint.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_code_may_be_copied_from_anywhere() {
+        for name in [
+            "[node-missing]",
+            "NODE-MISSING",
+            "`node-missing`:",
+            "node_missing",
+        ] {
+            let answer = explain(&[name], Output::Text);
+            assert!(answer.text.starts_with("node-missing ("), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_several_is_told_in_spite_of_one_that_is_not() {
+        let names = ["node-missing", "nonsense-code", "label-conflict"];
+        let answer = explain(&names, Output::Json);
+        assert_eq!(answer.exit, Exit::Usage);
+        let told: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!(
+            [&told[0]["code"], &told[1]["code"]],
+            ["node-missing", "label-conflict"]
+        );
+        assert!(answer.complaint.contains("`nonsense-code`"));
+        let one: Value = serde_json::from_str(&explain(&names[..1], Output::Json).text).unwrap();
+        assert_eq!(one["code"], "node-missing");
+    }
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `gate`: holds the first start of the kubelet while its name would be wrong, and writes the labels that it registers with.
+//!
+//! It ends with 0 whatever it finds: a name that is wrong is to be put right, a node that does not boot is worse.
+
+pub mod judge;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::run::{Process, foreign};
+use super::status::presence;
+use super::{Answer, Exit, Output};
+use crate::access::search;
+use crate::apply::registration;
+use crate::commands::gate::judge::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
+use crate::config::{self, LabelKey, Settings};
+use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
+use crate::decide::verdict::Verdict;
+use crate::facts::registration::{LabelFileKind, Labels};
+use crate::facts::topology::LabelValue;
+use crate::observe;
+use crate::report::status::{IdentityStatus, Status};
+use crate::report::status_file;
+use crate::sys::escape::json_text;
+use crate::sys::lock::Presence;
+use crate::sys::root::Root;
+use crate::triggers::files;
+use crate::wire::dbus::Bus;
+
+/// Behind inotify, and for the lock of the daemon, which tells nobody of its end.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Waits until the kubelet may start, `bound` at most.
+pub fn run(process: &Process, bound: Duration) -> Answer {
+    let loaded = config::load(&process.root, process.config.as_deref());
+    let faulty = loaded.is_err();
+    let settings = loaded.map(|loaded| loaded.settings).unwrap_or_default();
+    if let Some(opening) = needless(&process.root, &settings, faulty) {
+        return answer(process, &opening, Duration::ZERO, &Written::default());
+    }
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return Answer::complaint(
+                format!("failed to create event loop, the kubelet starts unchecked: {error}\n"),
+                Exit::Ok,
+            );
+        }
+    };
+    let started = Instant::now();
+    let (opening, written) = runtime.block_on(async {
+        let opening = wait(&process.root, &settings, started, bound).await;
+        let written = match &opening.labels {
+            Some(labels) => write(process, &settings, labels).await,
+            None => Written::default(),
+        };
+        (opening, written)
+    });
+    runtime.shutdown_background();
+    answer(process, &opening, started.elapsed(), &written)
+}
+
+/// Creates the directories of the files that the kubelet may get its labels from: the sandbox of the gate's unit lets it write
+/// only to those that exist when it starts.
+pub fn make_directories(process: &Process) -> Answer {
+    let root = &process.root;
+    let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
+    let settings = settings.unwrap_or_default();
+    if !registration_is_wanted(&settings) || needless(root, &settings, false).is_some() {
+        return Answer::new("", Exit::Ok);
+    }
+    let mut complaint = String::new();
+    for kind in observe::registration::installed(root) {
+        if let Err(refusal) = registration::make_directory(root, kind) {
+            complaint.push_str(&format!("{}\n", refusal.text));
+        }
+    }
+    Answer {
+        text: String::new(),
+        complaint,
+        exit: Exit::Ok,
+    }
+}
+
+/// Why there is nothing to wait for.
+fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
+    let opening = |reason, text| {
+        Some(Opening {
+            reason,
+            text,
+            labels: None,
+        })
+    };
+    let (distributions, _) = observe::distribution::read_distribution(root);
+    let configured = settings.guest.kubeconfig.as_deref();
+    let candidates = search::kubelet_candidates(configured, &distributions);
+    match search::find(root, candidates) {
+        search::Found::At(found)
+        | search::Found::Unreadable {
+            candidate: found, ..
+        } => {
+            let text = format!(
+                "the kubelet is already registered: {}",
+                found.path.display()
+            );
+            return opening(Reason::NotFirstStart, text);
+        }
+        search::Found::Nowhere { .. } => {}
+    }
+    let machine = observe::machine::read_machine(root);
+    if let Some(vendor) = foreign(&machine, settings) {
+        let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
+        return opening(Reason::NotKubevirt, text);
+    }
+    if !faulty {
+        return None;
+    }
+    // The daemon waits for a better one, and must not hold a boot.
+    let text = "invalid configuration, so the VM name is unknown; the kubelet starts unchecked: harvester-node-agent config check";
+    opening(Reason::ConfigurationFaults, text.to_owned())
+}
+
+/// Waits for the daemon's word.
+async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duration) -> Opening {
+    let changed = Notify::new();
+    let watched = PathBuf::from(status_file::STATUS_FILE);
+    let watch = files::watch_whole(root.clone(), watched, || changed.notify_one());
+    tokio::pin!(watch);
+    let mut is_watching = true;
+    let mut alone = None;
+    let mut told = String::new();
+    loop {
+        let daemon = look(root, settings, &mut alone);
+        let waited = started.elapsed();
+        match decide(&daemon, waited, bound) {
+            Decision::Open(opening) => return opening,
+            Decision::Wait(why) if why != told => {
+                let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
+                let line = format!("delaying the kubelet for up to {left} s: {why}\n");
+                // Whoever looks at a boot that stands still must see why.
+                let _ = std::io::stderr().write_all(line.as_bytes());
+                told = why;
+            }
+            Decision::Wait(_) => {}
+        }
+        let pause = POLL.min(bound.saturating_sub(waited));
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+            _ = &mut watch, if is_watching => is_watching = false,
+        }
+    }
+}
+
+/// What the daemon says now. `alone`: since when none has run.
+fn look(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
+    let status = status_file::read(root).ok();
+    let status = status.and_then(|value| Status::from_json(&value).ok());
+    let Presence::Running(holder) = presence(root, status.as_ref().map(|status| &status.agent))
+    else {
+        let since = alone.get_or_insert_with(Instant::now);
+        return Daemon::Missing(since.elapsed());
+    };
+    *alone = None;
+    // A status of the process before says nothing of now.
+    match status.filter(|status| holder.pid == Some(status.agent.pid)) {
+        Some(status) => match said(&status) {
+            Some(mut said) => {
+                // One that was put in place a moment ago, and that the daemon has not read yet, is hope too.
+                said.may_learn = said.may_learn || has_harvester_credential(root, settings);
+                Daemon::Says(said)
+            }
+            None => Daemon::Silent,
+        },
+        None => Daemon::Silent,
+    }
+}
+
+fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
+    let (distributions, _) = observe::distribution::read_distribution(root);
+    let configured = settings.harvester.kubeconfig.as_deref();
+    let candidates = search::harvester_candidates(configured, &distributions);
+    matches!(search::find(root, candidates), search::Found::At(_))
+}
+
+/// What a status says of the name that would register.
+fn said(status: &Status) -> Option<Said> {
+    let IdentityStatus { names, vm, .. } = &status.identity;
+    let named = |kind: &str| names.iter().find(|name| name.kind == kind);
+    let name = named("node name").or_else(|| named("hostname"))?;
+    let labels = match &status.registration {
+        None => Wanted::None,
+        Some(registration) => match &registration.labels {
+            None => Wanted::Unknown,
+            Some(labels) => parse(labels).map_or(Wanted::Unknown, Wanted::Known),
+        },
+    };
+    Some(Said {
+        kind: name.kind.clone(),
+        name: name.name.clone(),
+        verdict: Verdict::parse(&name.state)?,
+        vm: status
+            .identity
+            .expected_name
+            .clone()
+            .or_else(|| vm.as_ref().map(|vm| vm.name.clone())),
+        reason: status.identity.message.clone(),
+        may_learn: status.credentials.harvester.kubeconfig.is_some(),
+        labels,
+    })
+}
+
+/// Labels that Kubernetes would take; what is written for a kubelet must not keep it from starting.
+fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
+    let parsed = |(key, value): (&String, &String)| {
+        let key = LabelKey::parse(key).ok()?;
+        Some((key.as_str().to_owned(), LabelValue::parse(value).ok()?))
+    };
+    let mut read = Labels::new();
+    for label in labels {
+        let (key, value) = parsed(label)?;
+        read.insert(key, value);
+    }
+    Some(read)
+}
+
+/// What became of the files.
+#[derive(Debug, Default)]
+struct Written {
+    files: Vec<String>,
+    problems: Vec<String>,
+}
+
+/// Tells the labels to every distribution that is installed.
+async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Written {
+    let root = &process.root;
+    let bus = Bus::new(root, process.system_bus_address.as_deref());
+    let present = observe::registration::read(root);
+    let kinds = observe::registration::installed(root);
+    let mut written = Written::default();
+    if kinds.is_empty() {
+        let text = "none of RKE2, K3s and kubelet is installed: the labels were not written";
+        written.problems.push(text.to_owned());
+    }
+    let hidden = observe::registration::hidden_by(root).is_some();
+    for change in first_files(&kinds, &present, labels, hidden) {
+        match registration::begin(root, &bus, &change).await {
+            Ok(()) if hidden && change.kind == LabelFileKind::Kubelet => {}
+            Ok(()) => written.files.push(change.kind.path().display().to_string()),
+            Err(refusal) => written.problems.push(refusal.text),
+        }
+    }
+    for finding in findings(settings, &observe::registration::read(root), None) {
+        let title = finding.code.entry().title;
+        let line = format!("{title}: {}; {}", finding.seen, finding.remedy());
+        written.problems.push(line);
+    }
+    written
+}
+
+fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Written) -> Answer {
+    if process.output == Output::Json {
+        let labels = opening.labels.as_ref().map(|labels| {
+            labels
+                .iter()
+                .map(|(key, value)| (key, value.as_str()))
+                .collect::<BTreeMap<_, _>>()
+        });
+        let value = json!({
+            "reason": opening.reason.as_str(),
+            "message": opening.text,
+            "durationSeconds": waited.as_millis() as f64 / 1000.0,
+            "labels": labels,
+            "writtenFiles": written.files,
+            "errors": written.problems,
+        });
+        return Answer::new(json_text(&value), Exit::Ok);
+    }
+    if opening.reason == Reason::NotFirstStart {
+        return Answer::new("", Exit::Ok);
+    }
+    let mut text = format!("{}\n", opening.text);
+    for file in &written.files {
+        text.push_str(&format!("labels written to {file}\n"));
+    }
+    let mut complaint = String::new();
+    if opening.reason.is_worrying() {
+        std::mem::swap(&mut text, &mut complaint);
+    }
+    for problem in &written.problems {
+        complaint.push_str(&format!("{problem}\n"));
+    }
+    Answer {
+        text,
+        complaint,
+        exit: Exit::Ok,
+    }
+}

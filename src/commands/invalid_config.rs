@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The service with a configuration that has faults: it does nothing, says so once, and waits until it can be used.
+//!
+//! If it ended instead, systemd would start it again every few seconds for ever, each time with the same words; and it must
+//! never go on with defaults, which may not be what the faulty file asks for.
+
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use super::run::Process;
+use crate::config::{self, ConfigErrors, Loaded, LogLevel};
+use crate::report::journal::{Journal, Priority, Record};
+use crate::report::message_id;
+use crate::report::sink::{SinkFacts, choose_sink};
+use crate::triggers::files;
+
+/// Read again this often where inotify does not work.
+const POLL: Duration = Duration::from_secs(60);
+
+const STATUS: &str =
+    "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
+
+/// Waits for a configuration that can be used. `None` when the service is told to end first.
+pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<Loaded> {
+    let mut signals = (
+        signal(SignalKind::terminate()).ok()?,
+        signal(SignalKind::interrupt()).ok()?,
+        signal(SignalKind::hangup()).ok()?,
+    );
+    let facts = SinkFacts::observe(
+        &process.root,
+        process.journal_stream.clone(),
+        process.no_color.as_deref(),
+    );
+    let journal = Journal::new(choose_sink(&facts), LogLevel::Info);
+    let mut notifier = process.notifier();
+    let paths = match &process.config {
+        Some(file) => vec![file.clone()],
+        None => config::watched_paths(),
+    };
+    let paths = paths.into_iter().collect();
+    let changed = Notify::new();
+    let mut watch = Box::pin(async {
+        // It ends where inotify does not work; then there is the poll.
+        let _ = files::watch(process.root.clone(), paths, || changed.notify_one()).await;
+        std::future::pending::<()>().await;
+    });
+    let (mut text, mut said) = (errors.to_string(), String::new());
+    let usable = loop {
+        if text != said {
+            journal.send(Record {
+                message_id: Some(message_id::CONFIGURATION_REFUSED),
+                ..Record::new(Priority::Error, format!("{STATUS}\n{text}"))
+            });
+            said = text.clone();
+        }
+        notifier.ready(STATUS);
+        let pause = notifier.watchdog_interval().map_or(POLL, |at| at.min(POLL));
+        tokio::select! {
+            _ = signals.0.recv() => break None,
+            _ = signals.1.recv() => break None,
+            _ = signals.2.recv() => {}
+            () = changed.notified() => {}
+            () = &mut watch => {}
+            () = tokio::time::sleep(pause) => notifier.watchdog(),
+        }
+        match config::load(&process.root, process.config.as_deref()) {
+            Ok(loaded) => break Some(loaded),
+            Err(errors) => text = errors.to_string(),
+        }
+    };
+    if usable.is_none() {
+        notifier.stopping();
+    }
+    journal.close(Duration::from_secs(1));
+    usable
+}

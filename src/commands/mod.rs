@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line: its shape, and one file for each command.
+//!
+//! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
+
+pub mod bake_check;
+pub mod completions;
+pub mod config;
+pub mod doctor;
+pub mod explain;
+pub mod gate;
+mod invalid_config;
+pub mod once;
+pub mod rbac;
+pub mod run;
+pub mod status;
+pub mod whoami;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::catalogue::Severity;
+use crate::report::layout::Charset;
+use crate::report::status::Status;
+
+/// What the process says with its exit code. Frozen: units and scripts depend on the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Ok = 0,
+    /// A check failed.
+    Failed = 1,
+    /// The command line is wrong (clap's own code).
+    Usage = 2,
+    /// Warnings, with `--strict`.
+    Warnings = 3,
+    /// This machine is not a KubeVirt virtual machine.
+    NotKubevirt = 4,
+    /// Not now: an API does not answer, or another agent runs.
+    TryAgain = 75,
+    /// The configuration has faults.
+    Configuration = 78,
+}
+
+/// Identify the Harvester VM of a Kubernetes node and keep its topology labels in sync
+#[derive(Debug, Parser)]
+#[command(name = "harvester-node-agent", version, about, long_about = LONG_ABOUT, propagate_version = true)]
+pub struct Arguments {
+    /// Configuration file to use instead of the default files
+    #[arg(long, global = true, value_name = "FILE", help_heading = GLOBAL)]
+    pub config: Option<PathBuf>,
+    /// Output format
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = GLOBAL
+    )]
+    pub output: Output,
+    /// Directory to use as the file system root
+    #[arg(long, global = true, value_name = "DIR", default_value = "/", help_heading = GLOBAL)]
+    pub root: PathBuf,
+    /// Show all details
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
+    pub verbose: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The heading over the options of all commands.
+const GLOBAL: &str = "Global options";
+
+const LONG_ABOUT: &str = "\
+Runs inside a Harvester (KubeVirt) virtual machine that is a Kubernetes node. Checks that the names of the node match its \
+VM, sets region, zone and host labels on its own Node with the kubelet credential, and updates them after each live \
+migration.
+
+Exit status: 0 ok; 1 a check failed; 2 usage error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 try \
+again later; 78 invalid configuration.";
+
+/// How output is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Human-readable
+    Text,
+    /// Machine-readable
+    Json,
+    /// A few lines, such as for a ticket
+    Short,
+}
+
+/// Whether warnings change the exit status.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Strict {
+    /// Exit with status 3 if there are only warnings
+    #[arg(long)]
+    pub strict: bool,
+}
+
+impl From<Strict> for Strictness {
+    fn from(option: Strict) -> Self {
+        if option.strict {
+            Self::Strict
+        } else {
+            Self::Lenient
+        }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run as a service
+    Run,
+    /// Reconcile the Node once and exit
+    Once {
+        /// Print what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// `--strict`.
+        #[command(flatten)]
+        strict: Strict,
+    },
+    /// Show the runtime status of the agent
+    #[command(after_help = status::EXAMPLES)]
+    Status(status::Options),
+    /// Wait for the VM name before the kubelet starts
+    ///
+    /// Delays the first kubelet start until the node name matches the VM; always exits with status 0.
+    Gate {
+        /// Maximum time to wait, such as 90s or 2m
+        #[arg(long, value_name = "TIME", default_value = "2m", value_parser = crate::config::parse_duration)]
+        timeout: std::time::Duration,
+        /// Only create the directories of the label files, for the distributions that are installed here
+        #[arg(long, conflicts_with = "timeout")]
+        make_directories: bool,
+    },
+    /// Show which VM and host this node is
+    Whoami(Strict),
+    /// Diagnose problems and print fixes
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Options),
+    /// Explain a finding
+    Explain(explain::Options),
+    /// Show or validate the configuration
+    Config {
+        /// What to do with it
+        #[command(subcommand)]
+        action: ConfigAction,
+    },
+    /// Generate RBAC manifests for Harvester
+    #[command(after_help = rbac::EXAMPLES)]
+    Rbac(rbac::Options),
+    /// Check an OS image before release
+    BakeCheck,
+    /// Generate shell completions
+    Completions {
+        /// Shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum ConfigAction {
+    /// Print every value and its origin
+    Show {
+        /// Print only values that differ from the default
+        #[arg(long)]
+        changed: bool,
+    },
+    /// Validate the configuration
+    Check,
+}
+
+/// The width where none is known.
+const WIDTH: usize = 80;
+
+/// Longer lines are hard to read, however wide the terminal.
+const WIDTH_MAX: usize = 120;
+
+/// Narrower tables are no tables.
+const WIDTH_MIN: usize = 40;
+
+/// What was printed, and how the process ends.
+#[derive(Debug)]
+pub struct Answer {
+    /// For standard output.
+    pub text: String,
+    /// For standard error.
+    pub complaint: String,
+    /// The exit code.
+    pub exit: Exit,
+}
+
+/// Whether warnings are a failure of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strictness {
+    /// They are not.
+    Lenient,
+    /// They are (`--strict`).
+    Strict,
+}
+
+impl Strictness {
+    /// The exit code for a status whose findings are warnings at worst.
+    pub fn apply(self, mut answer: Answer, status: &Status) -> Answer {
+        let warned = status
+            .findings
+            .iter()
+            .any(|finding| finding.severity == Severity::Warning.as_str());
+        if self == Self::Strict && answer.exit == Exit::Ok && warned {
+            answer.exit = Exit::Warnings;
+        }
+        answer
+    }
+}
+
+impl Answer {
+    /// Text for standard output.
+    pub fn new(text: impl Into<String>, exit: Exit) -> Self {
+        Self {
+            text: text.into(),
+            complaint: String::new(),
+            exit,
+        }
+    }
+
+    /// Writes the text, and complains where that cannot be. A reader that went away (`| head`) is no failure of ours.
+    pub fn printed(mut self, output: &mut impl Write) -> Self {
+        let written = output.write_all(self.text.as_bytes());
+        match written.and_then(|()| output.flush()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                self.complaint
+                    .push_str(&format!("failed to write to standard output: {error}\n"));
+                self.exit = match self.exit {
+                    Exit::Ok => Exit::Failed,
+                    exit => exit,
+                };
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Text for standard error.
+    pub fn complaint(text: impl Into<String>, exit: Exit) -> Self {
+        Self {
+            text: String::new(),
+            complaint: text.into(),
+            exit,
+        }
+    }
+}
+
+/// Reports whether text is colored: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
+pub fn color(is_terminal: bool, no_color: Option<&str>, term: Option<&str>) -> bool {
+    let refused = no_color.is_some_and(|value| !value.is_empty()) || term == Some("dumb");
+    is_terminal && !refused
+}
+
+/// Returns where lines are wrapped: `COLUMNS`, or the width of the terminal.
+pub fn width(columns: Option<&str>, terminal: Option<u16>) -> usize {
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    let width = columns.or(terminal.map(usize::from)).unwrap_or(WIDTH);
+    width.clamp(WIDTH_MIN, WIDTH_MAX)
+}
+
+/// Returns symbols outside ASCII only for a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
+/// not empty names it (locale(7)).
+pub fn charset(is_terminal: bool, locale: [Option<&str>; 3]) -> Charset {
+    let mut names = locale.into_iter().flatten();
+    let name = names.find(|name| !name.is_empty()).unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    if is_terminal && (name.contains("utf-8") || name.contains("utf8")) {
+        Charset::Unicode
+    } else {
+        Charset::Ascii
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_a_failure_and_a_reader_that_left_is_none() {
+        let answer = || Answer::new("text", Exit::Ok);
+        let mut full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let told = answer().printed(&mut full);
+        assert_eq!(told.exit, Exit::Failed);
+        assert!(told.complaint.contains("No space"), "{}", told.complaint);
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        let told = answer().printed(&mut writer);
+        assert_eq!((told.exit, told.complaint.as_str()), (Exit::Ok, ""));
+    }
+
+    #[test]
+    fn color_needs_a_terminal_and_no_objection() {
+        assert!(color(true, None, Some("xterm")));
+        assert!(color(true, Some(""), None));
+        assert!(!color(true, Some("1"), None));
+        assert!(!color(true, None, Some("dumb")));
+        assert!(!color(false, None, None));
+    }
+
+    #[test]
+    fn lines_are_as_wide_as_the_terminal_within_reason() {
+        for (columns, terminal, expected) in [
+            (None, None, 80),
+            (None, Some(100), 100),
+            (Some("90"), Some(100), 90),
+            (Some("many"), Some(100), 100),
+            (None, Some(7), 40),
+            (Some("1000"), None, 120),
+        ] {
+            assert_eq!(
+                width(columns, terminal),
+                expected,
+                "{columns:?} {terminal:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn symbols_need_a_terminal_and_a_locale_that_has_them() {
+        let utf8 = Some("C.UTF-8");
+        assert_eq!(charset(true, [None, None, utf8]), Charset::Unicode);
+        assert_eq!(
+            charset(true, [Some(""), Some("de_DE.utf8"), None]),
+            Charset::Unicode
+        );
+        assert_eq!(charset(true, [Some("C"), utf8, utf8]), Charset::Ascii);
+        assert_eq!(charset(true, [None, None, None]), Charset::Ascii);
+        assert_eq!(charset(false, [utf8, utf8, utf8]), Charset::Ascii);
+    }
+
+    #[test]
+    fn help_fits_the_terminal_and_each_command_says_in_a_few_words_what_it_does() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        for command in command.get_subcommands_mut() {
+            let about = command
+                .get_about()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(about.len() <= 60 && !about.ends_with('.'), "{about}");
+            let help = command.render_long_help().to_string();
+            let is_wide = |line: &&str| line.chars().count() > 80;
+            let wide: Vec<&str> = help.lines().filter(is_wide).collect();
+            assert_eq!(wide, Vec::<&str>::new());
+        }
+    }
+
+    #[test]
+    fn examples_are_below_a_heading_and_indented_alike() {
+        let mut command = Arguments::command().term_width(80);
+        command.build();
+        let mut count = 0;
+        for command in command.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let Some((_, examples)) = help.split_once("\nExamples:\n") else {
+                let about = command.get_after_help().map(ToString::to_string);
+                assert_eq!(about, None, "{}", command.get_name());
+                continue;
+            };
+            let block = examples.split("\n\n").next().unwrap_or_default();
+            let indent = |line: &str| line.len() - line.trim_start().len();
+            let indents: Vec<usize> = block.lines().map(indent).collect();
+            assert_eq!(indents[..2], [2, 4], "{block}");
+            assert!(
+                indents.iter().all(|indent| [2, 4, 6].contains(indent)),
+                "{block}"
+            );
+            count += 1;
+        }
+        assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn strict_is_an_option_only_where_it_does_something() {
+        let command = Arguments::command();
+        let strict = command.get_subcommands().filter(|command| {
+            let mut arguments = command.get_arguments();
+            arguments.any(|argument| argument.get_id() == "strict")
+        });
+        let strict: Vec<&str> = strict.map(clap::Command::get_name).collect();
+        assert_eq!(strict, ["once", "status", "whoami", "doctor"]);
+    }
+
+    #[test]
+    fn global_options_are_taken_after_the_command_too() {
+        let arguments = Arguments::parse_from(["x", "whoami", "--root", "/tree", "-o", "json"]);
+        assert_eq!(
+            (arguments.root.to_str(), arguments.output),
+            (Some("/tree"), Output::Json)
+        );
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `once`: reconciles the Node once and prints what changed.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::{Answer, Exit, Output};
+use crate::agent::{Mode, Round};
+use crate::catalogue::{Finding, Severity};
+use crate::decide::Action;
+use crate::decide::label_state::Sync;
+use crate::decide::registration::Edit;
+use crate::report::status::Status;
+use crate::report::text;
+use crate::sys::escape::json_text;
+
+/// Returns what `rounds` changed, like kubectl; problems go to standard error.
+pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> Answer {
+    let node = match &status.labels.node {
+        Some(node) => format!("node/{node}"),
+        None => "node".to_owned(),
+    };
+    let mut lines = Vec::new();
+    let mut complaint = String::new();
+    for round in rounds {
+        if let Some(unit) = &round.plan.start {
+            match (mode, &round.started) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
+                    lines.push(format!("unit {unit} started"));
+                }
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
+        for (index, change) in round.plan.registration.changes.iter().enumerate() {
+            let path = change.kind.path().display();
+            match (mode, round.kept.get(index)) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.push(match change.edit {
+                    Edit::Write(_) => format!("file {path} written"),
+                    Edit::Remove => format!("file {path} removed"),
+                    Edit::Reload => format!("systemd reloaded for {path}"),
+                }),
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
+        for (index, action) in round.plan.actions.iter().enumerate() {
+            match (mode, round.outcomes.get(index)) {
+                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
+                    lines.extend(changes(&node, action));
+                }
+                (Mode::Write, Some(Err(refusal))) => {
+                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                }
+                (Mode::Write, None) => {}
+            }
+        }
+    }
+    let text = match output {
+        Output::Json => {
+            let mut value = status.to_json();
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("changes".to_owned(), json!(lines));
+                fields.insert("dryRun".to_owned(), json!(mode == Mode::DryRun));
+            }
+            json_text(&value)
+        }
+        Output::Text | Output::Short => {
+            let note = if mode == Mode::DryRun {
+                " (dry run)"
+            } else {
+                ""
+            };
+            if lines.is_empty() {
+                lines.push(format!("{node} unchanged"));
+            }
+            lines.iter().fold(String::new(), |mut text, line| {
+                let _ = writeln!(text, "{line}{note}");
+                text
+            })
+        }
+    };
+    if output != Output::Json {
+        complaint.push_str(&text::problem_lines(&status.findings, Severity::Warning));
+    }
+    Answer {
+        text,
+        complaint,
+        exit: exit(rounds),
+    }
+}
+
+/// Returns a write as lines: `node/NAME labeled: KEY=VALUE`.
+fn changes(node: &str, action: &Action) -> Vec<String> {
+    match action {
+        Action::PatchNode(patch) => {
+            let labels = patch.labels.iter().map(|(key, value)| match value {
+                Some(value) => format!("{node} labeled: {key}={value}"),
+                None => format!("{node} unlabeled: {key}"),
+            });
+            let annotations = patch
+                .annotations
+                .iter()
+                .map(|(key, value)| format!("{node} annotated: {key}={value}"));
+            labels.chain(annotations).collect()
+        }
+        Action::PatchConditions(patch) => patch
+            .conditions
+            .iter()
+            .map(|(wanted, _)| {
+                format!(
+                    "{node} condition set: {}={} ({})",
+                    wanted.kind, wanted.status, wanted.reason
+                )
+            })
+            .collect(),
+    }
+}
+
+/// 75 when an API did not answer or refused for now, 1 when something is wrong or could not be written or started, 0
+/// otherwise.
+fn exit(rounds: &[Round]) -> Exit {
+    let Some(round) = rounds.last() else {
+        return Exit::TryAgain;
+    };
+    let refusals: Vec<_> = round
+        .outcomes
+        .iter()
+        .filter_map(|outcome| outcome.as_ref().err())
+        .collect();
+    if round.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
+        return Exit::TryAgain;
+    }
+    let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
+    let errors = round.plan.findings.iter().any(is_error);
+    let settled = !matches!(round.plan.sync, Sync::NoVm { .. } | Sync::WriteFailed(_));
+    // A file is written again in each round, and a unit is started in one of them only.
+    let is_kept = round.kept.iter().all(Result::is_ok);
+    let is_started = rounds
+        .iter()
+        .all(|round| !matches!(round.started, Some(Err(_))));
+    let is_written = refusals.is_empty() && is_kept && is_started;
+    if !is_written || errors || !settled || !round.identity.verdict.is_match() {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::{Apply, Clock, Observe, Refusal, Scope, once};
+    use crate::config::Settings;
+    use crate::decide::fixtures::{World as Facts, now};
+    use crate::decide::identity::Identity;
+    use crate::decide::placement::Located;
+    use crate::decide::registration::FileChange;
+    use crate::decide::{Memory, Now};
+    use crate::facts::observation::Who;
+    use crate::facts::placement::PlacementReads;
+    use crate::facts::requests::Requests;
+
+    /// A world in which all is as it should be.
+    struct Settled(Facts);
+
+    impl Observe for Settled {
+        type Targets = ();
+
+        fn targets(&self, _: &Settings, _: &Identity) {}
+
+        async fn who(&mut self, _: &Settings, _: Scope, _: Now, _: &mut dyn FnMut()) -> Who {
+            self.0.who.clone()
+        }
+
+        async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
+            self.0.reads.clone()
+        }
+
+        fn requests(&self) -> Vec<Requests> {
+            Vec::new()
+        }
+    }
+
+    impl Apply for Settled {
+        async fn apply(&mut self, _: &Action, _: Now) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        async fn keep(&mut self, _: &FileChange) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        async fn start(&mut self, _: &str) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Now {
+            now(std::time::Duration::from_secs(100))
+        }
+    }
+
+    /// Two rounds that found nothing to do.
+    async fn rounds() -> Vec<Round> {
+        let mut facts = Facts::new();
+        facts.settle();
+        let settings = facts.settings.clone();
+        let mut rounds = Vec::new();
+        for _ in 0..2 {
+            let mut world = Settled(facts.clone());
+            let memory = Memory::default();
+            let mut silent = crate::commands::run::Silent;
+            let mode = Mode::Write;
+            let more = once(&settings, &mut world, &mut silent, &Stopped, memory, mode);
+            rounds.extend(Box::pin(more).await);
+        }
+        assert_eq!(rounds.len(), 2);
+        rounds
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_written_or_started_is_a_failure() {
+        let refused = || {
+            Err(Refusal {
+                text: "read-only".to_owned(),
+                passing: true,
+                retry_after: None,
+            })
+        };
+        assert_eq!(exit(&rounds().await), Exit::Ok);
+        let mut unstarted = rounds().await;
+        unstarted[0].started = Some(refused());
+        assert_eq!(exit(&unstarted), Exit::Failed);
+        let mut unwritten = rounds().await;
+        unwritten[1].kept = vec![Ok(()), refused()];
+        assert_eq!(exit(&unwritten), Exit::Failed);
+        // Written in the round after.
+        let mut written = rounds().await;
+        written[0].kept = vec![refused()];
+        written[1].kept = vec![Ok(())];
+        assert_eq!(exit(&written), Exit::Ok);
+    }
+}

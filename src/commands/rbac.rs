@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rbac`: the roles on Harvester that allow what the agent asks there, and nothing else, ready for `kubectl apply`.
+
+pub mod manifest;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Answer, Exit, Output};
+use crate::access::token::{self, TokenKind};
+use crate::catalogue::{Name, PRINT_KUBECONFIG};
+use crate::commands::rbac::manifest::Extras;
+use crate::config::{self, Settings};
+use crate::decide::permissions::{Wanted, roles};
+use crate::facts::names::{Namespace, ServiceAccount, VmName};
+use crate::facts::placement::Source;
+use crate::observe::api_access::{Connections, Link};
+use crate::observe::{credentials, distribution};
+use crate::sys::escape::json_text;
+use crate::sys::root::Root;
+
+/// What follows the options in the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  Print the roles for the service account in use:
+    harvester-node-agent rbac > rbac.yaml
+  Apply them with kubectl as an administrator of Harvester:
+    kubectl apply -f rbac.yaml
+  Revoke them:
+    kubectl delete -f rbac.yaml
+  Create a service account with a token that does not expire, also for the
+  cloud provider and the CSI driver:
+    harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
+      --create-account --addons > rbac.yaml
+    kubectl apply -f rbac.yaml
+  Then get the kubectl command that prints a kubeconfig with that token:
+    harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
+      --kubeconfig-command
+
+Run it once per guest cluster: its nodes share one service account. The roles allow only what the configuration of this \
+node needs: no rule for a source that [topology] sources omits, and no watch with `watch = false`.";
+
+/// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not
+/// allowed.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Service account on Harvester that gets the roles [default: that of the Harvester kubeconfig]
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = ServiceAccount::parse, conflicts_with = "credential")]
+    pub subject: Option<ServiceAccount>,
+    /// Harvester kubeconfig to take service account and namespace from [default: the one that the agent uses]
+    #[arg(long, value_name = "FILE")]
+    pub credential: Option<PathBuf>,
+    /// Namespace of the VMs [default: that of the kubeconfig, of the configuration, or of --subject]
+    #[arg(long, value_name = "NAMESPACE", value_parser = Namespace::parse)]
+    pub namespace: Option<Namespace>,
+    /// Allow only this VM; repeat for each VM of the guest cluster
+    ///
+    /// The agent then cannot search for its VM: each node must have the name of its VM, or `harvester.vm` in its configuration.
+    #[arg(long, value_name = "NAME", value_parser = VmName::parse)]
+    pub vm: Vec<VmName>,
+    /// Omit the rule for hosts, the only cluster-wide one
+    #[arg(long)]
+    pub no_hosts: bool,
+    /// Omit the rule for pods (only used if the hosts run Kubernetes 1.35 or later)
+    #[arg(long)]
+    pub no_pods: bool,
+    /// Also create the service account and a Secret with its token
+    #[arg(long, requires = "subject")]
+    pub create_account: bool,
+    /// Also bind the roles of the Harvester cloud provider and CSI driver, which use the same kubeconfig
+    #[arg(long)]
+    pub addons: bool,
+    /// Print the kubectl command that prints a kubeconfig with the token of --create-account, and no manifest
+    #[arg(long, requires = "subject")]
+    pub kubeconfig_command: bool,
+}
+
+/// The manifest, or why the service account is not known and how to name it.
+pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
+    let mut settings = match config::load(root, only) {
+        Ok(loaded) => loaded.settings,
+        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+    };
+    if let Some(file) = options.credential {
+        settings.harvester.kubeconfig = Some(file);
+    }
+    let (account, credentials_namespace) = match options.subject {
+        Some(account) => (account, None),
+        None => match holder(root, &settings) {
+            Ok((account, namespace)) => (account, Some(namespace)),
+            Err(complaint) => return Answer::complaint(format!("{complaint}\n"), Exit::Failed),
+        },
+    };
+    if options.kubeconfig_command {
+        let command = print_kubeconfig(&account);
+        return Answer::new(format!("{command}\n"), Exit::Ok);
+    }
+    let namespace = options
+        .namespace
+        .or(credentials_namespace)
+        .or(settings.harvester.namespace)
+        .unwrap_or_else(|| account.namespace.clone());
+    let is_left_out = |source: &Source| match source {
+        Source::HostNode => options.no_hosts,
+        Source::LauncherPod => options.no_pods,
+        _ => false,
+    };
+    let wanted = Wanted {
+        account,
+        namespace,
+        vms: options.vm.into_iter().collect(),
+        sources: settings
+            .topology
+            .sources
+            .into_iter()
+            .filter(|source| !is_left_out(source))
+            .collect(),
+        mode: settings.mode,
+        configmap: settings.topology.configmap,
+    };
+    let roles = roles(&wanted);
+    let extras = Extras {
+        account: options.create_account,
+        addons: options.addons.then(|| wanted.namespace.clone()),
+    };
+    let text = match output {
+        Output::Text | Output::Short => manifest::yaml(&wanted.account, &roles, &extras),
+        Output::Json => json_text(&manifest::json(&wanted.account, &roles, &extras)),
+    };
+    Answer::new(text, Exit::Ok)
+}
+
+/// Returns the command that prints a kubeconfig for an account, to be run by an administrator of Harvester. The address of the
+/// API is left to the reader: the agent cannot know it without a credential.
+fn print_kubeconfig(account: &ServiceAccount) -> String {
+    PRINT_KUBECONFIG
+        .replace(Name::Namespace.placeholder(), account.namespace.as_str())
+        .replace(
+            "harvester-node-agent-token",
+            &format!("{}-token", account.name),
+        )
+}
+
+/// The service account of the credential that the agent would use, and the namespace in which it would look for its VM.
+fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace), String> {
+    let (distributions, _) = distribution::read_distribution(root);
+    let mut connections = Connections::default();
+    connections.refresh(root, settings, &distributions);
+    let link = connections.harvester.link().map_err(|why| {
+        format!(
+            "{}\nset the service account (on Harvester: kubectl get serviceaccounts -A): \
+             harvester-node-agent rbac --subject NAMESPACE:NAME\n\
+             or the kubeconfig with its token: harvester-node-agent rbac --credential FILE",
+            why.text
+        )
+    })?;
+    let harvester = credentials::harvester(link, settings).map_err(|why| why.text)?;
+    let account = account(link).map_err(|who| no_account(link, &who, &harvester.namespace))?;
+    Ok((account, harvester.namespace))
+}
+
+/// The service account, or who holds the credential instead.
+fn account(link: &Link) -> Result<ServiceAccount, String> {
+    let who = match link.credential.token.as_ref().map(token::classify) {
+        Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {
+            (Some(account), _) => return Ok(account),
+            (None, Some(subject)) => format!("a token of `{}`", subject.escape_debug()),
+            (None, None) => "a token without a subject".to_owned(),
+        },
+        Some(TokenKind::Rancher { name }) => {
+            format!("the Rancher token `{name}`, which belongs to a user and may expire")
+        }
+        Some(TokenKind::Opaque) => "a token without a subject".to_owned(),
+        None => "no token, but a client certificate or a user name".to_owned(),
+    };
+    Err(who)
+}
+
+fn no_account(link: &Link, who: &str, namespace: &Namespace) -> String {
+    let file = link.credential.kubeconfig.display();
+    format!(
+        "`{file}` has {who}; roles are bound to a service account\n\
+         to print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
+         then, to print a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
+         --kubeconfig-command"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{jwt, tree, write};
+
+    const FILE: &str = "/etc/kubernetes/cloud-config";
+
+    fn kubeconfig(user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts:\n- name: x\n  context: {{cluster: x, user: x, \
+             namespace: vms}}\nclusters:\n- name: x\n  cluster: {{server: 'http://127.0.0.1:1'}}\nusers:\n- name: x\n  \
+             user: {user}\n"
+        )
+    }
+
+    fn print(root: &Root, options: Options) -> Answer {
+        run(root, None, options, Output::Text)
+    }
+
+    fn tree_with(user: &str) -> (tempfile::TempDir, Root) {
+        let (dir, root) = tree();
+        write(&root, FILE, &kubeconfig(user));
+        let config = "[harvester]\nallow = [\"plain-http\"]\n";
+        write(&root, "/etc/harvester-node-agent/config.toml", config);
+        (dir, root)
+    }
+
+    #[test]
+    fn without_a_credential_it_says_how_to_name_the_service_account() {
+        let (_dir, root) = tree();
+        let answer = print(&root, Options::default());
+        assert_eq!(answer.exit, Exit::Failed);
+        for text in [FILE, "--subject NAMESPACE:NAME", "--credential FILE"] {
+            assert!(answer.complaint.contains(text), "{}", answer.complaint);
+        }
+        assert_eq!(answer.text, "");
+    }
+
+    #[test]
+    fn the_credential_tells_the_account_and_the_namespace() {
+        let token = jwt(r#"{"sub":"system:serviceaccount:accounts:gc8"}"#);
+        let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
+        let answer = print(&root, Options::default());
+        assert_eq!(answer.complaint, "");
+        for text in [
+            "namespace: \"vms\"",
+            "- kind: ServiceAccount\n  namespace: \"accounts\"\n  name: \"gc8\"",
+        ] {
+            assert!(answer.text.contains(text), "{}", answer.text);
+        }
+        let elsewhere = print(
+            &root,
+            Options {
+                namespace: Namespace::parse("other").ok(),
+                credential: Some(FILE.into()),
+                ..Options::default()
+            },
+        );
+        assert!(elsewhere.text.contains("namespace: \"other\""));
+        assert!(!elsewhere.text.contains("namespace: \"vms\""));
+    }
+
+    #[test]
+    fn a_named_account_needs_no_credential() {
+        let (_dir, root) = tree();
+        let subject = ServiceAccount::parse("vms:gc8").ok();
+        let answer = print(
+            &root,
+            Options {
+                subject,
+                no_hosts: true,
+                no_pods: true,
+                ..Options::default()
+            },
+        );
+        assert_eq!(answer.exit, Exit::Ok);
+        assert!(answer.text.contains("\n  namespace: \"vms\"\n"));
+        assert!(!answer.text.contains("nodes") && !answer.text.contains("pods"));
+    }
+
+    #[test]
+    fn the_command_for_a_kubeconfig_is_one_line_for_the_named_account() {
+        let (_dir, root) = tree();
+        let options = Options {
+            subject: ServiceAccount::parse("vms:gc8").ok(),
+            kubeconfig_command: true,
+            ..Options::default()
+        };
+        let text = print(&root, options).text;
+        assert!(
+            text.starts_with("kubectl -n vms get secret gc8-token -o go-template="),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn the_example_is_what_the_command_prints() {
+        let (_dir, root) = tree();
+        let subject = ServiceAccount::parse("default:harvester-node-agent").ok();
+        let options = Options {
+            subject,
+            ..Options::default()
+        };
+        assert_eq!(
+            include_str!("../../packaging/rbac/example.yaml"),
+            print(&root, options).text,
+            "harvester-node-agent rbac --subject default:harvester-node-agent > packaging/rbac/example.yaml"
+        );
+    }
+
+    #[test]
+    fn who_is_no_service_account_is_told_how_to_become_one() {
+        for (user, text) in [
+            (
+                "{token: 'token-abcde:CANARY'}".to_owned(),
+                "Rancher token `token-abcde`",
+            ),
+            (
+                format!("{{token: {}}}", jwt(r#"{"sub":"jane"}"#)),
+                "a token of `jane`",
+            ),
+            (
+                format!(
+                    "{{token: {}}}",
+                    jwt(r#"{"sub":"system:serviceaccount:a:b\"c"}"#)
+                ),
+                "a token of",
+            ),
+            ("{token: CANARY}".to_owned(), "a token without a subject"),
+        ] {
+            let (_dir, root) = tree_with(&user);
+            let answer = print(&root, Options::default());
+            assert_eq!(answer.exit, Exit::Failed, "{user}");
+            for text in [text, FILE, "rbac --subject vms:harvester-node-agent"] {
+                assert!(answer.complaint.contains(text), "{}", answer.complaint);
+            }
+            assert!(!answer.complaint.contains("CANARY"), "{}", answer.complaint);
+        }
+    }
+}

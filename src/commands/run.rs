@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that look at the world: `run`, `once`, `whoami`. Here the real parts are put together.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use time::UtcDateTime;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use super::{Answer, Exit, Output, Strictness, once, whoami};
+use crate::agent::signal_board::Health;
+use crate::agent::state::{self, MachineId, Saver, State};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
+use crate::catalogue::Code;
+use crate::commands::invalid_config;
+use crate::config::{self, ConfigErrors, Loaded, Settings};
+use crate::decide::schedule::Random;
+use crate::decide::{Memory, Now, rfc3339};
+use crate::facts::machine::Machine;
+use crate::facts::names::VmName;
+use crate::facts::observation::Remark;
+use crate::facts::trigger::Trigger;
+use crate::observe::machine::read_machine;
+use crate::observe::observer::World;
+use crate::report::Reporter;
+use crate::report::compose::Context;
+use crate::report::endpoint::{self, Board};
+use crate::report::journal::{Journal, Priority};
+use crate::report::layout::TermStyle;
+use crate::report::logging;
+use crate::report::message_id;
+use crate::report::sink::{SinkFacts, choose_sink};
+use crate::report::status::{AgentStatus, EventSourceStatus, PermissionStatus, Status};
+use crate::report::systemd::{Notifier, NotifyEnvironment};
+use crate::report::text::Show;
+use crate::sys::escape::chain;
+use crate::sys::lock;
+use crate::sys::root::Root;
+use crate::triggers::{self, Chance, Listener};
+use crate::wire::dbus::Bus;
+
+/// What the process was started with; read once, in `main`.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// The tree.
+    pub root: Root,
+    /// The only configuration file, if one was named.
+    pub config: Option<PathBuf>,
+    /// Text or JSON.
+    pub output: Output,
+    /// What standard output can show.
+    pub term: TermStyle,
+    /// `--verbose`.
+    pub is_verbose: bool,
+    /// `--strict`.
+    pub strictness: Strictness,
+    /// `JOURNAL_STREAM`.
+    pub journal_stream: Option<String>,
+    /// `NO_COLOR`.
+    pub no_color: Option<String>,
+    /// `NOTIFY_SOCKET`.
+    pub notify_socket: Option<OsString>,
+    /// `WATCHDOG_USEC`.
+    pub watchdog_usec: Option<String>,
+    /// `WATCHDOG_PID`.
+    pub watchdog_pid: Option<String>,
+    /// `DBUS_SYSTEM_BUS_ADDRESS`.
+    pub system_bus_address: Option<String>,
+}
+
+impl Process {
+    /// Returns how a status is shown at `now`.
+    pub fn show(&self, now: UtcDateTime) -> Show {
+        Show {
+            style: self.term,
+            verbose: self.is_verbose,
+            now,
+        }
+    }
+
+    pub(super) fn notifier(&self) -> Notifier {
+        let environment = NotifyEnvironment {
+            notify_socket: self.notify_socket.as_deref(),
+            watchdog_usec: self.watchdog_usec.as_deref(),
+            watchdog_pid: self.watchdog_pid.as_deref(),
+        };
+        Notifier::new(&environment, std::process::id())
+    }
+}
+
+/// Which of the commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// The service.
+    Serve,
+    /// One look that writes.
+    Once(Mode),
+    /// One look that only tells.
+    Whoami,
+}
+
+/// Runs a command to its end.
+pub fn run(process: &Process, task: Task) -> Answer {
+    let loaded = match config::load(&process.root, process.config.as_deref()) {
+        Ok(loaded) => loaded,
+        Err(errors) => match held(process, task, &errors) {
+            None => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+            Some(None) => return Answer::new("", Exit::Ok),
+            Some(Some(loaded)) => loaded,
+        },
+    };
+    let settings = loaded.settings;
+    if task != Task::Serve {
+        logging::debug_to_stderr(settings.log.level);
+    }
+    let machine = read_machine(&process.root);
+    if let Some(vendor) = foreign(&machine, &settings) {
+        let entry = Code::NotKubevirt.entry();
+        let text = format!(
+            "{}: SMBIOS vendor is {vendor}. {}\n",
+            entry.title,
+            entry.fix.join(" ")
+        );
+        if task == Task::Serve {
+            stand_aside(process);
+        }
+        return Answer::complaint(text, Exit::NotKubevirt);
+    }
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return Answer::complaint(
+                format!("failed to create event loop: {error}\n"),
+                Exit::TryAgain,
+            );
+        }
+    };
+    let answer = match task {
+        Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
+        Task::Once(mode) => {
+            // Taking the lock creates its file, and a dry run creates nothing.
+            let _lock = match mode {
+                Mode::DryRun => None,
+                Mode::Write => match lock::acquire(&process.root) {
+                    Ok(lock) => Some(lock),
+                    Err(error) => return locked(&error),
+                },
+            };
+            runtime.block_on(look(process, &settings, mode, task))
+        }
+        Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
+    };
+    // Not for the sake of a name server or a disk that does not answer.
+    runtime.shutdown_background();
+    answer
+}
+
+/// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was told to end.
+fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<Loaded>> {
+    let is_service = task == Task::Serve && process.notify_socket.is_some();
+    let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
+    Some(
+        runtime?
+            .ok()?
+            .block_on(invalid_config::until_usable(process, errors)),
+    )
+}
+
+/// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has
+/// failed for systemd, whatever its exit code (`service_sigchld_event` in `src/core/service.c`).
+fn stand_aside(process: &Process) {
+    process.notifier().ready("not a KubeVirt virtual machine");
+}
+
+/// The VM of an earlier run, where its state is that of this machine.
+pub(super) fn earlier(state: &State) -> Option<VmName> {
+    state
+        .vm
+        .as_deref()
+        .and_then(|name| VmName::parse(name).ok())
+}
+
+/// One agent at a time writes.
+fn locked(error: &lock::LockError) -> Answer {
+    let hint = match error {
+        lock::LockError::Held { .. } => {
+            "; the agent is already running: see `harvester-node-agent status`, or reconcile with \
+             `systemctl reload harvester-node-agent`"
+        }
+        lock::LockError::Unusable(_) => "",
+    };
+    Answer::complaint(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
+}
+
+/// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
+pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
+    let vendor = machine
+        .vendor
+        .known()
+        .filter(|vendor| !vendor.is_kubevirt() && !settings.machine.assume_kubevirt)?;
+    Some(format!("`{}`", vendor.sys_vendor.escape_debug()))
+}
+
+async fn serve(
+    process: &Process,
+    settings: Settings,
+    machine: &Machine,
+    warnings: &[String],
+) -> Answer {
+    let lock = match lock::acquire(&process.root) {
+        Ok(lock) => Some(lock),
+        Err(error @ lock::LockError::Held { .. }) => return locked(&error),
+        // A read-only or full /var must not keep the agent from its work.
+        Err(_) => None,
+    };
+    let clock = SystemClock::new();
+    let health = Health::default();
+    let notifier = process.notifier();
+    let facts = SinkFacts::observe(
+        &process.root,
+        process.journal_stream.clone(),
+        process.no_color.as_deref(),
+    );
+    let level = settings.log.level;
+    let journal = Journal::new(choose_sink(&facts), level);
+    logging::debug_to_journal(&journal, level);
+    let (state, discarded) = state::load(&process.root, &MachineId::of(machine));
+    let earlier_vm = earlier(&state);
+    let memory = Memory {
+        last_migration: state.last_migration.clone(),
+        ..Memory::default()
+    };
+    let board = Board::default();
+    let mut reporter = Reporter::new(
+        process.root.clone(),
+        journal.clone(),
+        notifier,
+        health.clone(),
+        Saver::new(process.root.clone(), state),
+        process_status(&clock),
+        board.clone(),
+    );
+    let version = env!("CARGO_PKG_VERSION");
+    reporter.say(
+        Priority::Info,
+        Some(message_id::STARTED),
+        format!("harvester-node-agent {version} started"),
+    );
+    for warning in warnings {
+        reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
+    }
+    if let Some(why) = discarded {
+        health.remark("state", Some(Remark::StateDiscarded { why }));
+    }
+    let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
+    let listener = Listener::new(
+        process.root.clone(),
+        &bus,
+        clock.start,
+        reporter.watchdog_period(),
+        health.clone(),
+        Chance {
+            dice,
+            machine: machine.phase(),
+        },
+        reporter.herald(),
+    );
+    let signals = (
+        listener,
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
+    let (wait, mut terminate, mut interrupt) = match signals {
+        (Ok(wait), Ok(terminate), Ok(interrupt)) => (wait, terminate, interrupt),
+        (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
+            return Answer::complaint(
+                format!("failed to register a signal handler: {error}\n"),
+                Exit::TryAgain,
+            );
+        }
+    };
+    let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
+    let mut agent = Agent {
+        world: World::new(process.root.clone(), bus, health, earlier_vm).backing_off(dice),
+        publish: reporter,
+        wait,
+        reload: Reloader {
+            root: process.root.clone(),
+            config: process.config.clone(),
+            journal,
+        },
+        clock,
+    };
+    // On the heap: it is the whole life of the process.
+    let work = Box::pin(agent::run(settings, &mut agent, memory));
+    tokio::select! {
+        biased;
+        // In whatever the loop is busy with: a patch that was sent is whole, one that was not is made after the next start.
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = work => {}
+        () = endpoint => {}
+    }
+    agent.publish.stopping();
+    agent.publish.close();
+    drop(lock);
+    Answer::new("", Exit::Ok)
+}
+
+async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
+    let clock = SystemClock::new();
+    let state = state::recall(&process.root, &MachineId::of(&read_machine(&process.root)));
+    let address = process.system_bus_address.as_deref();
+    let bus = Bus::new(&process.root, address);
+    let health = Health::default();
+    let mut world = World::new(process.root.clone(), bus, health.clone(), earlier(&state));
+    let rounds = Box::pin(agent::once(
+        settings,
+        &mut world,
+        &mut Silent,
+        &clock,
+        Memory::default(),
+        mode,
+    ))
+    .await;
+    let Some(last) = rounds.last() else {
+        return Answer::new("", Exit::TryAgain);
+    };
+    if task == Task::Whoami {
+        triggers::probe(&process.root, address, &health).await;
+    }
+    let sources = health.signals().into_iter();
+    let sources = sources.map(EventSourceStatus::from).collect();
+    let mut status = Status::new(&last.report(settings), &context(&clock, sources));
+    if task == Task::Whoami {
+        status.permissions = world
+            .permissions(settings)
+            .await
+            .iter()
+            .map(PermissionStatus::new)
+            .collect();
+    }
+    let answer = match task {
+        Task::Whoami => whoami::answer(
+            last,
+            &status,
+            process.output,
+            process.show(clock.now().wall),
+        ),
+        Task::Once(_) | Task::Serve => once::answer(&rounds, &status, mode, process.output),
+    };
+    process.strictness.apply(answer, &status)
+}
+
+/// What the status of one look holds beyond its round.
+pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
+    Context {
+        agent: process_status(clock),
+        event_sources,
+        since: std::collections::BTreeMap::new(),
+        last_migration: None,
+        last_migration_hint: None,
+    }
+}
+
+fn process_status(clock: &SystemClock) -> AgentStatus {
+    let own = lock::Instance::own();
+    AgentStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        start_time: rfc3339(clock.now().wall),
+        start_ticks: own.as_ref().map(|own| own.start_ticks),
+        boot_id: own.map(|own| own.boot_id),
+    }
+}
+
+/// The clocks of this machine.
+#[derive(Debug)]
+pub(super) struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    pub(super) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        Now {
+            uptime: self.start.elapsed(),
+            wall: UtcDateTime::now(),
+            random: dice(),
+        }
+    }
+}
+
+/// Randomness for waits. Without any, waits are half of their ceiling, which is worse for the fleet and right for the node.
+fn dice() -> Random {
+    let mut bits = [0; 8];
+    match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bits) {
+        Ok(()) => Random::from_bits(u64::from_ne_bytes(bits)),
+        Err(_) => Random::from_bits(u64::MAX / 2),
+    }
+}
+
+/// Reads the configuration from where it was read at the start.
+#[derive(Debug)]
+struct Reloader {
+    root: Root,
+    config: Option<PathBuf>,
+    journal: Journal,
+}
+
+impl Reload for Reloader {
+    fn reload(&mut self) -> Result<Settings, String> {
+        let only: Option<&Path> = self.config.as_deref();
+        let loaded = config::load(&self.root, only).map_err(|errors| errors.to_string())?;
+        let level = loaded.settings.log.level;
+        self.journal.set_level(level);
+        logging::debug_to_journal(&self.journal, level);
+        Ok(loaded.settings)
+    }
+}
+
+/// One look says its result at its end and nothing before.
+#[derive(Debug)]
+pub(super) struct Silent;
+
+impl Publish for Silent {
+    fn publish(&mut self, _: &Report<'_>) {}
+    fn sign(&mut self, _: Trigger) {}
+    fn alive(&mut self) {}
+    fn reloaded(&mut self, _: Result<(), &str>) {}
+    fn stopping(&mut self) {}
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `status`: the status that the running agent published last, read from its status file.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::{Answer, Exit, Output, Strict, Strictness};
+use crate::catalogue::Severity;
+use crate::decide::label_state;
+use crate::report::relative::relative;
+use crate::report::status::{AgentStatus, FindingStatus, Status};
+use crate::report::status_file;
+use crate::report::text::{self, Show};
+use crate::sys::escape::json_text;
+use crate::sys::lock::{self, Instance, Presence};
+use crate::sys::root::Root;
+
+/// What follows the options in the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  Show the runtime status:
+    harvester-node-agent status
+  Wait up to 5 minutes until the labels are in sync:
+    harvester-node-agent status --wait
+  Wait at most 90 seconds and print one line:
+    harvester-node-agent status --wait 90s -o short
+
+Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out.";
+
+/// The state while Harvester was not read, for whatever reason.
+const NOT_READ: &str = "harvester-not-read";
+
+/// The interval between two reads of the status file with `--wait`.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The options of `status`.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct Options {
+    /// Wait until the labels are in sync or need a fix, for at most TIME (default: 5m)
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = "5m",
+        value_parser = crate::config::parse_duration
+    )]
+    pub wait: Option<Duration>,
+    /// `--strict`.
+    #[command(flatten)]
+    pub strict: Strict,
+}
+
+/// How waiting for a final state ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waited {
+    /// The state is final, or nothing was waited for.
+    Final,
+    /// The time was over.
+    TimedOut {
+        /// The time.
+        limit: Duration,
+        /// What the agent had reached by then.
+        state: String,
+    },
+}
+
+/// Waits until the running agent reports a final state, for at most `limit`. Reads the status file once a second.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command has no event loop that this could block"
+)]
+pub fn wait(root: &Root, limit: Duration) -> Waited {
+    let began = Instant::now();
+    loop {
+        let published = status_file::read(root).ok();
+        let status = published.and_then(|value| Status::from_json(&value).ok());
+        let state = match &status {
+            Some(status) => progress(status, presence(root, Some(&status.agent))),
+            None => Progress::Waiting("agent has not published a status".to_owned()),
+        };
+        let Progress::Waiting(state) = state else {
+            return Waited::Final;
+        };
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Waited::TimedOut { limit, state };
+        }
+        std::thread::sleep(POLL.min(left));
+    }
+}
+
+/// Whether `--wait` goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Progress {
+    /// The state is final.
+    Done,
+    /// It is not; the text says what it is.
+    Waiting(String),
+}
+
+/// Returns whether a published status is final: that of the process that runs, and with labels that time alone does not change.
+fn progress(status: &Status, presence: Presence) -> Progress {
+    let is_of_another =
+        |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
+    match presence {
+        Presence::Running(holder) if is_of_another(holder) => {
+            Progress::Waiting("agent has not published a status since its start".to_owned())
+        }
+        Presence::Absent => Progress::Waiting("agent is not running".to_owned()),
+        // A user who cannot see the process has only what was published.
+        Presence::Running(_) | Presence::Unknown => {
+            let state = &status.labels.state;
+            // The name of the VM may be verified without Harvester; then the error finding has the reason as its code.
+            let is_error = |finding: &FindingStatus| finding.severity == Severity::Error.as_str();
+            let mut errors = status.findings.iter().filter(|finding| is_error(finding));
+            let mut is_explained =
+                || errors.any(|finding| label_state::is_final_state(&finding.code));
+            if label_state::is_final_state(state) || state == NOT_READ && is_explained() {
+                Progress::Done
+            } else {
+                Progress::Waiting(format!("labels are {state}"))
+            }
+        }
+    }
+}
+
+/// Returns the status, and whether an agent keeps it up to date. `waited` is what [`wait`] returned, if it was called.
+pub fn run(
+    root: &Root,
+    output: Output,
+    show: Show,
+    strictness: Strictness,
+    waited: &Waited,
+) -> Answer {
+    let mut answer = published(root, output, show, strictness);
+    if let Waited::TimedOut { limit, state } = waited {
+        let text = format!("error: timed out after {}s: {state}\n", limit.as_secs());
+        answer.complaint.push_str(&text);
+        if matches!(answer.exit, Exit::Ok | Exit::Warnings) {
+            answer.exit = Exit::TryAgain;
+        }
+    }
+    answer
+}
+
+fn published(root: &Root, output: Output, show: Show, strictness: Strictness) -> Answer {
+    let value = match status_file::read(root) {
+        Ok(value) => value,
+        Err(error) => {
+            let error = crate::sys::escape::chain(&error);
+            let text = match presence(root, None) {
+                Presence::Running(holder) => {
+                    format!("no status yet: the agent ({holder}) is starting; {error}\n")
+                }
+                Presence::Absent => format!(
+                    "agent is not running (no status file); start it: systemctl start harvester-node-agent; {error}\n"
+                ),
+                Presence::Unknown => format!(
+                    "no status file, and only root can see whether the agent runs: systemctl status harvester-node-agent; {error}\n"
+                ),
+            };
+            return Answer::complaint(text, Exit::TryAgain);
+        }
+    };
+    let status = match Status::from_json(&value) {
+        Ok(status) => status,
+        Err(error) => {
+            let text = format!("the status file has an unsupported version: {error}\n");
+            return Answer::complaint(text, Exit::Failed);
+        }
+    };
+    let shown = match output {
+        Output::Json => json_text(&value),
+        Output::Short => format!("{}\n", text::line(&status)),
+        Output::Text => text::status(&status, show),
+    };
+    let mut answer = Answer::new(shown, exit(&status));
+    let doubt = match presence(root, Some(&status.agent)) {
+        Presence::Running(_) => None,
+        Presence::Absent => Some("agent is not running"),
+        Presence::Unknown => Some("only root can see whether the agent is running"),
+    };
+    if let Some(doubt) = doubt {
+        answer.complaint = format!(
+            "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
+            relative(show.now, &status.last_update_time)
+        );
+        answer.exit = Exit::TryAgain;
+    }
+    strictness.apply(answer, &status)
+}
+
+/// Reports whether an agent runs, with the help of what the last one published of itself.
+pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
+    let instance = published.and_then(|agent| {
+        Some(Instance {
+            pid: agent.pid,
+            start_ticks: agent.start_ticks?,
+            boot_id: agent.boot_id.clone()?,
+        })
+    });
+    lock::presence(root, instance.as_ref())
+}
+
+/// 1 when something is wrong, 0 otherwise.
+pub fn exit(status: &Status) -> Exit {
+    if status
+        .findings
+        .iter()
+        .any(|finding| finding.severity == "error")
+    {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lock::Holder;
+    use serde_json::json;
+
+    fn status(state: &str) -> Status {
+        let credential = json!({});
+        let document = json!({
+            "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
+            "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
+            "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
+            "identity": {"state": "unknown", "impact": "", "names": [], "evidence": []},
+            "labels": {"state": state, "owned": {}, "skippedLabels": []},
+            "credentials": {"harvester": credential, "kubelet": credential},
+            "eventSources": [], "findings": [],
+        });
+        Status::from_json(&document).unwrap()
+    }
+
+    #[test]
+    fn only_the_status_of_the_running_process_is_final() {
+        let process = |pid| Presence::Running(Holder { pid });
+        let is_done = |state: &str, presence| progress(&status(state), presence) == Progress::Done;
+        assert!(is_done("synced", process(Some(7))));
+        assert!(is_done("synced", process(None)));
+        assert!(is_done("synced", Presence::Unknown));
+        assert!(!is_done("synced", process(Some(8))));
+        assert!(!is_done("synced", Presence::Absent));
+        assert!(is_done("harvester-forbidden", process(Some(7))));
+        assert!(!is_done("pending", process(Some(7))));
+    }
+
+    #[test]
+    fn waiting_without_an_agent_ends_with_the_time_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let limit = Duration::from_millis(20);
+        let waited = wait(&root, limit);
+        assert_eq!(
+            waited,
+            Waited::TimedOut {
+                limit,
+                state: "agent has not published a status".to_owned()
+            }
+        );
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is wrong, as findings of the catalogue.
+
+pub mod expiry;
+mod labels;
+mod names;
+mod placement;
+mod reads;
+mod remark;
+mod rights;
+
+use super::guest_agent;
+use super::labels::LabelPlan;
+use super::registration;
+use super::{Memory, Now, Seen};
+use crate::catalogue::{Code, Finding, without_consequences};
+use crate::config::Settings;
+use crate::decide::conflict::StandDown;
+use crate::decide::label_state::Sync;
+
+pub use placement::sources;
+pub use rights::{service_account, vmi_rbac};
+
+/// All findings, worst first.
+pub fn raise(
+    settings: &Settings,
+    seen: Seen<'_>,
+    labels: &LabelPlan,
+    sync: &Sync,
+    stand_down: Option<&StandDown>,
+    memory: &Memory,
+    now: Now,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    reads::credentials(seen, &mut findings);
+    expiry::findings(seen.who, now, &mut findings);
+    reads::answers(seen.who, &mut findings);
+    let mut about_names = Vec::new();
+    names::names(seen.identity, seen.who, &mut about_names);
+    about_names.retain(|finding| memory.may_complain(finding.code));
+    findings.append(&mut about_names);
+    names::identity(seen.identity, &mut findings);
+    placement::placement(seen, sync, &mut findings);
+    findings.extend(labels.left.iter().filter_map(labels::left));
+    if let Some(stand) = stand_down {
+        let text = format!(
+            "`{}` reverted {} 3 times in 10 minutes",
+            stand.rival.escape_debug(),
+            stand.key
+        );
+        findings.push(Finding::new(Code::LabelConflict, text));
+    }
+    if let Some(refusal) = &memory.refusal {
+        findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
+    }
+    labels::static_labels(settings, seen, &mut findings);
+    let unwritten = memory.unwritten_file.as_deref();
+    let files = &seen.who.label_files;
+    findings.extend(registration::findings(settings, files, unwritten));
+    let agent = &seen.who.guest_agent;
+    let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
+    findings.extend(guest_agent::findings(agent, health));
+    findings.extend(remark::findings(seen.who));
+    let mut findings = without_consequences(&findings);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
+    findings.dedup();
+    findings
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Credentials that expire soon, or have expired.
+
+use std::path::Path;
+
+use crate::catalogue::{Code, Expiry, Finding, Group};
+use crate::decide::{Now, rfc3339};
+use crate::facts::Seen;
+use crate::facts::observation::Who;
+
+/// Days before the expiration at which a credential is reported; the text has the nearest, so that it changes rarely.
+const STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
+
+/// Seconds in a day.
+const DAY: i64 = 86_400;
+
+/// Seconds by which two clocks may differ, and in which a server may still take what has just ended.
+const LENIENCE: i64 = 60;
+
+/// How near the end of something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It is over, in words: `expired at ...`.
+    Over(String),
+    /// It comes, in words: `expires at ..., in less than ... days`.
+    Near(String),
+}
+
+/// The end of something, in seconds since 1970, where it is near enough to be told.
+pub fn told(end: i64, now: i64) -> Option<End> {
+    let left = end.saturating_sub(now);
+    let date = time::UtcDateTime::from_unix_timestamp(end)
+        .map_or_else(|_| format!("Unix timestamp {end}"), rfc3339);
+    if left <= 0 {
+        return Some(End::Over(format!("expired at {date}")));
+    }
+    let days = STEPS_DAYS.into_iter().find(|days| left < days * DAY)?;
+    let days = match days {
+        1 => "a day".to_owned(),
+        days => format!("{days} days"),
+    };
+    Some(End::Near(format!("expires at {date}, in less than {days}")))
+}
+
+/// The two credentials.
+pub(super) fn findings(who: &Who, now: Now, findings: &mut Vec<Finding>) {
+    if let Some(harvester) = who.harvester.known() {
+        findings.extend(finding(
+            &Life {
+                what: "Harvester token",
+                file: &harvester.kubeconfig,
+                server: &harvester.server,
+                end: harvester.expires,
+                is_taken: who.candidates.known().is_some(),
+                expired: Code::HarvesterCredentialExpired,
+                group: Group::HarvesterCredential,
+            },
+            now,
+        ));
+    }
+    if let Some(kubelet) = who.kubelet.known() {
+        findings.extend(finding(
+            &Life {
+                what: "kubelet client certificate",
+                file: &kubelet.kubeconfig,
+                server: &kubelet.server,
+                end: kubelet.expires,
+                is_taken: matches!(who.node, Seen::Known(_) | Seen::Absent),
+                expired: Code::KubeletCredentialExpired,
+                group: Group::KubeletCredential,
+            },
+            now,
+        ));
+    }
+}
+
+/// A credential, as far as its end is concerned.
+struct Life<'a> {
+    what: &'static str,
+    file: &'a Path,
+    server: &'a str,
+    end: Option<i64>,
+    /// Whether the server answers to it.
+    is_taken: bool,
+    expired: Code,
+    group: Group,
+}
+
+fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
+    let now = now.wall.unix_timestamp();
+    let end = life.end?;
+    let Life {
+        what, file, server, ..
+    } = life;
+    let file = file.display();
+    match told(end, now)? {
+        End::Near(ends) => {
+            let text = format!("{file}: {what} {ends}");
+            let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
+            let renew = match life.group {
+                Group::HarvesterCredential => "new Harvester kubeconfig",
+                _ => "restart rke2-agent or k3s",
+            };
+            Some(finding.with_expiry(Expiry {
+                at: end,
+                what: what.replace("client ", ""),
+                origin: file.to_string(),
+                renew,
+            }))
+        }
+        End::Over(ended) if !life.is_taken => {
+            let text = format!("{file}: {what} {ended}");
+            Some(Finding::new(life.expired, text))
+        }
+        // A server that takes it has another time than we have.
+        End::Over(ended) if now.saturating_sub(end) > LENIENCE => {
+            let text = format!(
+                "by the clock of this node, the {what} in {file} {ended}, but {server} accepts it"
+            );
+            Some(Finding::new(Code::ClockDrift, text))
+        }
+        End::Over(_) => None,
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Labels that are not what the host says.
+
+use std::path::Path;
+
+use crate::catalogue::{Code, Finding};
+use crate::config::Settings;
+use crate::decide::Seen;
+use crate::decide::labels::{Left, LeftReason};
+use crate::facts::topology::TWINS;
+
+/// A label that was left as it is.
+pub(super) fn left(left: &Left) -> Option<Finding> {
+    let value = |value: &Option<String>| {
+        value
+            .as_deref()
+            .unwrap_or("none")
+            .escape_debug()
+            .to_string()
+    };
+    let text = format!(
+        "{}: {} on the Node, {} on the host",
+        left.key,
+        value(&left.present),
+        value(&left.wanted)
+    );
+    let code = match left.reason {
+        LeftReason::Held | LeftReason::ReportOnly => Code::PinnedByConfig,
+        LeftReason::Foreign => Code::LabelNotManaged,
+        LeftReason::HostHasNone | LeftReason::HostNotRead => Code::TopologyPartial,
+        // While no source answers, the missing answer is the finding.
+        LeftReason::WouldMix if left.wanted.is_none() => return None,
+        LeftReason::WouldMix => Code::TopologyPartial,
+    };
+    Some(Finding::new(code, text))
+}
+
+/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says. Our own file says what
+/// the Node has.
+pub(super) fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding>) {
+    let is_ours = |origin: &Path| {
+        let mut files = seen.who.label_files.iter();
+        files.any(|file| file.is_ours() && file.kind.path() == origin)
+    };
+    let labels = seen.who.distributions.iter();
+    let labels = labels.flat_map(|distribution| &distribution.node_labels);
+    for label in labels.filter(|label| !is_ours(&label.origin)) {
+        let topology = TWINS
+            .iter()
+            .find(|(key, twin)| label.key == *key || label.key == *twin);
+        let is_host = settings
+            .topology
+            .host_label
+            .as_ref()
+            .is_some_and(|key| key.as_str() == label.key);
+        let wanted = match (topology, seen.placement) {
+            (Some((key, _)), Some(placement)) => placement
+                .known
+                .as_ref()
+                .and_then(|known| known.topology.value(key))
+                .map(ToString::to_string),
+            (None, Some(placement)) if is_host => Some(placement.host.to_string()),
+            (Some(_) | None, _) => continue,
+        };
+        if wanted.as_deref() != Some(label.value.as_str()) {
+            let file = label.origin.display();
+            let text = format!("{}={} in {file}", label.key, label.value.escape_debug());
+            findings.push(Finding::new(Code::StaticNodeLabel, text));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why region and zone of the host are not known.
+
+use super::rights::host_rbac;
+use crate::catalogue::{Code, Finding};
+use crate::decide::Seen;
+use crate::decide::label_state::Sync;
+use crate::decide::placement::{Outcome, Placement};
+use crate::facts::WhyKind;
+
+/// Findings about the host that runs us and its topology.
+pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>) {
+    let Some(placement) = seen.placement else {
+        if seen.identity.vmi().is_some() {
+            findings.push(Finding::new(
+                Code::NoTopologySource,
+                "status.nodeName of the VMI is empty: the VM is not running",
+            ));
+        }
+        return;
+    };
+    let tried = |wanted| {
+        placement
+            .tried
+            .iter()
+            .find(|tried| tried.outcome == wanted)
+            .map(|tried| tried.detail.clone())
+    };
+    match sync {
+        Sync::Invalid => {
+            findings.push(Finding::new(
+                Code::LabelValueInvalid,
+                tried(Outcome::Illegal).unwrap_or_default(),
+            ));
+        }
+        Sync::NoSource | Sync::Stale if placement.trouble.is_some() => {
+            let why = placement.trouble.as_ref();
+            let code = match why.map(|why| why.kind) {
+                Some(WhyKind::UnexpectedObject) => Code::UnexpectedObject,
+                _ => Code::HarvesterUnreachable,
+            };
+            let text = why.map(|why| why.text.clone()).unwrap_or_default();
+            findings.push(Finding::new(code, text));
+        }
+        Sync::Stale => findings.push(Finding::new(
+            Code::AnnotationsStale,
+            tried(Outcome::Stale).unwrap_or_default(),
+        )),
+        Sync::NoSource => {
+            let finding = Finding::new(Code::NoTopologySource, sources(placement));
+            findings.push(finding.with_steps(host_rbac(seen.who)));
+        }
+        Sync::HostWithoutTopology => {
+            findings.push(Finding::new(
+                Code::HostWithoutTopology,
+                format!("host {}", placement.host),
+            ));
+        }
+        _ => {}
+    }
+}
+
+/// What each source said, in one line.
+pub fn sources(placement: &Placement) -> String {
+    let texts: Vec<String> = placement
+        .tried
+        .iter()
+        .map(|tried| format!("{}: {}", tried.source, tried.detail))
+        .collect();
+    format!("host {}; {}", placement.host, texts.join("; "))
+}

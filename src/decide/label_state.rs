@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How the labels of the Node stand to the host, in one word; conditions, findings and reports say the same word.
+
+use super::conditions::kebab;
+use super::identity::{Identity, OwnVm};
+use super::labels::{LabelPlan, LeftReason};
+use super::placement::{Outcome, Placement};
+use crate::decide::conflict::StandDown;
+use crate::facts::node::Node;
+use crate::facts::placement::Source;
+use crate::facts::{Seen, WhyKind};
+
+/// The state of the labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sync {
+    /// The labels are those of the host.
+    Synced,
+    /// A change is under way, or we wait a moment for Harvester.
+    Pending,
+    /// The host has no topology, and neither has the Node.
+    HostWithoutTopology,
+    /// They differ, by configuration.
+    Pinned,
+    /// The only source speaks of another host.
+    Stale,
+    /// The host lacks what the Node has.
+    Partial,
+    /// A value is not a valid label value.
+    Invalid,
+    /// Another writer reverts them.
+    Conflict {
+        /// The field manager of the other writer.
+        writer: String,
+    },
+    /// The API refused our change.
+    WriteFailed(String),
+    /// There is no Node to label, or it cannot be read.
+    NoNode {
+        /// CamelCase.
+        reason: &'static str,
+    },
+    /// No source provides them.
+    NoSource,
+    /// It is not known which VM this is, or where it runs.
+    NoVm {
+        /// CamelCase.
+        reason: &'static str,
+        /// Human-readable.
+        text: String,
+    },
+}
+
+/// Every reason that [`Sync::reason`] returns.
+pub const REASONS: [&str; 23] = [
+    "Synced",
+    "Pending",
+    "HostWithoutTopology",
+    "PinnedByConfig",
+    "AnnotationsStale",
+    "TopologyPartial",
+    "LabelValueInvalid",
+    "LabelConflict",
+    "NodeWriteFailed",
+    "NodeMissing",
+    "NodeNotRead",
+    "NodeOfAnotherMachine",
+    "NoTopologySource",
+    "NoHost",
+    "IdentityAmbiguous",
+    "VMNotFound",
+    "HarvesterNotRead",
+    "HarvesterUnreachable",
+    "HarvesterUnauthorized",
+    "HarvesterForbidden",
+    "HarvesterTLSError",
+    "NoHarvesterCredential",
+    "HarvesterBadResponse",
+];
+
+/// Reasons of which the agent, the kubelet, RKE2 or Harvester may get rid without anyone's help. All others need a fix, or none.
+const PASSING: [&str; 10] = [
+    "Pending",
+    "AnnotationsStale",
+    "NodeMissing",
+    "NodeNotRead",
+    "NodeWriteFailed",
+    "NoTopologySource",
+    "NoHost",
+    "HarvesterNotRead",
+    "HarvesterUnreachable",
+    // RKE2 and Rancher write it a moment after the boot.
+    "NoHarvesterCredential",
+];
+
+/// Reports whether a state, in kebab-case as reports show it, is one that time alone does not change: the labels are in sync,
+/// stay as they are by configuration, or need a fix. A state of no known name is not.
+pub fn is_final_state(state: &str) -> bool {
+    let mut known = REASONS.iter();
+    let reason = known.find(|reason| kebab(reason) == state);
+    reason.is_some_and(|reason| !PASSING.contains(reason))
+}
+
+impl Sync {
+    /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
+    /// that explains the state has it as its code.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Synced => "Synced",
+            Self::Pending => "Pending",
+            Self::HostWithoutTopology => "HostWithoutTopology",
+            Self::Pinned => "PinnedByConfig",
+            Self::Stale => "AnnotationsStale",
+            Self::Partial => "TopologyPartial",
+            Self::Invalid => "LabelValueInvalid",
+            Self::Conflict { .. } => "LabelConflict",
+            Self::WriteFailed(_) => "NodeWriteFailed",
+            Self::NoSource => "NoTopologySource",
+            Self::NoVm { reason, .. } | Self::NoNode { reason } => reason,
+        }
+    }
+
+    /// Reports whether the labels need no change: they are the host's, or the host has none.
+    pub fn is_synced(&self) -> bool {
+        matches!(self, Self::Synced | Self::HostWithoutTopology)
+    }
+
+    /// Whether another look at the same world would find the labels no better: they are right, or stay as they are for a
+    /// reason that time does not remove.
+    pub fn is_final(&self) -> bool {
+        !matches!(
+            self,
+            Self::Pending | Self::Stale | Self::NoSource | Self::NoVm { .. }
+        )
+    }
+}
+
+/// What decides the state.
+#[derive(Debug)]
+pub struct Inputs<'a> {
+    /// Who we are.
+    pub identity: &'a Identity,
+    /// Where we are.
+    pub placement: Option<&'a Placement>,
+    /// The Node.
+    pub node: &'a Seen<Node>,
+    /// What is to be changed.
+    pub labels: &'a LabelPlan,
+    /// Whether we wait for Harvester's annotations.
+    pub settling: bool,
+    /// Who fights us.
+    pub stand_down: Option<&'a StandDown>,
+    /// The text of the last refusal of our change, if it was refused.
+    pub refusal: Option<&'a str>,
+}
+
+/// The state.
+pub fn state(inputs: &Inputs<'_>) -> Sync {
+    let why = inputs.node.why().map(|why| why.kind);
+    if why == Some(WhyKind::AnotherMachine) {
+        return Sync::NoNode {
+            reason: "NodeOfAnotherMachine",
+        };
+    }
+    let Some(placement) = inputs.placement else {
+        return without_host(inputs.identity);
+    };
+    if inputs.settling {
+        return Sync::Pending;
+    }
+    // While a rival has only our annotations, the labels are right.
+    if let Some(stand) = inputs
+        .stand_down
+        .filter(|_| !inputs.labels.changes.is_empty())
+    {
+        return Sync::Conflict {
+            writer: stand.rival.clone(),
+        };
+    }
+    if !inputs.labels.changes.is_empty() {
+        return inputs
+            .refusal
+            .map_or(Sync::Pending, |text| Sync::WriteFailed(text.to_owned()));
+    }
+    let left = |wanted: &[LeftReason]| {
+        inputs
+            .labels
+            .left
+            .iter()
+            .any(|left| wanted.contains(&left.reason))
+    };
+    let tried = |outcome, source: Option<Source>| {
+        placement
+            .tried
+            .iter()
+            .any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
+    };
+    match &placement.known {
+        // The host tells its name, and nobody its place: what is missing is the API's word.
+        None if inputs.identity.vmi().is_none() => without_host(inputs.identity),
+        None if tried(Outcome::Illegal, None) => Sync::Invalid,
+        None if tried(Outcome::Stale, Some(Source::VmiAnnotations)) => Sync::Stale,
+        None => Sync::NoSource,
+        Some(_) if left(&[LeftReason::Held, LeftReason::ReportOnly]) => Sync::Pinned,
+        Some(_)
+            if left(&[
+                LeftReason::HostHasNone,
+                LeftReason::WouldMix,
+                LeftReason::HostNotRead,
+            ]) =>
+        {
+            Sync::Partial
+        }
+        Some(known) if known.topology.is_empty() => Sync::HostWithoutTopology,
+        Some(_) => match inputs.node {
+            Seen::Known(_) => Sync::Synced,
+            Seen::Absent => Sync::NoNode {
+                reason: "NodeMissing",
+            },
+            Seen::Failed(_) => Sync::NoNode {
+                reason: "NodeNotRead",
+            },
+        },
+    }
+}
+
+fn without_host(identity: &Identity) -> Sync {
+    let no_vm = |reason, text: &str| Sync::NoVm {
+        reason,
+        text: text.to_owned(),
+    };
+    match &identity.vm {
+        OwnVm::Identified(_) => no_vm("NoHost", "the VM has no host: status.nodeName is empty"),
+        OwnVm::Ambiguous(_) => no_vm(
+            "IdentityAmbiguous",
+            "several VMs match this node; labels are unchanged",
+        ),
+        OwnVm::NotFound(_) => no_vm(
+            "VMNotFound",
+            "no VM in the namespace matches this node; labels are unchanged",
+        ),
+        OwnVm::ProvenOffline(_) => no_vm(
+            "HarvesterNotRead",
+            "the VM name is verified, but its host cannot be read",
+        ),
+        OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
+            let (reason, text) = match why.kind {
+                WhyKind::Unreachable => (
+                    "HarvesterUnreachable",
+                    "the Harvester API is unreachable; labels are unchanged",
+                ),
+                WhyKind::Credential => (
+                    "HarvesterUnauthorized",
+                    "the Harvester API rejects the credential (401); labels are unchanged",
+                ),
+                WhyKind::Forbidden => (
+                    "HarvesterForbidden",
+                    "the Harvester credential is not allowed to read the VM (403); labels are unchanged",
+                ),
+                WhyKind::Tls => (
+                    "HarvesterTLSError",
+                    "the certificate of the Harvester API cannot be verified; labels are unchanged",
+                ),
+                WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => (
+                    "NoHarvesterCredential",
+                    "no usable Harvester credential; labels are unchanged",
+                ),
+                WhyKind::Refused
+                | WhyKind::UnexpectedObject
+                | WhyKind::Malformed
+                | WhyKind::AnotherMachine => (
+                    "HarvesterBadResponse",
+                    "unexpected response from the Harvester API; labels are unchanged",
+                ),
+            };
+            no_vm(reason, text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_final_if_time_alone_does_not_change_it() {
+        for state in [
+            "synced",
+            "host-without-topology",
+            "pinned-by-config",
+            "label-conflict",
+            "identity-ambiguous",
+            "harvester-tls-error",
+        ] {
+            assert!(is_final_state(state), "{state}");
+        }
+        for state in [
+            "pending",
+            "harvester-unreachable",
+            "node-missing",
+            "of-a-later-version",
+            "",
+        ] {
+            assert!(!is_final_state(state), "{state}");
+        }
+        assert!(PASSING.iter().all(|reason| REASONS.contains(reason)));
+    }
+}

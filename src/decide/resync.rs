@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Did I just move? The guest sees a move before the API tells of it, so a sign of one opens a window of reads, close
+//! together at first, until the API has caught up or says for a minute that nothing moved.
+
+use std::time::Duration;
+
+use super::Now;
+use super::schedule::Random;
+use crate::facts::names::HostName;
+use crate::facts::trigger::Trigger;
+
+/// When the window reads, counted from the first sign; each offset once at most, and one that a slow answer overtook not.
+pub const OFFSETS: [Duration; 11] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// Each read but the first is earlier or later by up to this part, so that the VMs of a drained host do not ask together.
+const JITTER: f64 = 0.2;
+
+/// Signs that follow each other sooner are of one move: QEMU announces five times within a second, on every NIC.
+const BURST: Duration = Duration::from_secs(2);
+
+/// A sign so soon after a move that was seen already is a late one of that move.
+const LATE: Duration = Duration::from_secs(2);
+
+/// An answer that is younger than the first sign by less than this may be of the time before the API learnt of the move.
+const CAUGHT_UP: Duration = Duration::from_secs(10);
+
+/// How often one window is begun anew. Signs that never end must not keep it open for ever.
+const RESTARTS_MAX: u8 = 3;
+
+/// A watch that told nothing for so long after a sign may have lost its connection in the move.
+const PROVE_AFTER: Duration = Duration::from_secs(2);
+
+/// A window that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The first sign.
+    pub trigger: Trigger,
+    /// When it arrived, since the start of the process.
+    pub opened: Duration,
+    /// The host that ran us before, where it was known.
+    pub from: Option<HostName>,
+    last_sign: Duration,
+    restarts: u8,
+    /// Which of the offsets is due next.
+    next: usize,
+    due: Duration,
+    reads: usize,
+    /// Whether an answer came that the API had time for.
+    is_answered: bool,
+    is_proven: bool,
+}
+
+/// What a look found, as far as the window cares.
+#[derive(Debug, Clone, Copy)]
+pub struct Found<'a> {
+    /// The host that runs us now, where an API or the host itself tells.
+    pub host: Option<&'a HostName>,
+    /// Whether that was asked and answered.
+    pub is_answered: bool,
+    /// Whether the VM was read.
+    pub is_read: bool,
+    /// Whether the labels are as they shall be for that host.
+    pub is_settled: bool,
+}
+
+/// The end of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epoch {
+    /// The first sign.
+    pub trigger: Trigger,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The host before, where it was known.
+    pub from: Option<HostName>,
+    /// From the first sign to the end.
+    pub took: Duration,
+    /// Reads that the window made.
+    pub reads: usize,
+}
+
+/// What became of a sign of a move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The VM runs on another host.
+    Confirmed {
+        /// The host before.
+        from: HostName,
+        /// The host now.
+        to: HostName,
+    },
+    /// It runs where it ran.
+    Unconfirmed,
+    /// Nobody could tell.
+    ApiUnavailable,
+}
+
+impl Outcome {
+    /// Every name that [`Outcome::as_str`] returns.
+    pub const NAMES: [&'static str; 3] = ["confirmed", "unconfirmed", "api-unavailable"];
+
+    /// The name used in reports.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Confirmed { .. } => "confirmed",
+            Self::Unconfirmed => "unconfirmed",
+            Self::ApiUnavailable => "api-unavailable",
+        }
+    }
+}
+
+/// How it goes on after a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The window, or how it ended.
+    pub state: Result<Window, Epoch>,
+    /// Watches that have said nothing since then are to be begun anew.
+    pub prove: Option<Duration>,
+}
+
+/// Takes note of a sign: it opens a window, belongs to the open one, or begins it anew.
+///
+/// `host` is the host that ran us when that was last known, `moved` the time of the last move that was seen.
+pub fn admit(
+    open: Option<Window>,
+    sign: Option<(Trigger, Duration)>,
+    host: Option<&HostName>,
+    moved: Option<Duration>,
+) -> Option<Window> {
+    let Some((trigger, at)) = sign else {
+        return open;
+    };
+    if let Some(window) = open {
+        let is_same = at.saturating_sub(window.last_sign) < BURST;
+        return Some(if is_same || window.restarts == RESTARTS_MAX {
+            Window {
+                last_sign: at,
+                ..window
+            }
+        } else {
+            // Another move, or another restore: its API answers are as far away as those of the first were.
+            Window {
+                restarts: window.restarts + 1,
+                ..Window::new(trigger, at, host.cloned().or(window.from))
+            }
+        });
+    }
+    let is_late = moved.is_some_and(|moved| at.saturating_sub(moved) < LATE);
+    (!is_late).then(|| Window::new(trigger, at, host.cloned()))
+}
+
+impl Window {
+    fn new(trigger: Trigger, at: Duration, from: Option<HostName>) -> Self {
+        Self {
+            trigger,
+            opened: at,
+            from,
+            last_sign: at,
+            restarts: 0,
+            next: 0,
+            due: at,
+            reads: 0,
+            is_answered: false,
+            is_proven: false,
+        }
+    }
+
+    /// How long to wait for the next read.
+    pub fn wait(&self, uptime: Duration) -> Duration {
+        self.due.saturating_sub(uptime)
+    }
+
+    /// Goes on, or ends, after a look.
+    pub fn step(mut self, found: Found<'_>, now: Now) -> Step {
+        let elapsed = now.uptime.saturating_sub(self.opened);
+        self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;
+        let mut is_over = false;
+        // A read for another reason serves as well, if one is due.
+        if found.is_read && now.uptime >= self.due {
+            self.reads += 1;
+            let later = OFFSETS.iter().enumerate().skip(self.next + 1);
+            let next = later
+                .map(|(index, offset)| (index, spread(*offset, now.random)))
+                .find(|(_, offset)| *offset > elapsed);
+            is_over = next.is_none();
+            let (index, offset) = next.unwrap_or((OFFSETS.len(), elapsed));
+            self.next = index;
+            self.due = self.opened + offset;
+        }
+        let moved = self
+            .from
+            .clone()
+            .zip(found.host.cloned())
+            .filter(|(from, to)| from != to);
+        let end = |outcome| Epoch {
+            trigger: self.trigger,
+            outcome,
+            from: self.from.clone(),
+            took: elapsed,
+            reads: self.reads,
+        };
+        let ended = match moved {
+            Some((from, to)) if found.is_settled || is_over => {
+                Some(end(Outcome::Confirmed { from, to }))
+            }
+            None if is_over && self.is_answered => Some(end(Outcome::Unconfirmed)),
+            None if is_over => Some(end(Outcome::ApiUnavailable)),
+            _ => None,
+        };
+        let is_time = elapsed >= PROVE_AFTER || ended.is_some();
+        let prove = (is_time && !self.is_proven).then_some(self.opened);
+        self.is_proven |= is_time;
+        Step {
+            state: ended.map_or(Ok(self), Err),
+            prove,
+        }
+    }
+}
+
+fn spread(offset: Duration, random: Random) -> Duration {
+    offset.mul_f64(1.0 - JITTER + 2.0 * JITTER * random.value())
+}
+
+#[cfg(test)]
+mod tests;

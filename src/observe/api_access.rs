@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two API servers: for each the credential in force and the client made from it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::access::Credential;
+use crate::access::own_api;
+use crate::access::search::{self, Candidate, Found};
+use crate::access::source::{Outcome, Source};
+use crate::config::OptIns;
+use crate::config::Settings;
+use crate::decide::schedule::Random;
+use crate::facts::distribution::Distribution;
+use crate::facts::observation::{Api, Remark};
+use crate::facts::requests::Requests;
+use crate::facts::{Why, WhyKind};
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::backoff::Backoff;
+use crate::wire::kubeapi::{Client, Tally, Timeouts};
+
+/// Both sides.
+#[derive(Debug, Default)]
+pub struct Connections {
+    /// Harvester's API.
+    pub harvester: Side,
+    /// The guest cluster's API, as the kubelet.
+    pub guest: Side,
+    /// How long an answer may take, of clients that are made from now on.
+    pub timeouts: Timeouts,
+}
+
+/// One side.
+#[derive(Debug, Default)]
+pub struct Side {
+    source: Option<Source>,
+    candidates: Vec<Candidate>,
+    allow: OptIns,
+    link: Option<Link>,
+    problem: Option<Why>,
+    kept: Option<String>,
+    generation: u64,
+    /// Outlives the clients: a new credential is no new count.
+    tally: Tally,
+    /// Outlives them too, and is shared by the reads, the writes and the watch.
+    backoff: Backoff,
+}
+
+/// A credential and the client made from it. A clone shares both.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// The credential.
+    pub credential: Arc<Credential>,
+    /// The client.
+    pub client: Client,
+    /// Counts the changes of the credential.
+    pub generation: u64,
+}
+
+impl Connections {
+    /// Reads the credentials again and makes new clients where they changed.
+    pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
+        let timeouts = self.timeouts;
+        let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
+        self.guest.refresh(
+            root,
+            guest,
+            settings.guest.allow,
+            timeouts,
+            "kubelet credential",
+        );
+        let harvester =
+            search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
+        self.harvester.refresh(
+            root,
+            harvester,
+            settings.harvester.allow,
+            timeouts,
+            "Harvester credential",
+        );
+        if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
+            && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
+        {
+            let file = harvester.credential.kubeconfig.display();
+            let text = format!(
+                "`{file}` points to {}, the API of this guest cluster: {evidence}",
+                harvester.client.server()
+            );
+            self.harvester.refuse(Why::new(WhyKind::OwnApi, text));
+        }
+    }
+
+    /// What is odd about the credentials, though they work.
+    pub fn remarks(&self, root: &Root) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        for (side, name) in [(&self.harvester, "harvester"), (&self.guest, "kubelet")] {
+            remarks.extend(side.kept.clone().map(|problem| Remark::CredentialKept {
+                side: name,
+                problem,
+            }));
+            let exposed = side.source.iter().flat_map(|source| source.exposures(root));
+            remarks.extend(exposed.map(|exposure| Remark::CredentialExposed {
+                side: name,
+                path: exposure.path,
+                mode: exposure.mode,
+            }));
+            let changeable = side
+                .source
+                .iter()
+                .flat_map(|source| source.changeable(root));
+            remarks.extend(changeable.map(|found| Remark::CredentialChangeable {
+                side: name,
+                problem: found.to_string(),
+                place: found.place,
+            }));
+        }
+        if let Some(link) = &self.harvester.link
+            && own_api::loopback(&link.credential)
+        {
+            remarks.push(Remark::HarvesterOnLoopback {
+                server: link.client.server().to_owned(),
+            });
+        }
+        remarks
+    }
+
+    /// Lets both APIs recover after failures, each on its own, from now on.
+    pub fn back_off(&mut self, dice: fn() -> Random) {
+        self.harvester.backoff = Backoff::new(dice);
+        self.guest.backoff = Backoff::new(dice);
+    }
+
+    /// Lets both APIs be asked at once, whatever failed before.
+    pub fn hurry(&self) {
+        self.harvester.backoff.hurry();
+        self.guest.backoff.hurry();
+    }
+
+    /// How often each API was asked.
+    pub fn requests(&self) -> Vec<Requests> {
+        let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
+        let of = |(api, side): (Api, &Side)| {
+            let counts = side.tally.counts().into_iter();
+            counts.map(move |(result, count)| Requests { api, result, count })
+        };
+        sides.into_iter().flat_map(of).collect()
+    }
+
+    /// Every file whose change may change a credential: the places where one is looked for, and all that was read or
+    /// looked for in the last reading, missing files included.
+    pub fn files(&self, root: &Root) -> BTreeSet<PathBuf> {
+        let sides = [&self.harvester, &self.guest];
+        let places = sides.iter().flat_map(|side| {
+            side.candidates
+                .iter()
+                .map(|candidate| candidate.path.clone())
+        });
+        let read = sides
+            .iter()
+            .filter_map(|side| side.source.as_ref())
+            .flat_map(|source| source.watched(root));
+        places.chain(read).collect()
+    }
+}
+
+impl Side {
+    /// The link, or why there is none.
+    pub fn link(&self) -> Result<&Link, Why> {
+        let missing = || Why::new(WhyKind::NotAsked, "not searched yet");
+        self.link
+            .as_ref()
+            .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
+    }
+
+    /// How much longer the API is left alone.
+    pub fn deferred(&self) -> Option<Duration> {
+        self.backoff.left()
+    }
+
+    /// Gives the link up for a reason that reading the files again does not take away.
+    pub fn refuse(&mut self, why: Why) {
+        self.link = None;
+        self.problem = Some(why);
+    }
+
+    fn refresh(
+        &mut self,
+        root: &Root,
+        candidates: Vec<Candidate>,
+        allow: OptIns,
+        timeouts: Timeouts,
+        what: &str,
+    ) {
+        self.kept = None;
+        self.candidates.clone_from(&candidates);
+        let path = match search::find(root, candidates) {
+            Found::At(candidate) => candidate.path,
+            Found::Unreadable { candidate, error } => {
+                let text = format!("{what}: {} ({})", chain(&error), candidate.why);
+                match &self.link {
+                    Some(_) => self.kept = Some(text),
+                    None => self.refuse(Why::new(unreadable(error.is_denied()), text)),
+                }
+                return;
+            }
+            Found::Nowhere { tried } => {
+                // A credential whose file is gone was taken away.
+                self.source = None;
+                let tried: Vec<String> = tried
+                    .iter()
+                    .map(|candidate| format!("{} ({})", candidate.path.display(), candidate.why))
+                    .collect();
+                self.refuse(Why::new(
+                    WhyKind::Missing,
+                    format!("no {what} found at {}", tried.join(", ")),
+                ));
+                return;
+            }
+        };
+        let source = match self.source.take() {
+            Some(source) if source.path() == path && self.allow == allow => source,
+            _ => Source::new(path, allow),
+        };
+        self.allow = allow;
+        let source = self.source.insert(source);
+        match source.refresh(root) {
+            Outcome::Unchanged if self.link.is_some() => {}
+            Outcome::Unchanged | Outcome::Changed => {
+                let Some(credential) = source.credential().cloned() else {
+                    return;
+                };
+                let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
+                match Client::counting(&credential, timeouts, tally, backoff) {
+                    Ok(client) => {
+                        // What failed with the old credential may go well with the new one.
+                        self.backoff.succeeded();
+                        self.generation += 1;
+                        self.problem = None;
+                        self.link = Some(Link {
+                            credential,
+                            client,
+                            generation: self.generation,
+                        });
+                    }
+                    Err(error) => self.refuse(Why::new(WhyKind::Credential, chain(&error))),
+                }
+            }
+            Outcome::KeptOld(error) => self.kept = Some(chain(&error)),
+            Outcome::Absent => {}
+            Outcome::Failed(error) => {
+                let kind = unreadable(error.is_denied());
+                self.refuse(Why::new(kind, chain(&error)));
+            }
+        }
+    }
+}
+
+/// Whether the file is at fault, or the kernel does not let us read it.
+fn unreadable(is_denied: bool) -> WhyKind {
+    if is_denied {
+        WhyKind::Forbidden
+    } else {
+        WhyKind::Credential
+    }
+}

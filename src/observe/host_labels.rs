@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reads what the sources say of the host that runs the VM, each only as far as those before it leave it needed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::config::Settings;
+use crate::facts::names::HostName;
+use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
+use crate::sys::escape::chain;
+use crate::wire::kubeapi::{Client, Error, Selectors};
+
+use super::why;
+
+/// How long a refusal by RBAC is believed. A role that is granted is noticed then, or at once by `systemctl reload`.
+const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Hosts whose labels are kept.
+const HOSTS_MAX: usize = 8;
+
+/// Refusals that are still believed, so that no request is sent that is known to be refused.
+#[derive(Debug, Default)]
+pub struct Denied {
+    generation: u64,
+    until: BTreeMap<(Source, HostName), (Duration, Why)>,
+}
+
+impl Denied {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.until.clear();
+    }
+
+    fn get(
+        &mut self,
+        source: Source,
+        host: &HostName,
+        generation: u64,
+        uptime: Duration,
+    ) -> Option<Why> {
+        if self.generation != generation {
+            self.generation = generation;
+            self.clear();
+        }
+        self.until
+            .get(&(source, host.clone()))
+            .filter(|(until, _)| uptime < *until)
+            .map(|(_, why)| why.clone())
+    }
+
+    fn keep(&mut self, source: Source, host: &HostName, uptime: Duration, why: &Why) {
+        self.until.retain(|_, (until, _)| uptime < *until);
+        if why.kind == WhyKind::Forbidden {
+            self.until
+                .insert((source, host.clone()), (uptime + DENIED_FOR, why.clone()));
+        }
+    }
+}
+
+/// The labels of hosts that were read lately: a VM that comes back to a host asks nothing.
+#[derive(Debug, Default)]
+pub struct Hosts(BTreeMap<HostName, (Duration, HostLabels)>);
+
+impl Hosts {
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets one of them.
+    pub fn forget(&mut self, host: &HostName) {
+        self.0.remove(host);
+    }
+
+    fn get(&self, host: &HostName, age: Duration, uptime: Duration) -> Option<HostLabels> {
+        let (read, labels) = self.0.get(host)?;
+        (uptime.saturating_sub(*read) < age).then(|| labels.clone())
+    }
+
+    /// Keeps what was read; what is kept already keeps its age.
+    fn keep(&mut self, host: &HostName, labels: &HostLabels, uptime: Duration) {
+        if self.0.contains_key(host) {
+            return;
+        }
+        if self.0.len() >= HOSTS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, (read, _))| *read);
+            if let Some(oldest) = oldest.map(|(host, _)| host.clone()) {
+                self.0.remove(&oldest);
+            }
+        }
+        self.0.insert(host.clone(), (uptime, labels.clone()));
+    }
+}
+
+/// Asks the sources in order. Harvester's annotations come with the instance and cost nothing.
+pub async fn read(
+    client: &Client,
+    generation: u64,
+    settings: &Settings,
+    vmi: &Vmi,
+    host: &HostName,
+    memory: (&mut Denied, &mut Hosts),
+    uptime: Duration,
+) -> PlacementReads {
+    let (denied, hosts) = memory;
+    let mut reads = PlacementReads::none(host.clone());
+    let allowed = |source| settings.topology.sources.contains(&source);
+    if allowed(Source::HostNode) {
+        reads.host_node = match hosts.get(host, settings.timing.poll, uptime) {
+            Some(labels) => Seen::Known(labels),
+            None => {
+                hosts.forget(host);
+                let answer = host_node(client, host);
+                ask(Source::HostNode, answer, host, denied, generation, uptime).await
+            }
+        };
+        if let Seen::Known(labels) = &reads.host_node {
+            hosts.keep(host, labels, uptime);
+        }
+    }
+    let tells = |seen: &Seen<HostLabels>| seen.known().is_some_and(tells_topology);
+    let annotated = allowed(Source::VmiAnnotations)
+        && vmi.annotations_are_fresh()
+        && tells_topology(&vmi.annotations);
+    if allowed(Source::LauncherPod) && !tells(&reads.host_node) && !annotated {
+        let answer = launcher_pod(client, vmi, host);
+        reads.launcher_pod = ask(
+            Source::LauncherPod,
+            answer,
+            host,
+            denied,
+            generation,
+            uptime,
+        )
+        .await;
+    }
+    let extra = !settings.extra_labels.is_empty() && reads.host_node.known().is_none();
+    let told = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
+    if allowed(Source::ConfigMap) && (!told || extra) {
+        let answer = configmap(client, settings, host);
+        reads.configmap = ask(Source::ConfigMap, answer, host, denied, generation, uptime).await;
+    }
+    reads
+}
+
+async fn ask(
+    source: Source,
+    answer: impl Future<Output = Seen<HostLabels>>,
+    host: &HostName,
+    denied: &mut Denied,
+    generation: u64,
+    uptime: Duration,
+) -> Seen<HostLabels> {
+    if let Some(why) = denied.get(source, host, generation, uptime) {
+        return Seen::Failed(why);
+    }
+    let seen = answer.await;
+    if let Seen::Failed(why) = &seen {
+        denied.keep(source, host, uptime, why);
+    }
+    seen
+}
+
+async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
+    match client.get_metadata(&format!("/api/v1/nodes/{host}")).await {
+        Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
+            Seen::Known(node.metadata.labels.0)
+        }
+        Ok(_) => Seen::failed(
+            WhyKind::Refused,
+            format!("requested Node `{host}` of Harvester, got another one"),
+        ),
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+#[derive(Deserialize)]
+struct Pod {
+    metadata: PodMetadata,
+    #[serde(default)]
+    spec: PodSpec,
+}
+
+#[derive(Deserialize)]
+struct PodMetadata {
+    #[serde(default, deserialize_with = "pod_uid")]
+    uid: String,
+    #[serde(default, deserialize_with = "labels")]
+    labels: StringMap,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default, deserialize_with = "pod_node_name")]
+    node_name: String,
+}
+
+/// Of the instance's pods the one that is active on the host: during a migration there are two.
+async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostLabels> {
+    let path = format!("/api/v1/namespaces/{}/pods", vmi.namespace);
+    let selectors = Selectors {
+        label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
+        field: None,
+    };
+    // The label is anyone's to set: pods that are not of the instance are neither kept nor do they count.
+    let is_here = |pod: &Pod| {
+        pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
+    };
+    match client.pick::<Pod>(&path, &selectors, is_here).await {
+        Ok(pods) => {
+            let mut here = pods.into_iter();
+            match (here.next(), here.next()) {
+                (Some(pod), None) => Seen::Known(pod.metadata.labels.0),
+                _ => Seen::Absent,
+            }
+        }
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    #[serde(default, deserialize_with = "data")]
+    data: StringMap<DATA_BYTES>,
+}
+
+/// The entry of the host: YAML, label to value.
+async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Seen<HostLabels> {
+    let name = &settings.topology.configmap;
+    let path = format!(
+        "/api/v1/namespaces/{}/configmaps/{}",
+        name.namespace, name.name
+    );
+    match client.get::<ConfigMap>(&path).await {
+        Ok(configmap) => match configmap.data.get(host.as_str()) {
+            None => Seen::Absent,
+            Some(text) => match super::configmap::labels(text) {
+                Ok(labels) => Seen::Known(labels),
+                Err(error) => {
+                    let text = format!(
+                        "entry `{host}` of ConfigMap {}/{}: {}",
+                        name.namespace,
+                        name.name,
+                        chain(&error)
+                    );
+                    Seen::failed(WhyKind::Malformed, text)
+                }
+            },
+        },
+        Err(error) => absent_or_failed(&error),
+    }
+}
+
+fn absent_or_failed(error: &Error) -> Seen<HostLabels> {
+    if error.is_absence() {
+        Seen::Absent
+    } else {
+        Seen::Failed(why(error))
+    }
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The world outside the process, as the loop sees it: its traits for reading and writing, by what `observe` reads and `apply`
+//! writes.
+//!
+//! Here is only what must be kept from one look to the next: the connections, and what was read last.
+
+mod delivered;
+mod examination;
+mod host;
+mod limit;
+mod look;
+mod own_api;
+mod targets;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::agent::signal_board::Health;
+use crate::agent::{Apply, Observe, Refusal, Scope};
+use crate::apply;
+use crate::config::{LabelKey, Settings, Topology};
+use crate::decide::identity::Identity;
+use crate::decide::placement::{Located, ToldBy};
+use crate::decide::registration::FileChange;
+use crate::decide::schedule::Random;
+use crate::decide::{Action, Now};
+use crate::facts::distribution::Distribution;
+use crate::facts::guest_agent::GuestAgent;
+use crate::facts::host_metrics::HostMetrics;
+use crate::facts::names::{Namespace, VmName};
+use crate::facts::node::Node;
+use crate::facts::observation::{Candidates, Harvester, Kubelet, Who};
+use crate::facts::placement::PlacementReads;
+use crate::facts::registration::{DropIn, LabelFileKind};
+use crate::facts::requests::Requests;
+use crate::facts::vmi::Vmi;
+use crate::facts::{Seen, Why, WhyKind};
+use crate::observe::api_access::Connections;
+use crate::observe::harvester::{self, Compared};
+use crate::observe::host_labels::{self, Denied, Hosts};
+use crate::sys::root::Root;
+use crate::triggers::Targets;
+use crate::triggers::feed::Feed;
+use crate::wire::dbus::Bus;
+use crate::wire::kubeapi::Timeouts;
+use limit::{limited, too_slow_text};
+
+/// For one look with somebody waiting for it.
+const HURRIED: Timeouts = Timeouts {
+    connect: Duration::from_secs(3),
+    headers: Duration::from_secs(5),
+    body_progress: Duration::from_secs(3),
+    body: Duration::from_secs(10),
+    watch_silence: Duration::from_secs(10),
+};
+
+/// The world outside the process, as far as the agent reads and writes it.
+#[derive(Debug)]
+pub struct World {
+    root: Root,
+    bus: Bus,
+    connections: Connections,
+    health: Health,
+    distributions: Vec<Distribution>,
+    distribution_problems: Vec<(String, bool)>,
+    kubelet: Seen<Kubelet>,
+    harvester: Seen<Harvester>,
+    node: Seen<Node>,
+    candidates: Seen<Candidates>,
+    host_metrics: Seen<HostMetrics>,
+    guest_agent: Seen<GuestAgent>,
+    drop_in: Option<DropIn>,
+    /// The VM of an earlier run.
+    earlier: Option<VmName>,
+    /// What was found to be our own instance, and how it was searched for.
+    own: Option<Found>,
+    names: harvester::Names,
+    /// What the sources said last, until the VM is read again.
+    reads: Option<PlacementReads>,
+    /// The credentials for which it was found out that they do not lead to one API.
+    cleared: Option<[Option<u64>; 2]>,
+    denied: Denied,
+    /// Labels of hosts that were read lately.
+    hosts: Hosts,
+    /// The settings for which `reads` were made.
+    read_for: Option<(Topology, BTreeMap<LabelKey, LabelKey>)>,
+    /// UID and version of the instances as they were read or delivered last.
+    versions: Vec<(String, Option<String>)>,
+    /// Our Node before its API was away.
+    last_node: Option<Node>,
+    /// Instances that have our hardware, our own among them; none while it is the only one.
+    duplicates: BTreeSet<VmName>,
+    /// Instances that do not have it.
+    compared: Compared,
+    listing: Listing,
+    /// Whether nobody waits, so that what is dear may be done later or rarely.
+    is_daemon: bool,
+    /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
+    machine: Option<u64>,
+    /// What the watch of our VM delivers.
+    vmi_feed: Feed<Vmi>,
+    /// What the watch of our Node delivers.
+    node_feed: Feed<Node>,
+}
+
+/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
+#[derive(Debug)]
+struct Found {
+    vmi: Vmi,
+    others: Candidates,
+    names: harvester::Names,
+    generation: u64,
+}
+
+/// What a list of the namespace was made for: our names, the namespace, and the credential.
+type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
+
+/// When the namespace may be listed.
+#[derive(Debug, Default)]
+struct Listing {
+    key: ListKey,
+    /// Since the start of the process.
+    due: Option<Duration>,
+    /// Whether it was listed already.
+    is_done: bool,
+}
+
+impl World {
+    /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
+    pub fn new(root: Root, bus: Bus, health: Health, earlier: Option<VmName>) -> Self {
+        let unread = || Why::new(WhyKind::NotAsked, "not read yet");
+        Self {
+            root,
+            bus,
+            connections: Connections::default(),
+            health,
+            distributions: Vec::new(),
+            distribution_problems: Vec::new(),
+            kubelet: Seen::Failed(unread()),
+            harvester: Seen::Failed(unread()),
+            node: Seen::Failed(unread()),
+            candidates: Seen::Failed(unread()),
+            host_metrics: Seen::Failed(unread()),
+            guest_agent: Seen::Failed(unread()),
+            drop_in: None,
+            earlier,
+            own: None,
+            names: harvester::Names::default(),
+            reads: None,
+            cleared: None,
+            denied: Denied::default(),
+            hosts: Hosts::default(),
+            read_for: None,
+            versions: Vec::new(),
+            last_node: None,
+            duplicates: BTreeSet::new(),
+            compared: Compared::default(),
+            listing: Listing::default(),
+            is_daemon: false,
+            machine: None,
+            vmi_feed: Feed::default(),
+            node_feed: Feed::default(),
+        }
+    }
+
+    /// The same with a person before it who waits: what does not answer within seconds is given up.
+    pub fn hurried(mut self) -> Self {
+        self.connections.timeouts = HURRIED;
+        self
+    }
+}
+
+impl World {
+    /// The same for a daemon: an API that fails is left alone for longer and longer, and a namespace is listed late and rarely.
+    pub fn backing_off(mut self, dice: fn() -> Random) -> Self {
+        self.connections.back_off(dice);
+        self.is_daemon = true;
+        self
+    }
+
+    /// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
+    fn may_need_credentials(&self) -> bool {
+        let unknown = [self.node.why(), self.candidates.why()];
+        unknown
+            .into_iter()
+            .flatten()
+            .any(|why| why.kind != WhyKind::Unreachable)
+    }
+
+    /// Whether what was read of the host was read for these settings.
+    fn are_reads_for(&self, settings: &Settings) -> bool {
+        let wanted = (&settings.topology, &settings.extra_labels);
+        self.read_for
+            .as_ref()
+            .is_none_or(|(topology, extra)| (topology, extra) == wanted)
+    }
+}
+
+impl Observe for World {
+    type Targets = Targets;
+
+    fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
+        self.aims(settings, identity)
+    }
+
+    fn requests(&self) -> Vec<Requests> {
+        self.connections.requests()
+    }
+
+    async fn who(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        alive: &mut dyn FnMut(),
+    ) -> Who {
+        // On the heap only while it lasts: an idle agent does not keep its room.
+        Box::pin(self.look(settings, scope, now, alive)).await
+    }
+
+    async fn placement(
+        &mut self,
+        settings: &Settings,
+        located: &Located<'_>,
+        now: Now,
+    ) -> PlacementReads {
+        let host = &located.host;
+        let ToldBy::Harvester(vmi) = located.told_by else {
+            return PlacementReads::none(host.clone());
+        };
+        self.found(vmi);
+        if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
+            return reads.clone();
+        }
+        let reads = match self.connections.harvester.link() {
+            Ok(link) => {
+                let (client, generation) = (&link.client, link.generation);
+                let memory = (&mut self.denied, &mut self.hosts);
+                let reads =
+                    host_labels::read(client, generation, settings, vmi, host, memory, now.uptime);
+                let failed =
+                    || PlacementReads::failed(host.clone(), &too_slow_text("the Harvester API"));
+                Box::pin(limited(reads)).await.unwrap_or_else(failed)
+            }
+            Err(_) => PlacementReads::none(host.clone()),
+        };
+        self.read_for = Some((settings.topology.clone(), settings.extra_labels.clone()));
+        self.reads = Some(reads.clone());
+        reads
+    }
+}
+
+impl Apply for World {
+    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
+        apply::unit::start(&self.bus, unit).await
+    }
+
+    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
+        let kept = apply::registration::keep(&self.root, &self.bus, change).await;
+        if change.kind == LabelFileKind::Kubelet {
+            // A failed change counts as a missed reload until systemd's manager is read again.
+            self.drop_in = kept.is_err().then_some(DropIn {
+                needs_reload: true,
+                is_listed: true,
+            });
+        }
+        kept
+    }
+
+    async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
+        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
+        else {
+            return Err(Refusal {
+                text: "no kubelet credential".to_owned(),
+                passing: true,
+                retry_after: None,
+            });
+        };
+        let written = limited(apply::send(&link.client, &kubelet.node_name, action, now)).await;
+        match written {
+            Some(Ok(node)) => {
+                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
+                self.node = node.map_or_else(|| self.node.clone(), Seen::Known);
+                Ok(())
+            }
+            Some(Err(refusal)) => {
+                let left = self.connections.guest.deferred();
+                let retry_after = left.filter(|_| refusal.passing).or(refusal.retry_after);
+                Err(Refusal {
+                    retry_after,
+                    ..refusal
+                })
+            }
+            None => Err(Refusal {
+                text: too_slow_text("the guest cluster API"),
+                passing: true,
+                retry_after: None,
+            }),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be listened to, given what is known.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::World;
+use crate::config::{Mode, Settings};
+use crate::decide::identity::{Identity, OwnVm};
+use crate::decide::schedule::{Phase, Purpose, reload_delay};
+use crate::facts::registration::LabelFileKind;
+use crate::observe::api_access::Link;
+use crate::observe::{distribution, harvester, machine};
+use crate::triggers::Targets;
+use crate::triggers::feed::Feed;
+use crate::triggers::watch::Target;
+
+impl World {
+    /// The watches of our VM and our Node, and the files whose change matters.
+    pub(super) fn aims(&self, settings: &Settings, identity: &Identity) -> Targets {
+        let delay = settings.timing.watch_delay;
+        let standing = settings.mode == Mode::Watch;
+        // While Harvester is away the watch of the VM that was found goes on.
+        let vmi = match &identity.vm {
+            OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
+            _ => None,
+        };
+        let vmi = vmi
+            .zip(self.connections.harvester.link().ok())
+            .filter(|_| standing);
+        let node = self
+            .kubelet
+            .known()
+            .zip(self.connections.guest.link().ok())
+            .filter(|_| standing);
+        let files_delay = match self.machine {
+            Some(machine) if !self.may_need_credentials() => {
+                reload_delay(Phase::of(machine, Purpose::Files))
+            }
+            _ => Duration::ZERO,
+        };
+        Targets {
+            files_delay,
+            vmi: vmi.map(|(vmi, link)| {
+                let path = harvester::collection(&vmi.namespace);
+                target(link, path, vmi.name.as_str(), &self.vmi_feed, delay)
+            }),
+            node: node.map(|(kubelet, link)| {
+                let path = "/api/v1/nodes".to_owned();
+                let name = kubelet.node_name.as_str();
+                target(link, path, name, &self.node_feed, delay)
+            }),
+            files: self
+                .connections
+                .files(&self.root)
+                .into_iter()
+                .chain(distribution::watched())
+                .chain([PathBuf::from(machine::STATIC_HOSTNAME)])
+                .chain(LabelFileKind::ALL.map(|kind| kind.path().to_owned()))
+                .collect(),
+        }
+    }
+}
+
+fn target<T>(link: &Link, path: String, name: &str, feed: &Feed<T>, delay: Duration) -> Target<T> {
+    Target {
+        client: link.client.clone(),
+        generation: link.generation,
+        path,
+        name: name.to_owned(),
+        feed: feed.clone(),
+        delay,
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is new since the last report: one journal entry for each change of state, none for a state that stays.
+//!
+//! A message is `what: where`; why it matters and what to do are in fields and in the message catalog.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::journal::{Priority, Record};
+use super::message_id;
+use super::status::{NameStatus, Status};
+use crate::catalogue::{Code, Severity};
+use crate::decide::Migration;
+use crate::decide::identity::NameKind;
+use crate::decide::resync::{Epoch, Outcome};
+use crate::facts::trigger::Trigger;
+
+/// What was reported already.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// What was seen, by code; one code may have several.
+    findings: BTreeMap<String, BTreeSet<String>>,
+    vm: Option<String>,
+    host: Option<String>,
+    zone: Option<String>,
+    /// Host names of the machine, by kind.
+    names: Option<BTreeMap<String, String>>,
+    clock: Option<String>,
+}
+
+/// What happened in a round, beyond its status.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Deeds<'a> {
+    /// Labels that were written, as `key=value` or `key-`.
+    pub labelled: &'a [String],
+    /// Milliseconds from the trigger to the end of the last write.
+    pub latency_ms: u64,
+    /// A move that is seen for the first time.
+    pub moved: Option<&'a Migration>,
+    /// What became of a sign.
+    pub epoch: Option<&'a Epoch>,
+    /// The unit that was to be started, and why it was not.
+    pub started: Option<(&'a str, Option<&'a str>)>,
+}
+
+impl Told {
+    /// Returns the entry of a migration hint, with the VM and the host as they were reported last.
+    pub fn sign(&self, sign: Trigger) -> Record {
+        let text = format!(
+            "possible live migration ({}); querying current host",
+            meaning(sign)
+        );
+        Record {
+            message_id: Some(message_id::SIGN),
+            vm: self.vm.clone(),
+            host: self.host.clone(),
+            zone: self.zone.clone(),
+            trigger: Some(sign.as_str().to_owned()),
+            ..Record::new(Priority::Info, text)
+        }
+    }
+
+    /// Returns the entries for what is new in `status`, in the order of events.
+    pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
+        let mut records = Vec::new();
+        let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
+            Some(namespace) => format!("{namespace}/{}", vm.name),
+            None => vm.name.clone(),
+        });
+        let host = status
+            .placement
+            .as_ref()
+            .map(|placement| placement.host.clone());
+        let zone = status
+            .placement
+            .as_ref()
+            .and_then(|placement| placement.zone.clone());
+        let record = |priority, message_id, message: String| Record {
+            message_id: Some(message_id),
+            vm: vm.clone(),
+            host: host.clone(),
+            zone: zone.clone(),
+            trigger: Some(status.trigger.clone()),
+            ..Record::new(priority, message)
+        };
+        if vm.is_some() && vm != self.vm {
+            let identity = &status.identity;
+            let text = format!(
+                "VM identified: {}, {}",
+                vm.as_deref().unwrap_or_default(),
+                identity.state
+            );
+            records.push(record(Priority::Info, message_id::IDENTIFIED, text));
+        }
+        records.extend(
+            self.renamed(status)
+                .into_iter()
+                .map(|text| record(Priority::Notice, message_id::RENAMED, text)),
+        );
+        if let Some(text) = self.clock_set(status) {
+            records.push(record(Priority::Info, message_id::CLOCK_SET, text));
+        }
+        if let Some(Migration { from, to, .. }) = deeds.moved {
+            let text = format!("migrated from Harvester host {from} to {to}");
+            let moved = record(Priority::Notice, message_id::MIGRATED, text);
+            records.push(Record {
+                previous_host: Some(from.clone()),
+                ..moved
+            });
+        }
+        if !deeds.labelled.is_empty() {
+            let node = status.labels.node.as_deref().unwrap_or_default();
+            let text = format!(
+                "Node {node} labeled in {} ms: {}",
+                deeds.latency_ms,
+                deeds.labelled.join(" ")
+            );
+            let labelled = record(Priority::Notice, message_id::LABELLED, text);
+            records.push(Record {
+                latency_ms: Some(deeds.latency_ms),
+                ..labelled
+            });
+        }
+        if let Some((priority, text)) = deeds.epoch.and_then(|epoch| ended(epoch, host.as_deref()))
+        {
+            let ended = record(priority, message_id::UNCONFIRMED, text);
+            records.push(Record {
+                trigger: deeds.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
+                ..ended
+            });
+        }
+        if let Some((unit, refused)) = deeds.started {
+            let (priority, text) = match refused {
+                None => (
+                    Priority::Notice,
+                    format!("unit started: {unit} (qemu_guest_agent.auto_start)"),
+                ),
+                Some(why) => (Priority::Warning, why.to_owned()),
+            };
+            records.push(record(priority, message_id::UNIT_STARTED, text));
+        }
+        for finding in &status.findings {
+            if self.is_news(&finding.code, &finding.observed) {
+                let priority = match finding.severity.as_str() {
+                    word if word == Severity::Error.as_str() => Priority::Error,
+                    word if word == Severity::Warning.as_str() => Priority::Warning,
+                    _ => Priority::Notice,
+                };
+                let text = format!("{}: {}", finding.title, finding.observed);
+                let new = record(priority, message_id::FINDING, text);
+                records.push(Record {
+                    finding: Some(finding.code.clone()),
+                    impact: Some(finding.impact.clone()),
+                    fix: Some(finding.fix.join(" ")),
+                    ..new
+                });
+            }
+        }
+        let mut present: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for finding in &status.findings {
+            present
+                .entry(finding.code.clone())
+                .or_default()
+                .insert(finding.observed.clone());
+        }
+        // What cannot be looked at just now is neither there nor gone.
+        let unread = status.placement.is_none();
+        let unknown =
+            |code: &String| unread && Code::parse(code).is_some_and(Code::needs_placement);
+        for (code, seen) in std::mem::take(&mut self.findings) {
+            if present.contains_key(&code) {
+                continue;
+            }
+            if unknown(&code) {
+                present.insert(code, seen);
+            } else {
+                let resolved = record(
+                    Priority::Notice,
+                    message_id::RESOLVED,
+                    format!("resolved: {code}"),
+                );
+                records.push(Record {
+                    finding: Some(code),
+                    ..resolved
+                });
+            }
+        }
+        self.findings = present;
+        self.vm = vm.clone().or(self.vm.take());
+        self.host = host.clone().or(self.host.take());
+        self.zone = zone.clone();
+        records
+    }
+
+    /// Returns the hostnames that changed since the last report; none at the first one.
+    fn renamed(&mut self, status: &Status) -> Vec<String> {
+        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName.as_str();
+        let names: BTreeMap<String, String> = status
+            .identity
+            .names
+            .iter()
+            .filter(is_host_name)
+            .map(|name| (name.kind.clone(), name.name.clone()))
+            .collect();
+        let Some(before) = self.names.replace(names) else {
+            return Vec::new();
+        };
+        let text = |name: &NameStatus| {
+            let old = before.get(&name.kind)?;
+            (*old != name.name).then(|| {
+                let (kind, new) = (&name.kind, &name.name);
+                format!("{kind} changed from `{old}` to `{new}`: {}", name.state)
+            })
+        };
+        status.identity.names.iter().filter_map(text).collect()
+    }
+
+    /// The last step of the clock, where it is news. The detail of the signal is `...; the clock was last set by STEP, step N`.
+    fn clock_set(&mut self, status: &Status) -> Option<String> {
+        let clock = status
+            .event_sources
+            .iter()
+            .find(|signal| signal.name == Trigger::Clock.as_str())?;
+        let before = self.clock.replace(clock.detail.clone())?;
+        let (_, step) = clock.detail.split_once(" set by ")?;
+        let (step, _) = step.split_once(',')?;
+        (before != clock.detail && clock.active).then(|| format!("wall clock set by {step}"))
+    }
+
+    /// Whether a finding is to be told: it is new, or something else was seen.
+    fn is_news(&self, code: &str, seen: &str) -> bool {
+        let same = |told: &BTreeSet<String>| {
+            told.contains(seen) || Code::parse(code).is_some_and(Code::is_error_text)
+        };
+        !self.findings.get(code).is_some_and(same)
+    }
+}
+
+/// Describes a migration hint.
+fn meaning(sign: Trigger) -> &'static str {
+    match sign {
+        Trigger::Link => "link: virtio NIC sent GUEST_ANNOUNCE",
+        Trigger::Port => "port: host side of a virtio-serial port disconnected",
+        other => other.as_str(),
+    }
+}
+
+/// Returns the entry for the end of a fast-poll window without a migration. A migration has an entry of its own.
+fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
+    let (sign, reads) = (epoch.trigger.as_str(), epoch.reads);
+    let seconds = epoch.took.as_secs();
+    match epoch.outcome {
+        Outcome::Confirmed { .. } => None,
+        Outcome::Unconfirmed => {
+            let host = host.unwrap_or("an unknown host");
+            let cause = match epoch.trigger {
+                _ if epoch.from.is_none() => "previous host unknown",
+                Trigger::Port => "port reopened by the host",
+                _ => "VM restored or announce-self",
+            };
+            let text = format!(
+                "no live migration: still on {host} {seconds}s after hint {sign} ({reads} reads); {cause}"
+            );
+            Some((Priority::Info, text))
+        }
+        Outcome::ApiUnavailable => {
+            let text = format!(
+                "current host unknown {seconds}s after migration hint {sign}: Harvester API unavailable; labels unchanged, \
+                 retrying"
+            );
+            Some((Priority::Warning, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What developers see, and what a crash leaves behind.
+//!
+//! Reports for people go through `report::journal`. Here are the debug events of our own modules, which nobody sees unless
+//! they asked for them, and the last words of a panic.
+
+use std::any::Any;
+use std::io::{self, Write};
+use std::panic::{self, PanicHookInfo};
+use std::thread;
+
+use nix::sys::prctl::set_dumpable;
+use nix::sys::resource::{Resource, setrlimit};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::LogLevel;
+use crate::report::journal::{Journal, Priority, Record};
+use crate::report::sink::StderrStyle;
+use crate::sys::escape::one_line;
+
+/// Only our own events: those of HTTP and TLS libraries can hold headers, and headers hold tokens.
+const OWN_TARGET: &str = "harvester_node_agent";
+
+/// A file name, a line and one of our own texts.
+const PANIC_LIMIT: usize = 512;
+
+/// Sends the debug events of our own modules to stderr where they are wanted. Later calls change nothing.
+pub fn debug_to_stderr(level: LogLevel) {
+    if level == LogLevel::Debug {
+        debug_to(io::stderr);
+    }
+}
+
+/// Sends them to the journal, whose queue keeps them from blocking. Later calls change nothing.
+pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
+    if level == LogLevel::Debug {
+        let journal = journal.clone();
+        debug_to(move || Entry(journal.clone()));
+    }
+}
+
+/// Makes the formatted text of an event an entry.
+struct Entry(Journal);
+
+impl Write for Entry {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(text);
+        self.0.send(Record::new(Priority::Debug, line.trim_end()));
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn debug_to(writer: impl for<'writer> MakeWriter<'writer> + Send + Sync + 'static) {
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_level(false)
+        .without_time();
+    let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
+    // Fails only if there is a subscriber already.
+    let _ = tracing_subscriber::registry()
+        .with(filter)
+        .with(layer)
+        .try_init();
+}
+
+/// Makes a panic one line on stderr, which systemd passes on to the journal.
+pub fn install_panic_hook(style: StderrStyle) {
+    let prefix = match style {
+        // Critical: the process is about to end.
+        StderrStyle::Prefixed => "<2>",
+        StderrStyle::Plain | StderrStyle::Coloured => "",
+    };
+    panic::set_hook(Box::new(move |info| {
+        let line = format!("{prefix}{}\n", describe_panic(info));
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }));
+}
+
+/// Sees to it that no crash writes our memory, with tokens and keys in it, to a disk.
+pub fn deny_core_dumps() -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    // A core pattern that pipes to a program ignores the limit, but not this. It also keeps debuggers of other users away.
+    set_dumpable(false)?;
+    Ok(())
+}
+
+fn describe_panic(info: &PanicHookInfo<'_>) -> String {
+    let place = info
+        .location()
+        .map_or_else(|| "an unknown location".to_owned(), ToString::to_string);
+    let current = thread::current();
+    let thread = current.name().unwrap_or("unnamed");
+    let text = literal_message(info.payload());
+    let line = format!("harvester-node-agent panicked at {place} in thread {thread}: {text}");
+    one_line(&line, PANIC_LIMIT).into_owned()
+}
+
+/// The message if it is a literal of the source code. One that was put together at run time can hold anything, also a
+/// secret, and is never shown.
+fn literal_message(payload: &(dyn Any + Send)) -> &'static str {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .unwrap_or("message withheld")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Role, own_process};
+
+    #[test]
+    fn a_panic_is_one_line_without_what_was_put_into_the_message() {
+        let test = "logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
+        let Role::Parent(output) = own_process(test) else {
+            install_panic_hook(StderrStyle::Prefixed);
+            let secret = "hunter".to_owned() + "2";
+            let worker = thread::Builder::new().name("worker\n1".into());
+            let panicking = worker.spawn(move || panic!("token {secret}")).unwrap();
+            panicking.join().unwrap_err();
+            panic!("a literal\nof ours");
+        };
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("panicked"))
+            .collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        let start = "<2>harvester-node-agent panicked at src/logging.rs:";
+        assert!(lines[0].starts_with(start), "{text}");
+        assert!(
+            lines[0].ends_with(" in thread worker\\n1: message withheld"),
+            "{text}"
+        );
+        assert!(lines[1].ends_with(": a literal\\nof ours"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn only_our_own_debug_events_are_shown_without_colours() {
+        let test = "logging::tests::only_our_own_debug_events_are_shown_without_colours";
+        let Role::Parent(output) = own_process(test) else {
+            debug_to_stderr(LogLevel::Info);
+            tracing::debug!("not wanted");
+            debug_to_stderr(LogLevel::Debug);
+            debug_to_stderr(LogLevel::Debug);
+            tracing::debug!(text = "\x1b[31m", "shown");
+            tracing::trace!("too detailed");
+            tracing::error!(target: "hyper::proto", "authorization: secret");
+            return;
+        };
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        let shown = "harvester_node_agent::logging::tests: shown";
+        assert!(text.contains(shown), "{text}");
+        for hidden in ["\x1b", "secret", "too detailed", "not wanted"] {
+            assert!(!text.contains(hidden), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_core_is_dumped() {
+        if !own_process("logging::tests::no_core_is_dumped").is_child() {
+            return;
+        }
+        assert!(nix::sys::prctl::get_dumpable().unwrap());
+        deny_core_dumps().unwrap();
+        assert!(!nix::sys::prctl::get_dumpable().unwrap());
+        let limits = nix::sys::resource::getrlimit(Resource::RLIMIT_CORE).unwrap();
+        assert_eq!(limits, (0, 0));
+    }
+}

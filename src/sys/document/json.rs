@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pieces of JSON objects from a source that is not trusted: the depth is known before a text is parsed, a map of strings has
+//! each key once, and no list or map has more entries than any real one.
+//!
+//! Objects are read into structs of these pieces. Fields that nothing reads are passed over without being kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::sys::escape::one_line;
+
+mod text;
+
+use text::Within;
+pub(crate) use text::*;
+
+/// Keys of a map. The largest objects that Kubernetes stores hold some hundreds.
+pub const MAXIMUM_KEYS: usize = 10_000;
+
+/// Bytes of a key: the longest key of a label or annotation, a prefix of 253 and a name of 63 with a slash between them.
+pub(crate) const KEY_BYTES: usize = 317;
+
+/// Bytes of all keys and values of a map: what Kubernetes allows for annotations (`TotalAnnotationSizeLimitB`).
+pub const MAP_BYTES: usize = 256 << 10;
+
+/// Bytes of the data of a ConfigMap (`MaxSecretSize` in `pkg/apis/core`), and of its keys.
+pub(crate) const DATA_BYTES: usize = (1 << 20) + MAP_BYTES;
+
+/// Deeper nesting is refused. A VMI is about 12 deep and `managedFields` about 20; the parser's own limit of 128 guards the stack.
+pub const MAXIMUM_DEPTH: usize = 64;
+
+/// Whether the text nests arrays and objects deeper than `limit`. Reads bytes only and never fails: a malformed text is the parser's to refuse.
+pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut escaped = false;
+    for byte in text {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth = depth.saturating_add(1);
+                if depth > limit {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Labels, annotations, and their like, of at most `BYTES` bytes: `null` is empty, a key that comes twice is an error.
+///
+/// A second value for one key means that two readers of the same text can disagree on it, so neither value is believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct StringMap<const BYTES: usize = MAP_BYTES>(pub BTreeMap<String, String>);
+
+impl<const BYTES: usize> Deref for StringMap<BYTES> {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<const BYTES: usize> FromIterator<(String, String)> for StringMap<BYTES> {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl<'de, const BYTES: usize> Deserialize<'de> for StringMap<BYTES> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(StringMapVisitor::<BYTES>)
+    }
+}
+
+struct StringMapVisitor<const BYTES: usize>;
+
+impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
+    type Value = StringMap<BYTES>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map of strings or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(StringMap::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(StringMap::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut map = BTreeMap::new();
+        let mut left = BYTES;
+        while let Some(key) = access.next_key_seed(Within(KEY_BYTES))? {
+            // With the limit of one string, what remains cannot be exceeded by more than that.
+            let value = access.next_value_seed(Within(BYTES))?;
+            left = left
+                .checked_sub(key.len() + value.len())
+                .ok_or_else(|| A::Error::custom(format_args!("more than {BYTES} bytes")))?;
+            if map.contains_key(&key) {
+                let key = one_line(&key, KEY_BYTES);
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
+            }
+            if map.len() == MAXIMUM_KEYS {
+                return Err(too_many(MAXIMUM_KEYS));
+            }
+            map.insert(key, value);
+        }
+        Ok(StringMap(map))
+    }
+}
+
+/// A list of at most `MAX` elements; `null` is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capped<T, const MAX: usize>(pub Vec<T>);
+
+impl<T, const MAX: usize> Default for Capped<T, MAX> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Capped<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(CappedVisitor(PhantomData))
+    }
+}
+
+struct CappedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<T, MAX> {
+    type Value = Capped<T, MAX>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Capped::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Capped::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(element) = access.next_element()? {
+            if list.len() == MAX {
+                return Err(too_many(MAX));
+            }
+            list.push(element);
+        }
+        Ok(Capped(list))
+    }
+}
+
+/// The keys of a map at most, whose values do not matter; `null` is empty. Further keys are passed over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keys<const MAX: usize>(pub Vec<String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Keys<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(KeysVisitor::<MAX>)
+    }
+}
+
+struct KeysVisitor<const MAX: usize>;
+
+impl<'de, const MAX: usize> Visitor<'de> for KeysVisitor<MAX> {
+    type Value = Keys<MAX>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a map or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Keys::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Keys::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut keys = Vec::new();
+        while keys.len() < MAX
+            && let Some((key, IgnoredAny)) = access.next_entry::<String, IgnoredAny>()?
+        {
+            keys.push(key);
+        }
+        while access.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Keys(keys))
+    }
+}
+
+fn too_many<E: serde::de::Error>(limit: usize) -> E {
+    E::custom(format_args!("more than {limit} entries"))
+}
+
+/// Adds the name of the field to the error of what stands in it.
+macro_rules! named_fields {
+    ($($(#[$doc:meta])* $function:ident = $path:literal;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $function<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+        where
+            D: Deserializer<'de>,
+            T: Deserialize<'de>,
+        {
+            T::deserialize(deserializer).map_err(|error| in_field($path, &error))
+        }
+    )*};
+}
+
+fn in_field<E: serde::de::Error>(path: &str, error: &E) -> E {
+    E::custom(format_args!("`{path}`: {error}"))
+}
+
+named_fields! {
+    /// Reads `metadata.labels`.
+    labels = "metadata.labels";
+    /// Reads `metadata.annotations`.
+    annotations = "metadata.annotations";
+    /// Reads `metadata.ownerReferences`.
+    owner_references = "metadata.ownerReferences";
+    /// Reads `metadata.managedFields`.
+    managed_fields = "metadata.managedFields";
+    /// Reads `data`.
+    data = "data";
+    /// Reads `status.activePods`.
+    active_pods = "status.activePods";
+    /// Reads `spec.taints`.
+    taints = "spec.taints";
+    /// Reads `spec.containers`.
+    containers = "spec.containers";
+    /// Reads `status.addresses`.
+    addresses = "status.addresses";
+    /// Reads `status.containerStatuses`.
+    container_statuses = "status.containerStatuses";
+    /// Reads `status.interfaces[].ipAddresses`.
+    ip_addresses = "status.interfaces[].ipAddresses";
+    /// Reads `status.conditions`.
+    conditions = "status.conditions";
+    /// Reads `status.interfaces`.
+    status_interfaces = "status.interfaces";
+    /// Reads `spec.domain.devices.interfaces`.
+    spec_interfaces = "spec.domain.devices.interfaces";
+}
+
+/// For fields that Go's encoder writes as `null` when they are empty.
+pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<StringMap, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn depth_is_counted_exactly_and_across_both_kinds_of_bracket() {
+        let nested = |pairs: usize| "[{\"a\":".repeat(pairs) + "1";
+        assert!(!is_deeper_than(nested(32).as_bytes(), 64));
+        assert!(is_deeper_than(nested(33).as_bytes(), 64));
+        assert!(is_deeper_than(b"[[[", 2));
+        assert!(!is_deeper_than(b"[[],[],[[]]]", 3));
+    }
+
+    #[test]
+    fn brackets_and_quotes_inside_of_strings_do_not_count() {
+        assert!(!is_deeper_than(br#"["[[[[", "\"[[[", "\\"]"#, 1));
+        assert!(is_deeper_than(br#"["\\", [[1]]]"#, 2));
+    }
+
+    #[test]
+    fn closing_brackets_alone_cannot_buy_depth() {
+        assert!(is_deeper_than(b"]]]]]][[[", 2));
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_is_refused_even_in_another_spelling() {
+        let error = parse(r#"{"zone":"a","z\u006fne":"b"}"#).unwrap_err();
+        assert!(error.to_string().contains("duplicate key `zone`"));
+    }
+
+    #[test]
+    fn an_entry_beyond_the_cap_is_refused_and_further_keys_are_passed_over() {
+        let entries = |number: usize| {
+            let entries: Vec<String> = (0..number).map(|key| format!("\"{key}\":\"\"")).collect();
+            format!("{{{}}}", entries.join(","))
+        };
+        assert_eq!(parse(&entries(MAXIMUM_KEYS)).unwrap().len(), MAXIMUM_KEYS);
+        let error = parse(&entries(MAXIMUM_KEYS + 1)).unwrap_err().to_string();
+        assert!(error.contains("more than 10000 entries"), "{error}");
+        let keys: Keys<3> = serde_json::from_str(&entries(5)).unwrap();
+        assert_eq!(keys.0, ["0", "1", "2"]);
+        let list = serde_json::from_str::<Capped<u8, 2>>;
+        assert_eq!(list("[1,2]").unwrap().0, [1, 2]);
+        assert_eq!(list("null").unwrap().0, [0; 0]);
+        let error = list("[1,2,3]").unwrap_err().to_string();
+        assert!(error.contains("more than 2 entries"), "{error}");
+    }
+
+    #[test]
+    fn a_map_that_is_too_large_is_refused_by_its_keys_and_by_its_bytes() {
+        let read = |text: &str| serde_json::from_str::<StringMap<100>>(text);
+        let entry = |key: usize, value: usize| {
+            let (key, value) = ("k".repeat(key), "v".repeat(value));
+            format!(r#"{{"{key}":"{value}"}}"#)
+        };
+        assert_eq!(read(&entry(10, 90)).unwrap().len(), 1);
+        for (text, said) in [
+            (entry(10, 91), "more than 100 bytes"),
+            (entry(1, 101), "longer than 100 bytes"),
+            (entry(KEY_BYTES + 1, 0), "longer than 317 bytes"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_field_of_an_error_is_named_once_with_its_place() {
+        #[derive(Debug, Deserialize)]
+        struct Object {
+            #[serde(deserialize_with = "labels")]
+            #[expect(dead_code, reason = "only its error counts")]
+            labels: StringMap,
+        }
+        let error = serde_json::from_str::<Object>(r#"{"labels":{"a":"1","a":"2"}}"#).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`metadata.labels`: duplicate key `a` at line 1 column 27"
+        );
+    }
+
+    #[test]
+    fn null_is_an_empty_map_and_other_values_are_errors() {
+        assert!(parse("null").unwrap().is_empty());
+        assert_eq!(
+            parse(r#"{"a":"1"}"#).unwrap().get("a").map(String::as_str),
+            Some("1")
+        );
+        for wrong in [r#"{"a":1}"#, r#"["a"]"#, r#""a""#, r#"{"a":"\ud800"}"#] {
+            assert!(parse(wrong).is_err(), "{wrong} was accepted");
+        }
+    }
+}

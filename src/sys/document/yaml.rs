@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A YAML or JSON text as a tree of bounded size, without a value of the text in any error.
+//!
+//! Messages of parsers quote what they found, and what they found may be a token; so the tree is built here from the
+//! parser's events, its users name keys instead of values, and a failure is a kind and a position. Aliases are expanded on
+//! the budget of the tree.
+//!
+//! JSON is read as YAML, which it is a part of since YAML 1.2. Numbers stay as they are written. `yes` and `on`, which are
+//! booleans in YAML 1.1, are text: who needs them says so.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag, options};
+use zeroize::Zeroizing;
+
+use crate::sys::escape::one_line;
+
+/// What a tree may cost beside a multiple of its text, so that a short one may be dense.
+const TREE_BASE: usize = 64 << 10;
+
+/// What a tree may cost for each byte of its text. A vector that grows holds up to twice what it needs, so that the tree
+/// takes at most eight bytes for one.
+const TREE_PER_BYTE: usize = 4;
+
+/// What a value costs besides its text, about its size in memory.
+const VALUE_COST: usize = 48;
+
+/// What the key of a mapping costs besides its text.
+const KEY_COST: usize = 32;
+
+/// Collections within collections; a kubeconfig has fewer than ten. It bounds the stack, too.
+const DEPTH_MAX: usize = 64;
+
+/// Characters of a key in an error: the longest key of a label.
+const KEY_SHOWN: usize = 317;
+
+/// One value.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// `null`, `~` or nothing at all.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// Any number, as it is written.
+    Number(String),
+    /// Text.
+    Text(Zeroizing<String>),
+    /// A sequence.
+    List(Vec<Self>),
+    /// A mapping, in the order of the text.
+    Map(Vec<(String, Self)>),
+}
+
+impl Value {
+    /// The entry of a mapping.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Map(entries) => entries
+                .iter()
+                .find_map(|(name, value)| (name == key).then_some(value)),
+            _ => None,
+        }
+    }
+
+    /// What kind of value it is, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a mapping",
+        }
+    }
+
+    /// What it costs, and how many collections it nests.
+    fn measure(&self) -> (usize, usize) {
+        let deepest = |depth: usize, (_, one): (usize, usize)| depth.max(one);
+        match self {
+            Self::Null | Self::Bool(_) => (VALUE_COST, 0),
+            Self::Number(text) => (VALUE_COST + text.len(), 0),
+            Self::Text(text) => (VALUE_COST + text.len(), 0),
+            Self::List(list) => list
+                .iter()
+                .map(Self::measure)
+                .fold((VALUE_COST, 1), |(cost, depth), one| {
+                    (cost + one.0, deepest(depth, (0, one.1 + 1)))
+                }),
+            Self::Map(entries) => {
+                entries
+                    .iter()
+                    .fold((VALUE_COST, 1), |(cost, depth), (key, value)| {
+                        let one = value.measure();
+                        let cost = cost + KEY_COST + key.len() + one.0;
+                        (cost, deepest(depth, (0, one.1 + 1)))
+                    })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.kind())
+    }
+}
+
+/// Why a text is no tree. Quotes no value of the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// The file holds nothing.
+    #[error("is empty")]
+    Empty,
+    /// The bytes are not text.
+    #[error("is not valid UTF-8")]
+    NotText,
+    /// The syntax is broken.
+    #[error("is neither YAML nor JSON, at line {line} column {column}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// There is more than one document.
+    #[error("is not one YAML or JSON document")]
+    NotOneDocument,
+    /// More bytes than such a text has.
+    #[error("is larger than {limit} bytes")]
+    TooLong {
+        /// The cap.
+        limit: usize,
+    },
+    /// Aliases, or values of a few bytes each, make it much larger in memory than its text.
+    #[error("expands to more than {limit} bytes in memory")]
+    TooLarge {
+        /// The cap for a text of this length.
+        limit: usize,
+    },
+    /// Collections within collections without end.
+    #[error("nests deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    /// A mapping has the same key twice.
+    #[error("has the duplicate key `{key}` in a mapping")]
+    DuplicateKey {
+        /// The key, escaped.
+        key: String,
+    },
+    /// YAML that Kubernetes' own readers treat in different ways.
+    #[error("uses {what}, which is not supported, at line {line}")]
+    Unsupported {
+        /// What.
+        what: &'static str,
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+/// Reads a text.
+pub(crate) fn parse(text: &[u8]) -> Result<Value, DocumentError> {
+    let text = std::str::from_utf8(text).map_err(|_| DocumentError::NotText)?;
+    let limit = TREE_PER_BYTE
+        .saturating_mul(text.len())
+        .saturating_add(TREE_BASE);
+    let mut tree = Tree {
+        limit,
+        left: limit,
+        open: Vec::new(),
+        anchors: BTreeMap::new(),
+        root: None,
+    };
+    let options = options! {
+        flow_nesting_limit: DEPTH_MAX,
+        block_nesting_limit: DEPTH_MAX,
+    };
+    for event in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = event.map_err(|error| syntax(&error))?;
+        tree.take(event, &span)?;
+    }
+    tree.root.ok_or(DocumentError::Empty)
+}
+
+fn syntax(error: &ScanError) -> DocumentError {
+    match error.kind() {
+        ErrorKind::RecursionLimitExceeded => DocumentError::TooDeep,
+        _ => DocumentError::Syntax {
+            line: error.marker().line(),
+            column: error.marker().col() + 1,
+        },
+    }
+}
+
+/// A tree that is being built.
+struct Tree {
+    limit: usize,
+    /// What is left of the limit.
+    left: usize,
+    open: Vec<Open>,
+    /// What aliases may stand for, by the number of the anchor.
+    anchors: BTreeMap<usize, Value>,
+    root: Option<Value>,
+}
+
+/// A collection that has not ended.
+struct Open {
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Value>),
+    /// The entries, and the key whose value comes next.
+    Map(Vec<(String, Value)>, Option<String>),
+}
+
+impl Tree {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), DocumentError> {
+        let line = span.start.line();
+        match event {
+            Event::DocumentStart(..) if self.root.is_some() => Err(DocumentError::NotOneDocument),
+            Event::Scalar(text, style, anchor, tag) => {
+                self.charge(VALUE_COST.saturating_add(text.len()))?;
+                let value = scalar(text.into_owned(), style, tag.as_deref(), line)?;
+                self.place(value, anchor, line)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                known(tag.as_deref(), line)?;
+                self.open(anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                known(tag.as_deref(), line)?;
+                self.open(anchor, Content::Map(Vec::new(), None))
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(ended) = self.open.pop() else {
+                    return Ok(());
+                };
+                let value = match ended.content {
+                    Content::List(list) => Value::List(list),
+                    Content::Map(entries, _) => {
+                        refuse_duplicates(&entries)?;
+                        Value::Map(entries)
+                    }
+                };
+                self.place(value, ended.anchor, line)
+            }
+            Event::Alias(anchor) => {
+                // An anchor that has not ended has no value yet.
+                let Some(value) = self.anchors.get(&anchor) else {
+                    let what = "an alias of an enclosing node";
+                    return Err(DocumentError::Unsupported { what, line });
+                };
+                let (cost, depth) = value.measure();
+                if self.open.len() + depth > DEPTH_MAX {
+                    return Err(DocumentError::TooDeep);
+                }
+                self.charge(cost)?;
+                let value = self.anchors.get(&anchor).cloned().unwrap_or(Value::Null);
+                self.place(value, 0, line)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn charge(&mut self, cost: usize) -> Result<(), DocumentError> {
+        let limit = self.limit;
+        self.left = self
+            .left
+            .checked_sub(cost)
+            .ok_or(DocumentError::TooLarge { limit })?;
+        Ok(())
+    }
+
+    fn open(&mut self, anchor: usize, content: Content) -> Result<(), DocumentError> {
+        self.charge(VALUE_COST)?;
+        if self.open.len() == DEPTH_MAX {
+            return Err(DocumentError::TooDeep);
+        }
+        self.open.push(Open { anchor, content });
+        Ok(())
+    }
+
+    /// Puts a value where it belongs.
+    fn place(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), DocumentError> {
+        if anchor != 0 {
+            self.charge(value.measure().0)?;
+            self.anchors.insert(anchor, value.clone());
+        }
+        match self.open.last_mut().map(|open| &mut open.content) {
+            None => self.root = Some(value),
+            Some(Content::List(list)) => list.push(value),
+            Some(Content::Map(entries, key)) => match key.take() {
+                Some(key) => entries.push((key, value)),
+                None => {
+                    let name = key_of(value, line)?;
+                    let cost = KEY_COST.saturating_add(name.len());
+                    *key = Some(name);
+                    return self.charge(cost);
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+fn key_of(value: Value, line: usize) -> Result<String, DocumentError> {
+    match value {
+        Value::Text(text) if text.as_str() == "<<" => {
+            let what = "the merge key `<<`";
+            Err(DocumentError::Unsupported { what, line })
+        }
+        Value::Text(text) => Ok(text.to_string()),
+        Value::Number(number) => Ok(number),
+        Value::Bool(value) => Ok(value.to_string()),
+        Value::Null | Value::List(_) | Value::Map(_) => {
+            let what = "a key that is not a string";
+            Err(DocumentError::Unsupported { what, line })
+        }
+    }
+}
+
+fn refuse_duplicates(entries: &[(String, Value)]) -> Result<(), DocumentError> {
+    let mut keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
+    keys.sort_unstable();
+    match keys.windows(2).find_map(|pair| match pair {
+        [one, other] if one == other => Some(*one),
+        _ => None,
+    }) {
+        None => Ok(()),
+        Some(key) => Err(DocumentError::DuplicateKey {
+            key: one_line(key, KEY_SHOWN).into_owned(),
+        }),
+    }
+}
+
+/// Only the tags of YAML's own types are known; others ask for code that makes a value.
+fn known(tag: Option<&Tag>, line: usize) -> Result<Option<&str>, DocumentError> {
+    match tag {
+        None => Ok(None),
+        Some(tag) => match tag.core_suffix() {
+            Some(kind) => Ok(Some(kind)),
+            None => Err(DocumentError::Unsupported {
+                what: "a tag",
+                line,
+            }),
+        },
+    }
+}
+
+fn scalar(
+    text: String,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    line: usize,
+) -> Result<Value, DocumentError> {
+    let is_plain = match known(tag, line)? {
+        Some("str") => false,
+        Some(_) => true,
+        None => matches!(style, ScalarStyle::Plain),
+    };
+    Ok(match text.as_str() {
+        _ if !is_plain => Value::Text(Zeroizing::new(text)),
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        number if is_number(number) => Value::Number(text),
+        _ => Value::Text(Zeroizing::new(text)),
+    })
+}
+
+/// Whether a plain text is a number of YAML 1.1 or 1.2.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let lower = digits.to_ascii_lowercase();
+    if matches!(lower.as_str(), ".inf" | ".nan") {
+        return true;
+    }
+    if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
+        return false;
+    }
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(rest) = lower.strip_prefix(prefix) {
+            return !rest.is_empty() && rest.chars().all(|one| one == '_' || one.is_digit(radix));
+        }
+    }
+    digits.replace('_', "").parse::<f64>().is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One agent on each machine, and whether it runs.
+//!
+//! An open-file-description lock (`F_OFD_SETLK`), not `flock(2)`: only it can be asked about without being taken, so that
+//! `status` never makes a daemon that starts in the same instant believe that another one is running. The kernel releases it
+//! when the process ends, however it ends. The file itself is never removed: two processes could then lock two files.
+//!
+//! The file is in the private directory, because every user who can open a file can lock it. For ordinary users the running
+//! agent publishes its process in the status file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
+use nix::libc;
+use nix::sys::stat::Mode;
+
+use crate::sys::atomic_file::{Place, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below};
+use crate::sys::root::{ReadError, Root};
+
+/// The lock, in the private directory of the agent.
+pub const LOCK_FILE: &str = "/var/lib/harvester-node-agent/lock";
+
+/// Its name in that directory.
+const LOCK_NAME: &str = "lock";
+
+/// No other user can open it.
+const LOCK_MODE: u32 = 0o600;
+
+/// A process number has ten digits at most.
+const PID_LIMIT: u64 = 32;
+
+/// A line of `/proc/PID/stat` has some hundred bytes.
+const STAT_LIMIT: u64 = 4096;
+
+/// A UUID and a line break.
+const BOOT_ID_LIMIT: u64 = 64;
+
+/// The right to be the only agent, until dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Who has the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process, unless it has not got round to writing it down.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(formatter, "process {pid}"),
+            None => write!(formatter, "another process"),
+        }
+    }
+}
+
+/// Why the lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another agent is running.
+    #[error("`{LOCK_FILE}` is locked by {holder}")]
+    Held {
+        /// The other agent.
+        holder: Holder,
+    },
+    /// The lock file cannot be used, which says nothing about other agents.
+    #[error("failed to use the lock file")]
+    Unusable(#[source] WriteError),
+}
+
+/// Whether an agent runs on this machine, as far as this user can see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// This one does.
+    Running(Holder),
+    /// None does.
+    Absent,
+    /// The kernel hides the processes of others from this user, or the agent has just started.
+    Unknown,
+}
+
+/// A process of this machine. A process number is reused by later processes, but not together with the start time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// The process.
+    pub pid: u32,
+    /// When the kernel started it, in clock ticks since the boot (`starttime` of `proc_pid_stat(5)`).
+    pub start_ticks: u64,
+    /// The boot that these are counted from.
+    pub boot_id: String,
+}
+
+impl Instance {
+    /// Returns this process, where `/proc` shows it.
+    pub fn own() -> Option<Self> {
+        let pid = std::process::id();
+        Some(Self {
+            pid,
+            start_ticks: start_ticks(pid).ok()??,
+            boot_id: boot_id()?,
+        })
+    }
+
+    /// Reports whether it still runs.
+    fn presence(&self) -> Presence {
+        if boot_id().as_ref() != Some(&self.boot_id) {
+            return Presence::Absent;
+        }
+        match start_ticks(self.pid) {
+            Ok(ticks) if ticks == Some(self.start_ticks) => Presence::Running(Holder {
+                pid: Some(self.pid),
+            }),
+            Ok(_) => Presence::Absent,
+            // With `hidepid=` an ordinary user does not see processes of other users, not even process 1.
+            Err(error) if error.is_absent() && start_ticks(1).is_ok() => Presence::Absent,
+            Err(_) => Presence::Unknown,
+        }
+    }
+}
+
+/// Takes the lock, or says who has it. Never waits.
+pub fn acquire(root: &Root) -> Result<Lock, LockError> {
+    let place = Place::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
+    let mut file = place
+        .open_in_place(LOCK_MODE)
+        .map_err(LockError::Unusable)?;
+    match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
+        Ok(_) => {}
+        Err(Errno::EAGAIN | Errno::EACCES) => {
+            let holder = read_holder(&mut file);
+            return Err(LockError::Held { holder });
+        }
+        Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
+    }
+    // The number is for people; without it (a full disk) the lock is as good.
+    let _ = write_pid(&mut file);
+    Ok(Lock { _file: file })
+}
+
+/// Reports whether an agent runs, without touching its lock. `published` is the process that the last status names: it
+/// decides for users who cannot open the lock, and for a daemon that could not take it.
+pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
+    let of_status = || published.map(Instance::presence);
+    match holder(root) {
+        Ok(Some(holder)) => Presence::Running(holder),
+        Ok(None) => of_status().unwrap_or(Presence::Absent),
+        // A running agent has a runtime directory, which has no status right after the start.
+        Err(Errno::EACCES | Errno::EPERM) => of_status().unwrap_or_else(|| {
+            if root.exists(RUNTIME_DIRECTORY) {
+                Presence::Unknown
+            } else {
+                Presence::Absent
+            }
+        }),
+        Err(_) => of_status().unwrap_or(Presence::Absent),
+    }
+}
+
+/// Returns the holder of the lock, if there is one.
+fn holder(root: &Root) -> nix::Result<Option<Holder>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let opened = open_below(root, Path::new(STATE_DIRECTORY))
+        .and_then(|directory| openat(&directory, LOCK_NAME, flags, Mode::empty()));
+    let mut file = match opened {
+        Ok(opened) => File::from(opened),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    let mut answer = whole_file(libc::F_RDLCK);
+    fcntl(&file, FcntlArg::F_OFD_GETLK(&mut answer))?;
+    Ok((i32::from(answer.l_type) != libc::F_UNLCK).then(|| read_holder(&mut file)))
+}
+
+fn whole_file(kind: libc::c_int) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        // The kernel demands 0 here for open-file-description locks.
+        l_pid: 0,
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn read_holder(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let read = file.take(PID_LIMIT).read_to_string(&mut text);
+    let pid = read.ok().and_then(|_| text.trim_end().parse().ok());
+    Holder { pid }
+}
+
+/// Returns when a process was started; `None` for a zombie. It is read from the running kernel, also with `--root`.
+fn start_ticks(pid: u32) -> Result<Option<u64>, ReadError> {
+    let stat = Root::new("/").read_text(format!("/proc/{pid}/stat"), STAT_LIMIT)?;
+    Ok(parse_stat(&stat))
+}
+
+/// Parses the `starttime` of a line. The program name in parentheses may contain any character, so the line is split at the
+/// last one.
+fn parse_stat(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let ticks = fields.nth(18)?.parse().ok()?;
+    (!has_ended).then_some(ticks)
+}
+
+fn boot_id() -> Option<String> {
+    let id = Root::new("/").read_text("/proc/sys/kernel/random/boot_id", BOOT_ID_LIMIT);
+    Some(id.ok()?.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Signals on the system bus: a host name set through systemd-hostnamed, a change of the guest agent's unit.
+//!
+//! The bus delivers to us what our rules ask for, by sender, object and name, and nothing else wakes us. But anybody may send a
+//! signal to us alone, past all rules; so a signal counts only when its sender owns the name at that moment. Only the bus
+//! itself says who does.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_core::Stream;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use zbus::message::Type;
+use zbus::{Message, MessageStream};
+
+use super::waits::Waits;
+use super::{Sender, files};
+use crate::agent::Trigger;
+use crate::agent::signal_board::{Health, Signal};
+use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
+use crate::facts::observation::Remark;
+use crate::sys::escape::chain;
+use crate::sys::root::Root;
+use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
+
+/// Between two looks for the socket where the kernel cannot tell of it.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The signal of systemd-hostnamed, and its name on the bus without the prefix.
+const HOSTNAME1: &str = "hostname1";
+/// The signal of systemd, likewise.
+const SYSTEMD1: &str = "units";
+
+const HOSTNAME: &str = "org.freedesktop.hostname1";
+const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
+
+/// Follows the bus until dropped: through its absence, its restarts, and those of the two services.
+pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health) {
+    let mut waits = Waits::default();
+    loop {
+        let began = Instant::now();
+        // On the heap only until it is done: the task lives as long as the process.
+        let ended = match Box::pin(Subscription::begin(&bus)).await {
+            Ok(mut subscription) => {
+                let ended = subscription.follow(&bus, &sender, &health).await;
+                // For the report, which says that the signals are dead.
+                sender.send(Trigger::Units);
+                ended
+            }
+            Err(error) => error,
+        };
+        let detail = chain(&ended);
+        health.set(HOSTNAME1, false, detail.as_str());
+        dead(&health, &detail);
+        let is_absent = matches!(ended, BusError::Absent(_));
+        if is_absent {
+            // A machine without a bus is as it was made; nothing on it is broken.
+            health.remark(SYSTEMD1, None);
+        }
+        // A bus that closes each new connection is as bad as one that takes none.
+        wait(&root, is_absent, waits.after(began.elapsed())).await;
+    }
+}
+
+/// Whether the signals work here, for a command that looks once.
+pub async fn probe(root: &Root, address: Option<&str>) -> Vec<(&'static str, Signal)> {
+    let bus = Bus::new(root, address);
+    let state = |live, detail: String| Signal { live, detail };
+    match Subscription::begin(&bus).await {
+        Err(error) => {
+            let detail = chain(&error);
+            vec![
+                (HOSTNAME1, state(false, detail.clone())),
+                (SYSTEMD1, state(false, detail)),
+            ]
+        }
+        Ok(mut subscription) => {
+            let systemd = match subscription.subscribe(&bus).await {
+                Ok(()) => state(true, systemd_detail()),
+                Err(why) => state(false, why),
+            };
+            vec![
+                (HOSTNAME1, state(true, hostname_detail())),
+                (SYSTEMD1, systemd),
+            ]
+        }
+    }
+}
+
+fn hostname_detail() -> String {
+    format!("{HOSTNAME} on the system bus")
+}
+
+fn systemd_detail() -> String {
+    format!("{} on the system bus", MANAGER.name)
+}
+
+/// Says that systemd's signals do not come.
+fn dead(health: &Health, why: &str) {
+    health.set(SYSTEMD1, false, why);
+    let what = format!("{why}; the unit of qemu-guest-agent is only polled");
+    health.remark(SYSTEMD1, Some(Remark::SignalUnavailable { what }));
+}
+
+/// Waits for the socket to appear anew, and unless there is none, at most for `pause`.
+async fn wait(root: &Root, is_absent: bool, pause: Duration) {
+    let news = Notify::new();
+    let mut stands = false;
+    let socket = [PathBuf::from(SOCKET)].into_iter().collect();
+    let watch = files::watch(root.clone(), socket, || {
+        // The first call says only that the watch stands: the socket may have come before it did.
+        if stands || (is_absent && root.exists(SOCKET)) {
+            news.notify_one();
+        }
+        stands = true;
+    });
+    let pause = async {
+        match is_absent {
+            true => std::future::pending().await,
+            false => sleep(pause).await,
+        }
+    };
+    tokio::select! {
+        () = news.notified() => {}
+        () = pause => {}
+        // No inotify: then by the clock.
+        _ = watch => sleep(LOOK_AGAIN).await,
+    }
+}
+
+/// What a message means to us.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// A reason to look.
+    Reason(Trigger),
+    /// Another process is systemd now, or none is.
+    SystemdReplaced,
+    /// Nothing.
+    Nothing,
+}
+
+/// Why reasons are no longer passed on.
+#[derive(Debug, PartialEq, Eq)]
+enum Passed {
+    /// Another process is systemd now, or none is.
+    SystemdReplaced,
+    /// The connection ended.
+    Ended,
+}
+
+/// A connection on which the bus knows what we want to hear.
+#[derive(Debug)]
+struct Subscription {
+    messages: MessageStream,
+    /// Who is systemd-hostnamed, by its unique name.
+    hostname: Option<String>,
+    /// Who is systemd.
+    systemd: Option<String>,
+}
+
+impl Subscription {
+    async fn begin(bus: &Bus) -> Result<Self, BusError> {
+        // Before the first rule, so that nothing is lost between it and the first look.
+        let messages = MessageStream::from(&bus.connection().await?);
+        for rule in rules() {
+            bus.call(DRIVER, "AddMatch", &[&rule]).await?;
+        }
+        Ok(Self {
+            messages,
+            hostname: owner(bus, HOSTNAME).await?,
+            systemd: owner(bus, MANAGER.name).await?,
+        })
+    }
+
+    /// Asks systemd to speak: it sends no signals while nobody has asked. Answers why it does not.
+    async fn subscribe(&mut self, bus: &Bus) -> Result<(), String> {
+        if self.systemd.is_none() {
+            return Err(format!("{} is not on the system bus", MANAGER.name));
+        }
+        match bus.call(MANAGER, "Subscribe", &[]).await {
+            Ok(_) => Ok(()),
+            Err(error) => match error.name().as_deref() {
+                Some("org.freedesktop.systemd1.AlreadySubscribed") => Ok(()),
+                _ => Err(chain(&error)),
+            },
+        }
+    }
+
+    /// Gives reasons until the connection ends.
+    async fn follow(&mut self, bus: &Bus, sender: &Sender, health: &Health) -> BusError {
+        health.set(HOSTNAME1, true, hostname_detail());
+        loop {
+            let mut waits = Waits::default();
+            let mut is_first = true;
+            // Each turn has to do with one systemd: until another one takes its name.
+            while let Err(why) = self.subscribe(bus).await {
+                dead(health, &why);
+                if std::mem::take(&mut is_first) {
+                    // For the report, which says so.
+                    sender.send(Trigger::Units);
+                }
+                let retry = self.systemd.is_some().then(|| waits.after(Duration::ZERO));
+                match self.pass_on(sender, retry).await {
+                    Some(Passed::Ended) => return BusError::Ended,
+                    Some(Passed::SystemdReplaced) => waits = Waits::default(),
+                    None => {}
+                }
+            }
+            health.set(SYSTEMD1, true, systemd_detail());
+            health.remark(SYSTEMD1, None);
+            // For what changed while systemd was not heard.
+            sender.send(Trigger::Units);
+            if let Some(Passed::Ended) = self.pass_on(sender, None).await {
+                return BusError::Ended;
+            }
+        }
+    }
+
+    /// Passes reasons on, for at most `limit`, until something else is to be done.
+    async fn pass_on(&mut self, sender: &Sender, limit: Option<Duration>) -> Option<Passed> {
+        let passing = async {
+            while let Some(message) = self.next().await {
+                match self.hear(&message) {
+                    Heard::Reason(trigger) => sender.send(trigger),
+                    Heard::SystemdReplaced => return Passed::SystemdReplaced,
+                    Heard::Nothing => {}
+                }
+            }
+            Passed::Ended
+        };
+        match limit {
+            Some(limit) => timeout(limit, passing).await.ok(),
+            None => Some(passing.await),
+        }
+    }
+
+    async fn next(&mut self) -> Option<Message> {
+        let messages = &mut self.messages;
+        std::future::poll_fn(|context| Pin::new(&mut *messages).poll_next(context))
+            .await?
+            .ok()
+    }
+
+    fn hear(&mut self, message: &Message) -> Heard {
+        let header = message.header();
+        let (Type::Signal, Some(sender)) = (message.message_type(), header.sender()) else {
+            return Heard::Nothing;
+        };
+        let member = header.member().map_or("", |member| member.as_str());
+        match sender.as_str() {
+            bus if bus == DRIVER.name && member == "NameOwnerChanged" => {
+                self.owner_changed(message)
+            }
+            sender if Some(sender) == self.hostname.as_deref() => Heard::Reason(Trigger::Hostname),
+            sender if Some(sender) == self.systemd.as_deref() => match member {
+                // `true` is the beginning of a reload; what is new is known at its end.
+                "Reloading" if message.body().deserialize().unwrap_or(false) => Heard::Nothing,
+                _ => Heard::Reason(Trigger::Units),
+            },
+            _ => Heard::Nothing,
+        }
+    }
+
+    fn owner_changed(&mut self, message: &Message) -> Heard {
+        let body = message.body();
+        let Ok((name, _, new)) = body.deserialize::<(&str, &str, &str)>() else {
+            return Heard::Nothing;
+        };
+        let owner = Some(new.to_owned()).filter(|new| !new.is_empty());
+        match name {
+            HOSTNAME => self.hostname = owner,
+            name if name == MANAGER.name => {
+                self.systemd = owner;
+                return Heard::SystemdReplaced;
+            }
+            _ => {}
+        }
+        Heard::Nothing
+    }
+}
+
+/// Who owns a name now. Asking the bus starts no service, unlike asking the service.
+async fn owner(bus: &Bus, name: &str) -> Result<Option<String>, BusError> {
+    match bus.text(DRIVER, "GetNameOwner", &[name]).await {
+        Err(BusError::Refused { .. }) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// What we want to hear, as narrow as the bus can sort (D-Bus specification, "Match Rules").
+fn rules() -> Vec<String> {
+    let systemd = MANAGER.name;
+    let manager = format!(
+        "type='signal',sender='{systemd}',path='{}',interface='{}'",
+        MANAGER.path, MANAGER.interface
+    );
+    let changed = format!("interface='{PROPERTIES}',member='PropertiesChanged'");
+    let mut rules = vec![
+        format!(
+            "type='signal',sender='{HOSTNAME}',path='{HOSTNAME_PATH}',{changed},arg0='{HOSTNAME}'"
+        ),
+        format!("{manager},member='UnitFilesChanged'"),
+        format!("{manager},member='Reloading'"),
+    ];
+    for name in [HOSTNAME, systemd] {
+        let driver = DRIVER.name;
+        rules.push(format!(
+            "type='signal',sender='{driver}',interface='{driver}',member='NameOwnerChanged',arg0='{name}'"
+        ));
+    }
+    for unit in UNITS.into_iter().chain([DEVICE_UNIT]) {
+        let path = unit_path(unit);
+        rules.extend([
+            // The states of a service and of a device alike are properties of the unit.
+            format!(
+                "type='signal',sender='{systemd}',path='{path}',{changed},arg0='{systemd}.Unit'"
+            ),
+            format!("{manager},member='UnitNew',arg0='{unit}'"),
+            format!("{manager},member='UnitRemoved',arg0='{unit}'"),
+            format!("{manager},member='JobRemoved',arg2='{unit}'"),
+        ]);
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Against a real dbus-daemon, with stand-ins for the two services.
+
+use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd, Unit};
+use harvester_lab::guest::GuestTree;
+use harvester_lab::world::eventually;
+use tokio::task::JoinHandle;
+
+use super::super::Inbox;
+use super::super::testing::sender;
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct Followed {
+    tree: GuestTree,
+    health: Health,
+    reasons: Inbox,
+    task: JoinHandle<()>,
+    _dir: tempfile::TempDir,
+}
+
+impl Followed {
+    /// Follows the bus of an empty tree, where there is none yet.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = GuestTree::new(dir.path());
+        let root = Root::new(dir.path());
+        let (sender, reasons) = sender();
+        let health = Health::default();
+        let bus = Bus::new(&root, None);
+        let task = tokio::spawn(keep_following(root, bus, sender, health.clone()));
+        Self {
+            tree,
+            health,
+            reasons,
+            task,
+            _dir: dir,
+        }
+    }
+
+    async fn next(&mut self) -> Trigger {
+        let reason = timeout(SOON, self.reasons.recv()).await;
+        reason.expect("a reason comes").unwrap().0
+    }
+
+    /// Waits until systemd is heard. Answers whether that gave a reason, and forgets what came before.
+    async fn heard(&mut self) -> bool {
+        self.is(SYSTEMD1, true, MANAGER.name).await;
+        let mut last = None;
+        while let Ok((reason, _)) = self.reasons.try_recv() {
+            last = Some(reason);
+        }
+        last == Some(Trigger::Units)
+    }
+
+    async fn is(&self, signal: &'static str, live: bool, detail: &str) {
+        let stands = async || {
+            let signals = self.health.signals();
+            let state = signals.get(signal);
+            state.is_some_and(|state| state.live == live && state.detail.contains(detail))
+        };
+        eventually(SOON, &format!("{signal} {live}: {detail}"), stands).await;
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn systemd(daemon: &Daemon) -> Systemd {
+    Systemd::start(
+        daemon,
+        &[(UNITS[0], Unit::running()), (DEVICE_UNIT, Unit::plugged())],
+    )
+    .await
+}
+
+#[tokio::test]
+async fn each_signal_of_the_guest_agents_units_is_a_reason_and_no_other_is() {
+    let mut followed = Followed::new();
+    followed.is(HOSTNAME1, false, "does not exist").await;
+    followed.is(SYSTEMD1, false, "does not exist").await;
+    assert_eq!(followed.health.remarks(), [], "no machine needs a bus");
+    let daemon = Daemon::start(&followed.tree).await;
+    followed
+        .is(SYSTEMD1, false, "is not on the system bus")
+        .await;
+    followed
+        .is(HOSTNAME1, true, "org.freedesktop.hostname1")
+        .await;
+    assert_eq!(followed.next().await, Trigger::Units, "the report is new");
+    let systemd = systemd(&daemon).await;
+    assert_eq!(followed.next().await, Trigger::Units, "once it is heard");
+    followed
+        .is(SYSTEMD1, true, "org.freedesktop.systemd1")
+        .await;
+    assert_eq!(followed.health.remarks(), []);
+
+    systemd.set("cron.service", Unit::stopped()).await;
+    systemd.unit_new("session-1.scope").await;
+    systemd.reloading(true).await;
+    let hostnamed = Hostnamed::start(&daemon).await;
+    let sent = Instant::now();
+    hostnamed.announce(None, "new-name").await;
+    let (reason, at) = timeout(SOON, followed.reasons.recv())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(reason, Trigger::Hostname, "all before it was not for us");
+    let latency = at.saturating_duration_since(sent);
+    println!("hostname1 signal to trigger: {latency:?}");
+    assert!(latency < Duration::from_millis(50), "{latency:?}");
+
+    systemd.set(UNITS[0], Unit::stopped()).await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    systemd.set(DEVICE_UNIT, Unit::stopped()).await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    systemd.unit_new(UNITS[2]).await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    systemd.unit_files_changed().await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    systemd.reloading(false).await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    followed.reasons.try_recv().unwrap_err();
+}
+
+#[tokio::test]
+async fn a_liar_is_not_heard_neither_in_public_nor_in_private() {
+    let mut followed = Followed::new();
+    let daemon = Daemon::start(&followed.tree).await;
+    let systemd = systemd(&daemon).await;
+    assert!(followed.heard().await);
+    let impostor = Hostnamed::impostor(&daemon).await;
+    impostor.announce(None, "evil").await;
+    // Unique names are counted up: ours is among the first.
+    for number in 0..10 {
+        impostor
+            .announce(Some(&format!(":1.{number}")), "evil")
+            .await;
+    }
+    systemd.unit_files_changed().await;
+    assert_eq!(followed.next().await, Trigger::Units, "after all the lies");
+    let hostnamed = Hostnamed::start(&daemon).await;
+    for number in 0..10 {
+        let name = format!(":1.{number}");
+        hostnamed.announce(Some(&name), "true").await;
+    }
+    assert_eq!(
+        followed.next().await,
+        Trigger::Hostname,
+        "lies and truth went the same way"
+    );
+}
+
+#[tokio::test]
+async fn a_bus_that_is_killed_and_restarted_is_heard_again_and_systemd_asked_again() {
+    let mut followed = Followed::new();
+    let mut daemon = Daemon::start(&followed.tree).await;
+    let before = systemd(&daemon).await;
+    assert!(followed.heard().await);
+    daemon.kill().await;
+    followed.is(HOSTNAME1, false, "").await;
+    followed.is(SYSTEMD1, false, "").await;
+    assert!(!followed.health.remarks().is_empty());
+    assert_eq!(followed.next().await, Trigger::Units, "the report says so");
+    drop(before);
+    daemon.restart().await;
+    let restarted = Instant::now();
+    let systemd = systemd(&daemon).await;
+    assert!(followed.heard().await, "for what changed meanwhile");
+    println!("restart of the bus to trigger: {:?}", restarted.elapsed());
+    assert!(systemd.is_subscribed());
+    assert_eq!(followed.health.remarks(), []);
+    systemd.set(UNITS[0], Unit::stopped()).await;
+    assert_eq!(followed.next().await, Trigger::Units);
+    Hostnamed::start(&daemon).await.announce(None, "name").await;
+    assert_eq!(followed.next().await, Trigger::Hostname);
+}
+
+#[tokio::test]
+async fn a_systemd_that_begins_anew_is_asked_again() {
+    let mut followed = Followed::new();
+    let daemon = Daemon::start(&followed.tree).await;
+    let before = systemd(&daemon).await;
+    assert!(followed.heard().await);
+    before.leave().await;
+    followed
+        .is(SYSTEMD1, false, "is not on the system bus")
+        .await;
+    followed.is(HOSTNAME1, true, "").await;
+    let _after = systemd(&daemon).await;
+    assert!(followed.heard().await);
+}
+
+#[tokio::test]
+async fn a_hung_bus_is_said_after_the_deadline_and_used_once_it_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(&GuestTree::new(dir.path())).await;
+    let _systemd = systemd(&daemon).await;
+    daemon.hang();
+    let root = Root::new(dir.path());
+    let began = Instant::now();
+    let signals = probe(&root, None).await;
+    assert!(began.elapsed() < crate::wire::dbus::DEADLINE * 2);
+    assert!(
+        signals.iter().all(|(_, signal)| !signal.live),
+        "{signals:?}"
+    );
+    assert!(signals[0].1.detail.contains("no response"), "{signals:?}");
+    daemon.go_on();
+    let signals = probe(&root, None).await;
+    assert!(signals.iter().all(|(_, signal)| signal.live), "{signals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_a_bus_is_not_looked_at_again_by_the_clock_and_a_silent_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let year = Duration::from_secs(365 * 86_400);
+    let asleep = timeout(year, wait(&root, true, Duration::from_secs(1))).await;
+    assert!(asleep.is_err(), "woken");
+    let began = Instant::now();
+    wait(&root, false, Duration::from_secs(32)).await;
+    assert_eq!(began.elapsed().as_secs(), 32);
+}
+
+#[tokio::test]
+async fn a_bus_that_closes_each_connection_is_left_alone_for_longer_each_time() {
+    let followed = Followed::new();
+    followed.tree.write("/run/dbus/.keep", "");
+    let listener = tokio::net::UnixListener::bind(followed.tree.path(SOCKET)).unwrap();
+    let (first, _) = timeout(SOON, listener.accept()).await.unwrap().unwrap();
+    drop(first);
+    followed.is(HOSTNAME1, false, "failed to connect").await;
+    assert_eq!(followed.health.remarks().len(), 1);
+    let again = Instant::now();
+    drop(timeout(SOON, listener.accept()).await.unwrap().unwrap());
+    assert!(
+        again.elapsed() > Duration::from_millis(500),
+        "{:?}",
+        again.elapsed()
+    );
+}

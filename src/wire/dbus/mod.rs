@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The wire to the system bus: one connection for the whole process, questions with a deadline, one-line refusals.
+//!
+//! Calls are plain: a name, a path, a method, arguments that are strings. Generated proxies are nicer to write and cost
+//! the binary a state machine for each method. Nothing here judges, and nothing here knows what an answer means.
+
+mod socket;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use zbus::connection::Builder;
+use zbus::wire::{StructureBuilder, Variant};
+use zbus::{Connection, Message};
+
+use crate::sys::root::Root;
+use socket::Bounded;
+
+/// The system bus, where systemd's `dbus.socket` listens. Every machine has it at the same place (D-Bus specification,
+/// "System message bus").
+pub const SOCKET: &str = "/run/dbus/system_bus_socket";
+
+/// No bus and no service needs longer to answer, unless it is stopped. A hung bus must not hang us.
+pub const DEADLINE: Duration = Duration::from_secs(2);
+
+/// A service that answers: its name, one of its objects and one of the object's interfaces.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer<'a> {
+    /// The name on the bus.
+    pub name: &'a str,
+    /// The object.
+    pub path: &'a str,
+    /// The interface.
+    pub interface: &'a str,
+}
+
+/// The bus itself.
+pub const DRIVER: Peer<'_> = Peer {
+    name: "org.freedesktop.DBus",
+    path: "/org/freedesktop/DBus",
+    interface: "org.freedesktop.DBus",
+};
+
+/// systemd's manager.
+pub const MANAGER: Peer<'_> = Peer {
+    name: "org.freedesktop.systemd1",
+    path: "/org/freedesktop/systemd1",
+    interface: "org.freedesktop.systemd1.Manager",
+};
+
+/// Where properties of any object are read and told.
+pub const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+
+/// Why the bus, or somebody on it, did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// There is no system bus on this machine, or not yet.
+    #[error("no system bus: `{}` does not exist", .0.display())]
+    Absent(PathBuf),
+    /// The bus is there and cannot be used.
+    #[error("failed to connect to the system bus at `{address}`: {said}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// What the kernel or the bus said. No source: it tells its own causes already.
+        said: zbus::Error,
+    },
+    /// The bus, or who was asked, is stopped or stuck.
+    #[error("no response on the system bus within {} s", DEADLINE.as_secs())]
+    Silent,
+    /// The connection ended.
+    #[error("the connection to the system bus was closed")]
+    Ended,
+    /// Who was asked refused.
+    #[error("`{method}` failed: {said}")]
+    Refused {
+        /// The method.
+        method: String,
+        /// The answer: the name of an error, and a text.
+        said: zbus::Error,
+    },
+    /// The answer has another shape than the interface says.
+    #[error("unexpected response to `{0}`")]
+    Malformed(String),
+}
+
+impl BusError {
+    /// The name of the error that the service answered with.
+    pub fn name(&self) -> Option<String> {
+        use zbus::DBusError;
+        match self {
+            Self::Refused { said, .. } => match said {
+                zbus::Error::MethodError(name, ..) => Some(name.to_string()),
+                zbus::Error::FDO(error) => Some(error.name().to_string()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Where the bus is.
+#[derive(Debug)]
+enum Address {
+    /// A socket at a path.
+    Socket(PathBuf),
+    /// Any address that the environment names (`DBUS_SYSTEM_BUS_ADDRESS`).
+    Named(String),
+}
+
+impl Address {
+    async fn connect(&self) -> Result<Connection, BusError> {
+        let failed = |said: zbus::Error| BusError::Connect {
+            address: match self {
+                Self::Socket(path) => path.display().to_string(),
+                Self::Named(address) => address.clone(),
+            },
+            said,
+        };
+        let builder = match self {
+            Self::Socket(path) => {
+                let stream =
+                    UnixStream::connect(path)
+                        .await
+                        .map_err(|error| match error.kind() {
+                            std::io::ErrorKind::NotFound => BusError::Absent(path.clone()),
+                            _ => failed(error.into()),
+                        })?;
+                Builder::socket(Bounded(stream))
+            }
+            Self::Named(address) => Builder::address(address.as_str()),
+        };
+        builder.build().await.map_err(failed)
+    }
+}
+
+/// The system bus. Clones share the one connection, which is made when it is first needed, and made anew when it has ended.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Bus {
+    /// The bus of the system below `root`. `address` is what the environment names, and counts on the running system only.
+    pub fn new(root: &Root, address: Option<&str>) -> Self {
+        let address = match address {
+            Some(address) if root.is_live() => match plain_path(address) {
+                Some(path) => Address::Socket(path.into()),
+                None => Address::Named(address.to_owned()),
+            },
+            _ => Address::Socket(root.join(SOCKET)),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                address,
+                connection: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// The connection.
+    ///
+    /// # Errors
+    ///
+    /// When there is none and none can be made before the deadline.
+    pub async fn connection(&self) -> Result<Connection, BusError> {
+        let mut slot = self.shared.connection.lock().await;
+        if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
+            return Ok(open.clone());
+        }
+        *slot = None;
+        let fresh = timeout(DEADLINE, self.shared.address.connect())
+            .await
+            .map_err(|_| BusError::Silent)??;
+        Ok(slot.insert(fresh).clone())
+    }
+
+    /// Calls a method whose arguments are all strings. Tries once.
+    ///
+    /// # Errors
+    ///
+    /// When there is no bus, no answer before the deadline, or the answer is a refusal.
+    pub async fn call(
+        &self,
+        peer: Peer<'_>,
+        method: &str,
+        arguments: &[&str],
+    ) -> Result<Message, BusError> {
+        let connection = self.connection().await?;
+        let refused = |said| BusError::Refused {
+            method: method.to_owned(),
+            said,
+        };
+        let to = (Some(peer.name), peer.path, Some(peer.interface));
+        let answer = if arguments.is_empty() {
+            let call = connection.call_method(to.0, to.1, to.2, method, &());
+            timeout(DEADLINE, call).await
+        } else {
+            let fields = arguments.iter().map(|text| Variant::from(*text));
+            let body = fields
+                .fold(StructureBuilder::new(), StructureBuilder::append_field)
+                .build()
+                .map_err(refused)?;
+            let call = connection.call_method(to.0, to.1, to.2, method, &body);
+            timeout(DEADLINE, call).await
+        };
+        match answer {
+            Err(_) => Err(BusError::Silent),
+            Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::Ended),
+            Ok(answer) => answer.map_err(refused),
+        }
+    }
+
+    /// Reads one property.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bus::call`], and when the answer is no property.
+    pub async fn property(
+        &self,
+        peer: Peer<'_>,
+        property: &str,
+    ) -> Result<Variant<'static>, BusError> {
+        let properties = Peer {
+            interface: PROPERTIES,
+            ..peer
+        };
+        let answer = self
+            .call(properties, "Get", &[peer.interface, property])
+            .await?;
+        let body = answer.body();
+        let malformed = |_| BusError::Malformed(property.to_owned());
+        let value: Variant<'_> = body.deserialize().map_err(malformed)?;
+        value.try_to_owned().map(Into::into).map_err(malformed)
+    }
+
+    /// The one string or object path that a method answers with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bus::call`], and when the answer is neither.
+    pub async fn text(
+        &self,
+        peer: Peer<'_>,
+        method: &str,
+        arguments: &[&str],
+    ) -> Result<String, BusError> {
+        let answer = self.call(peer, method, arguments).await?;
+        let body = answer.body();
+        // A string and an object path are the same on the wire.
+        let text: Result<&str, _> = body.deserialize_ignore_signature();
+        let is_text = matches!(body.signature().to_string().as_str(), "s" | "o");
+        match text {
+            Ok(text) if is_text => Ok(text.to_owned()),
+            _ => Err(BusError::Malformed(method.to_owned())),
+        }
+    }
+}
+
+/// The path in an address that is nothing but one: of such a bus the size of messages is bounded.
+fn plain_path(address: &str) -> Option<&str> {
+    let path = address.strip_prefix("unix:path=")?;
+    (!path.contains([',', ';', '%'])).then_some(path)
+}
+
+/// The object of a unit: systemd writes every byte of the name that is no letter or digit as `_` and two hexadecimal digits
+/// (`bus_label_escape`, src/basic/bus-label.c).
+pub fn unit_path(unit: &str) -> String {
+    let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
+    for (index, byte) in unit.bytes().enumerate() {
+        if byte.is_ascii_alphabetic() || (index > 0 && byte.is_ascii_digit()) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("_{byte:02x}"));
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn in_a_tree_only_the_bus_of_the_tree_is_asked() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::new(tree.path());
+        let bus = Bus::new(&root, Some("unix:path=/run/dbus/system_bus_socket"));
+        let error = bus.call(MANAGER, "Reload", &[]).await.unwrap_err();
+        assert!(
+            matches!(&error, BusError::Absent(path) if *path == root.join(SOCKET)),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_a_path_is_taken_apart() {
+        for (address, path) in [
+            (
+                "unix:path=/run/dbus/system_bus_socket",
+                Some("/run/dbus/system_bus_socket"),
+            ),
+            ("unix:path=/a,guid=0", None),
+            ("unix:path=/a%20b", None),
+            ("unix:path=/a;unix:path=/b", None),
+            ("unix:abstract=/a", None),
+        ] {
+            assert_eq!(plain_path(address), path, "{address}");
+        }
+    }
+
+    #[test]
+    fn unit_paths_are_those_that_systemd_makes() {
+        for (unit, path) in [
+            (
+                r"dev-virtio\x2dports-org.qemu.guest_agent.0.device",
+                "dev_2dvirtio_5cx2dports_2dorg_2eqemu_2eguest_5fagent_2e0_2edevice",
+            ),
+            ("qemu-ga.service", "qemu_2dga_2eservice"),
+            ("0a.service", "_30a_2eservice"),
+        ] {
+            let expected = format!("/org/freedesktop/systemd1/unit/{path}");
+            assert_eq!(unit_path(unit), expected);
+        }
+    }
+}

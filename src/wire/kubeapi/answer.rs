@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading an answer, within caps of time, size and depth. The status comes before any look at the body.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use reqwest::Response;
+use reqwest::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+};
+use secrecy::ExposeSecret;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{Error, Phase, Target, Unreached};
+use super::status::{Answered, clamp_retry_after, from_status, parse_retry_after};
+use super::text::describe;
+use super::tls;
+use super::transport::{Timeouts, Transport};
+use super::types::Status;
+use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
+
+/// Cap of one object's body. etcd's own cap for an object is 1.5 MiB.
+pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
+/// Cap of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than 1 KiB.
+pub const MAXIMUM_HEADERS: usize = 64 * 1024;
+/// Cap of the body of an error: more than any `Status`, and an error page need not be read to its end.
+const MAXIMUM_STATUS: usize = 64 * 1024;
+/// What a header takes on the wire besides its name and its value: colon, space, end of line.
+const HEADER_OVERHEAD: usize = 4;
+/// The HTTP library's words for a head beyond its own caps of 100 headers and about 400 KiB; it has a method for this on the server's side only.
+const HEAD_TOO_LARGE: &str = "message head is too large";
+
+impl Transport {
+    /// Status first; then whether the body is one that we read at all.
+    pub(super) async fn check(
+        &self,
+        response: Response,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let headers = response.headers();
+        let size: usize = headers
+            .iter()
+            .map(|(name, value)| {
+                name.as_str()
+                    .len()
+                    .saturating_add(value.len())
+                    .saturating_add(HEADER_OVERHEAD)
+            })
+            .sum();
+        if size > MAXIMUM_HEADERS {
+            let (target, what) = (Arc::clone(target), "bytes in the headers");
+            return Err(Error::TooLarge {
+                target,
+                what,
+                limit: MAXIMUM_HEADERS,
+            });
+        }
+        let status = response.status();
+        if status.is_redirection() {
+            let to = headers
+                .get(LOCATION)
+                .map(|to| self.describe(&String::from_utf8_lossy(to.as_bytes())));
+            let to = to.unwrap_or_default();
+            return Err(Error::Redirected {
+                target: Arc::clone(target),
+                status: status.as_u16(),
+                to,
+            });
+        }
+        if !status.is_success() {
+            return Err(self.answered(response, target).await);
+        }
+        if let Some(encoding) = encoding(headers) {
+            return Err(Error::Compressed {
+                target: Arc::clone(target),
+                encoding: self.describe(&encoding),
+            });
+        }
+        match headers.get(CONTENT_TYPE) {
+            Some(content_type) if !is_json(content_type) => {
+                let content_type = self.describe(&String::from_utf8_lossy(content_type.as_bytes()));
+                let problem = format!("the response is `{content_type}`, not JSON");
+                Err(Error::Protocol {
+                    target: Arc::clone(target),
+                    problem,
+                })
+            }
+            _ => Ok(response),
+        }
+    }
+
+    /// The error that an answer's status is, with the words of its body if that is a `Status`.
+    async fn answered(&self, response: Response, target: &Arc<Target>) -> Error {
+        let status = response.status().as_u16();
+        let headers = response.headers();
+        let retry_after = headers
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .and_then(parse_retry_after);
+        let may_be_status =
+            encoding(headers).is_none() && headers.get(CONTENT_TYPE).is_some_and(is_json);
+        // A body that cannot be read changes nothing about the status.
+        let body = match may_be_status {
+            true => self
+                .body(response, target, "bytes", MAXIMUM_STATUS)
+                .await
+                .unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let read = parse_status(&body);
+        // Of a kind that the server does not serve it says "could not find the requested resource" and names no object.
+        let confirmed = read.as_ref().is_some_and(|status| {
+            let message = status.message.as_deref().unwrap_or_default();
+            status.details.name.is_some() || message.contains("not found")
+        });
+        let message = read
+            .and_then(|status| status.message)
+            .map(|message| self.describe(&message));
+        from_status(
+            Arc::clone(target),
+            Answered {
+                status,
+                message,
+                confirmed,
+                retry_after,
+            },
+        )
+    }
+
+    /// The error that a `Status` within a watch stream is.
+    pub(super) fn event_error(&self, text: &str, target: &Arc<Target>) -> Error {
+        let Some(read) = parse_status(text.as_bytes()) else {
+            let problem = "an ERROR event of the watch has no Status".to_owned();
+            return Error::Protocol {
+                target: Arc::clone(target),
+                problem,
+            };
+        };
+        let status = match (read.code, read.reason.as_deref()) {
+            (Some(code), _) => code,
+            (None, Some("Expired" | "Gone")) => 410,
+            (None, _) => 500,
+        };
+        let message = read.message.map(|message| self.describe(&message));
+        let retry_after = read.details.retry_after_seconds.map(clamp_retry_after);
+        from_status(
+            Arc::clone(target),
+            Answered {
+                status,
+                message,
+                confirmed: true,
+                retry_after,
+            },
+        )
+    }
+
+    /// Reads a whole body, piece by piece, never more than `limit` bytes.
+    pub(super) async fn body(
+        &self,
+        mut response: Response,
+        target: &Arc<Target>,
+        what: &'static str,
+        limit: usize,
+    ) -> Result<Vec<u8>, Error> {
+        let too_large = || Error::TooLarge {
+            target: Arc::clone(target),
+            what,
+            limit,
+        };
+        if response
+            .content_length()
+            .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
+        {
+            return Err(too_large());
+        }
+        let Timeouts {
+            body_progress,
+            body: whole,
+            ..
+        } = self.timeouts;
+        let end = Instant::now() + whole;
+        let mut body = Vec::new();
+        loop {
+            let next_by = Instant::now() + body_progress;
+            let chunk = timeout_at(next_by.min(end), response.chunk())
+                .await
+                .map_err(|_| {
+                    let (phase, limit) = if end <= next_by {
+                        (Phase::Body, whole)
+                    } else {
+                        (Phase::BodyProgress, body_progress)
+                    };
+                    Error::Timeout {
+                        target: Arc::clone(target),
+                        phase,
+                        limit,
+                    }
+                })?;
+            let Some(chunk) = chunk.map_err(|source| self.failure(source, target))? else {
+                return Ok(body);
+            };
+            if chunk.len() > limit.saturating_sub(body.len()) {
+                return Err(too_large());
+            }
+            if chunk.len() > body.capacity().saturating_sub(body.len()) {
+                // A vector grows by doubling, also beyond the limit.
+                let wanted = body
+                    .capacity()
+                    .saturating_mul(2)
+                    .max(body.len() + chunk.len());
+                body.reserve_exact(wanted.min(limit).saturating_sub(body.len()));
+            }
+            body.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Parses an answer, unless it is too deep.
+    pub(super) fn parse<'body, T: Deserialize<'body>>(
+        &self,
+        body: &'body [u8],
+        target: &Arc<Target>,
+    ) -> Result<T, Error> {
+        if is_deeper_than(body, MAXIMUM_DEPTH) {
+            return Err(Error::TooDeep {
+                target: Arc::clone(target),
+                limit: MAXIMUM_DEPTH,
+            });
+        }
+        serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
+    }
+
+    /// The error for JSON that does not fit. The parser's words quote what it read, so they count as foreign.
+    pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Arc<Target>) -> Error {
+        let problem = format!("invalid response: {}", self.describe(&error.to_string()));
+        Error::Protocol {
+            target: Arc::clone(target),
+            problem,
+        }
+    }
+
+    /// The error that the HTTP library's error is.
+    pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<Target>) -> Error {
+        let (source, target) = (source.without_url(), Arc::clone(target));
+        if let Some(reason) = tls::find(&source) {
+            return Error::Tls { target, reason };
+        }
+        if source.is_connect() {
+            if source.is_timeout() {
+                return Error::Timeout {
+                    target,
+                    phase: Phase::Connect,
+                    limit: self.timeouts.connect,
+                };
+            }
+            let reason = unreached(&source);
+            let source = Some(source).filter(|_| reason == Unreached::Other);
+            return Error::Connect {
+                target,
+                reason,
+                source,
+            };
+        }
+        match http_error(&source) {
+            Some(error) if error.to_string() == HEAD_TOO_LARGE => Error::TooLarge {
+                target,
+                what: "bytes in the headers",
+                limit: MAXIMUM_HEADERS,
+            },
+            Some(error) if error.is_parse() => Error::Protocol {
+                target,
+                problem: format!("the response is not HTTP: {}", describe(&error.to_string())),
+            },
+            _ if source.is_builder() => Error::Protocol {
+                target,
+                problem: "invalid request".to_owned(),
+            },
+            _ => Error::Interrupted {
+                target,
+                source: Some(source),
+            },
+        }
+    }
+
+    /// Foreign text for a message. A server that hands our token back does not get it into a journal.
+    pub(super) fn describe(&self, foreign: &str) -> String {
+        match self
+            .token
+            .as_ref()
+            .map(|token| token.expose_secret().trim())
+        {
+            Some(token) if !token.is_empty() && foreign.contains(token) => {
+                describe(&foreign.replace(token, "[token]"))
+            }
+            _ => describe(foreign),
+        }
+    }
+}
+
+fn parse_status(body: &[u8]) -> Option<Status> {
+    if is_deeper_than(body, MAXIMUM_DEPTH) {
+        return None;
+    }
+    serde_json::from_slice::<Status>(body)
+        .ok()
+        .filter(|status| status.kind.as_deref() == Some("Status"))
+}
+
+/// How far the way to the server was open.
+fn unreached(error: &reqwest::Error) -> Unreached {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        // The HTTP library's words for a name that was not found; it has no type for this that others may see.
+        if error.to_string() == "dns error" {
+            return Unreached::Name;
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                ErrorKind::ConnectionRefused => return Unreached::Port,
+                ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                    return Unreached::Route;
+                }
+                _ => {}
+            }
+        }
+        next = error.source();
+    }
+    Unreached::Other
+}
+
+fn http_error(error: &reqwest::Error) -> Option<&hyper::Error> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(http) = error.downcast_ref::<hyper::Error>() {
+            return Some(http);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
+        .find(|value| !value.eq_ignore_ascii_case("identity"))
+}
+
+fn is_json(content_type: &HeaderValue) -> bool {
+    let value = content_type.to_str().unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The client and its requests.
+
+use std::fmt;
+use std::sync::Arc;
+
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::answer::MAXIMUM_OBJECT;
+use super::error::{Error, Target};
+use super::expected::Expected;
+use super::tally::Tally;
+use super::transport::{Accept, Call, Timeouts, Transport};
+use super::types::{
+    AccessReview, AccessReviewObject, List, Page, PartialObjectMetadata, ResourceAttributes,
+};
+use super::watch::{self, Watch, WatchRequest};
+use crate::access::Credential;
+use crate::wire::backoff::Backoff;
+
+/// Objects asked for in one page of a list. An instance takes about 25 kB, so that a page fits [`MAXIMUM_PAGE`] with room.
+const PAGE: usize = 200;
+/// Objects in a list. A cluster with more virtual machines in one namespace is not one that we search.
+pub const MAXIMUM_ITEMS: usize = 10_000;
+/// Bytes of a list, all pages together.
+pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
+/// Bytes of one page, which is in memory as a whole.
+pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
+/// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
+const MAXIMUM_PAGES: usize = 200;
+/// What the cap of [`MAXIMUM_LIST`] is about, in messages.
+const LIST_IN_BYTES: &str = "bytes in the list";
+/// What the cap of [`MAXIMUM_PAGE`] is about.
+const PAGE_IN_BYTES: &str = "bytes in one page of the list";
+/// Who we are in `managedFields`.
+const FIELD_MANAGER: &str = "harvester-node-agent";
+
+/// A client of one API server, cheap to clone. All clones share one connection for requests, which take turns on it, and one for a watch.
+///
+/// Dropping a request gives it up and closes its connection; the next one opens another.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<Transport>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Client")
+            .field("server", &self.server())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client for the credential's server. Connects to nothing yet.
+    pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
+        Self::counting(credential, timeouts, Tally::default(), Backoff::default())
+    }
+
+    /// The same, whose requests are added to `tally` and wait for `backoff`.
+    pub fn counting(
+        credential: &Credential,
+        timeouts: Timeouts,
+        tally: Tally,
+        backoff: Backoff,
+    ) -> Result<Self, Error> {
+        let transport = Arc::new(Transport::new(credential, timeouts, tally, backoff)?);
+        Ok(Self { transport })
+    }
+
+    /// How long the API server is left alone after a failure.
+    #[must_use]
+    pub fn backoff(&self) -> &Backoff {
+        &self.transport.backoff
+    }
+
+    /// The API server, for messages.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.transport.server
+    }
+
+    /// Reads one object as it is now.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.read(path, Vec::new(), Accept::Object).await
+    }
+
+    /// Reads one object as the API server last saw it, which costs the cluster nothing and may be a little old.
+    pub async fn get_cached<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let query = vec![("resourceVersion", "0".to_owned())];
+        self.read(path, query, Accept::Object).await
+    }
+
+    /// Reads the metadata of one object as it is now.
+    pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
+        self.read(path, Vec::new(), Accept::MetadataOnly).await
+    }
+
+    /// Reads all objects that the selectors choose, page by page.
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+    ) -> Result<List<T>, Error> {
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            items.push(serde_json::from_str(item)?);
+            Ok(())
+        };
+        let resource_version = self.pages(path, selectors, Accept::Object, take).await?;
+        Ok(List {
+            resource_version,
+            items,
+        })
+    }
+
+    /// Reads all objects that the selectors choose, and keeps of them what is wanted. One that cannot be read is passed over:
+    /// whoever may write one object of a collection must not make all others unreadable.
+    pub async fn pick<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+        mut is_wanted: impl FnMut(&T) -> bool,
+    ) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            let item = serde_json::from_str::<T>(item).ok();
+            items.extend(item.filter(&mut is_wanted));
+            Ok(())
+        };
+        self.pages(path, selectors, Accept::Object, take).await?;
+        Ok(items)
+    }
+
+    /// Reads the metadata of all objects, of which `T` keeps as little as it can. One that cannot be read is passed over.
+    pub async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let take = |item: &str| {
+            items.extend(serde_json::from_str::<T>(item));
+            Ok(())
+        };
+        let all = Selectors::default();
+        self.pages(path, &all, Accept::MetadataOnlyList, take)
+            .await?;
+        Ok(items)
+    }
+
+    /// Reads all pages of a list. `take` gets the text of each object, so that never more than one is in memory as a whole
+    /// beside the text of its page. Answers the version of the collection.
+    async fn pages(
+        &self,
+        path: &str,
+        selectors: &Selectors,
+        accept: Accept,
+        mut take: impl FnMut(&str) -> Result<(), serde_json::Error>,
+    ) -> Result<Option<String>, Error> {
+        let mut count: usize = 0;
+        let mut left = MAXIMUM_LIST;
+        let mut token = None;
+        let expected = Expected::of(path);
+        for _ in 0..MAXIMUM_PAGES {
+            let call = list_call(path, selectors, token, accept);
+            let target = self.transport.target(&call);
+            let request = async {
+                let response = self.transport.send(&call, &target).await?;
+                self.transport
+                    .body(response, &target, PAGE_IN_BYTES, MAXIMUM_PAGE)
+                    .await
+            };
+            let body = self.transport.in_turn(request).await?;
+            left = left
+                .checked_sub(body.len())
+                .ok_or_else(|| too_large(&target, LIST_IN_BYTES, MAXIMUM_LIST))?;
+            let page: Page<'_> = self.transport.parse(&body, &target)?;
+            let compared = expected.compare_list(&body);
+            self.transport.expect(&expected, compared, &target)?;
+            count = count.saturating_add(page.items.0.len());
+            if count > MAXIMUM_ITEMS {
+                return Err(too_large(&target, "objects in the list", MAXIMUM_ITEMS));
+            }
+            for item in &page.items.0 {
+                take(item.get()).map_err(|error| self.transport.unreadable(&error, &target))?;
+            }
+            token = page
+                .metadata
+                .continue_token
+                .filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(page.metadata.resource_version);
+            }
+        }
+        let target = self
+            .transport
+            .target(&list_call(path, selectors, None, accept));
+        Err(too_large(&target, "pages in the list", MAXIMUM_PAGES))
+    }
+
+    /// Changes one object and returns what it has become.
+    pub async fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        kind: PatchKind,
+        body: &Value,
+    ) -> Result<T, Error> {
+        let call = patch_call(path, kind, body);
+        let target = self.transport.target(&call);
+        let uid = body.pointer("/metadata/uid").and_then(Value::as_str);
+        let expected = Expected::of(path).with_uid(uid);
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &expected, &target).await
+        };
+        self.transport.in_turn(request).await
+    }
+
+    /// Changes one object and does not look at what it has become.
+    pub async fn patch_discard(
+        &self,
+        path: &str,
+        kind: PatchKind,
+        body: &Value,
+    ) -> Result<(), Error> {
+        self.write(patch_call(path, kind, body)).await
+    }
+
+    /// Creates one object in the collection `path`.
+    pub async fn create(&self, path: &str, body: &Value) -> Result<(), Error> {
+        self.write(create_call(path, body)).await
+    }
+
+    /// Asks whether a request would be let through, with a `SelfSubjectAccessReview`, which every authenticated subject may create.
+    pub async fn may(&self, attributes: &ResourceAttributes) -> Result<AccessReview, Error> {
+        let body = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": attributes },
+        });
+        let call = create_call(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            &body,
+        );
+        let target = self.transport.target(&call);
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &Expected::default(), &target).await
+        };
+        let review: AccessReviewObject = self.transport.in_turn(request).await?;
+        let describe = |text: Option<String>| {
+            text.filter(|text| !text.is_empty())
+                .map(|text| self.transport.describe(&text))
+        };
+        Ok(AccessReview {
+            allowed: review.status.allowed,
+            denied: review.status.denied,
+            reason: describe(review.status.reason),
+            evaluation_error: describe(review.status.evaluation_error),
+        })
+    }
+
+    /// Opens a watch. Two at a time, so that one can replace the other without a gap.
+    pub async fn watch<T: DeserializeOwned>(
+        &self,
+        request: &WatchRequest,
+    ) -> Result<Watch<T>, Error> {
+        let opening = watch::open(&self.transport, request);
+        self.transport.unless_deferred(opening).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Vec<(&'static str, String)>,
+        accept: Accept,
+    ) -> Result<T, Error> {
+        let call = Call {
+            verb: "get",
+            method: Method::GET,
+            path,
+            query,
+            accept,
+            body: None,
+        };
+        let target = self.transport.target(&call);
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            self.object(response, &Expected::of(path), &target).await
+        };
+        self.transport.in_turn(request).await
+    }
+
+    async fn object<T: DeserializeOwned>(
+        &self,
+        response: Response,
+        expected: &Expected,
+        target: &Arc<Target>,
+    ) -> Result<T, Error> {
+        let body = self
+            .transport
+            .body(response, target, "bytes in the object", MAXIMUM_OBJECT)
+            .await?;
+        let object = self.transport.parse(&body, target)?;
+        // After the parser, whose words on a text that is no object say more.
+        self.transport
+            .expect(expected, expected.compare(&body), target)?;
+        Ok(object)
+    }
+
+    async fn write(&self, call: Call<'_>) -> Result<(), Error> {
+        let target = self.transport.target(&call);
+        let request = async {
+            let response = self.transport.send(&call, &target).await?;
+            // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
+            let _ = self
+                .transport
+                .body(response, &target, "bytes in the object", MAXIMUM_OBJECT)
+                .await;
+            Ok(())
+        };
+        self.transport.in_turn(request).await
+    }
+}
+
+/// How a patch is merged into the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    /// RFC 7386: maps are merged, lists are replaced.
+    Merge,
+    /// As the kind's schema says: lists are merged by their keys. Not for custom resources.
+    StrategicMerge,
+}
+
+impl PatchKind {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::StrategicMerge => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+/// Which objects of a list are wanted; all of them by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// `fieldSelector`.
+    pub field: Option<String>,
+    /// `labelSelector`.
+    pub label: Option<String>,
+}
+
+fn list_call<'a>(
+    path: &'a str,
+    selectors: &Selectors,
+    token: Option<String>,
+    accept: Accept,
+) -> Call<'a> {
+    let mut query = vec![("limit", PAGE.to_string())];
+    query.extend(
+        selectors
+            .field
+            .clone()
+            .map(|field| ("fieldSelector", field)),
+    );
+    query.extend(
+        selectors
+            .label
+            .clone()
+            .map(|label| ("labelSelector", label)),
+    );
+    query.extend(token.map(|token| ("continue", token)));
+    Call {
+        verb: "list",
+        method: Method::GET,
+        path,
+        query,
+        accept,
+        body: None,
+    }
+}
+
+fn patch_call<'a>(path: &'a str, kind: PatchKind, body: &'a Value) -> Call<'a> {
+    Call {
+        verb: "patch",
+        method: Method::PATCH,
+        path,
+        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
+        accept: Accept::Object,
+        body: Some((kind.content_type(), body)),
+    }
+}
+
+fn create_call<'a>(path: &'a str, body: &'a Value) -> Call<'a> {
+    Call {
+        verb: "create",
+        method: Method::POST,
+        path,
+        query: vec![("fieldManager", FIELD_MANAGER.to_owned())],
+        accept: Accept::Object,
+        body: Some(("application/json", body)),
+    }
+}
+
+fn too_large(target: &Arc<Target>, what: &'static str, limit: usize) -> Error {
+    Error::TooLarge {
+        target: Arc::clone(target),
+        what,
+        limit,
+    }
+}

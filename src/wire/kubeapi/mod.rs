@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The HTTP wire to a Kubernetes API server: a thin typed client on `reqwest` and `rustls`. It knows no label keys, no findings and no policy.
+//!
+//! The other side is not trusted: every answer has a cap in time, in size and in depth; redirects, compression and proxies of the environment
+//! are refused; what it says reaches messages escaped and cut. Nothing is retried here: an [`Error`] tells by its [`Class`] what there is to do.
+//!
+//! To add a request: a method of [`Client`] in `client.rs` that builds a `transport::Call`; caps, times and errors come with it.
+
+mod address;
+mod age;
+mod answer;
+mod client;
+mod error;
+mod expected;
+mod lines;
+mod probe;
+mod resolve;
+mod status;
+mod tally;
+#[cfg(test)]
+pub(crate) mod testing;
+mod text;
+mod tls;
+mod transport;
+mod types;
+mod watch;
+
+pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
+pub use age::{Age, age};
+pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
+pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
+pub use error::{Class, CredentialProblem, Error, Phase, Target, Unreached};
+pub use lines::MAXIMUM_LINE;
+pub use probe::{Shown, probe};
+pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
+pub use tally::Tally;
+pub use text::describe;
+pub use tls::TlsReason;
+pub use transport::Timeouts;
+pub use types::{
+    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
+    ResourceAttributes, Status, StatusDetails, Versioned,
+};
+pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
+
+#[cfg(test)]
+mod tests;

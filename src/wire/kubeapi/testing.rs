@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For tests only: a network in memory in the place of the real one. Everything above it is the real client.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reqwest::Response;
+use serde_json::Value;
+
+use super::error::{Error, Phase, Target, Unreached};
+use super::transport::{Accept, Call, Timeouts};
+use crate::access::Credential;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    /// `get`, `list`, `watch`, `patch`, `create`.
+    pub(crate) verb: &'static str,
+    /// The path below the server.
+    pub(crate) path: &'a str,
+    /// The query.
+    pub(crate) query: &'a [(&'static str, String)],
+    /// Whether only metadata is asked for.
+    pub(crate) is_metadata_only: bool,
+    /// The body.
+    pub(crate) body: Option<&'a Value>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// Nothing listens.
+    Refused,
+    /// The connection was not established in time.
+    Connect,
+    /// The head of the answer did not arrive in time.
+    Headers,
+    /// The connection was reset.
+    Reset,
+}
+
+/// The answer to a request.
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Response, Failed>> + Send + 'a>>;
+
+/// One client's connections to one API server.
+pub(crate) trait Wire: Send + Sync {
+    /// Sends a request and reads the head of the answer.
+    fn answer<'a>(&'a self, asked: Asked<'a>, timeouts: Timeouts) -> Answering<'a>;
+}
+
+impl dyn Wire {
+    pub(super) async fn ask(
+        &self,
+        call: &Call<'_>,
+        timeouts: Timeouts,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let asked = Asked {
+            verb: call.verb,
+            path: call.path,
+            query: &call.query,
+            is_metadata_only: !matches!(call.accept, Accept::Object),
+            body: call.body.map(|(_, body)| body),
+        };
+        let target = Arc::clone(target);
+        self.answer(asked, timeouts)
+            .await
+            .map_err(|failed| match failed {
+                Failed::Refused => Error::Connect {
+                    target,
+                    reason: Unreached::Port,
+                    source: None,
+                },
+                Failed::Connect => Error::Timeout {
+                    target,
+                    phase: Phase::Connect,
+                    limit: timeouts.connect,
+                },
+                Failed::Headers => Error::Timeout {
+                    target,
+                    phase: Phase::Headers,
+                    limit: timeouts.headers,
+                },
+                Failed::Reset => Error::Interrupted {
+                    target,
+                    source: None,
+                },
+            })
+    }
+}
+
+/// Makes the wire for a credential.
+pub(crate) type Dialer = Box<dyn Fn(&Credential) -> Arc<dyn Wire>>;
+
+thread_local! {
+    static NETWORK: RefCell<Option<(reqwest::Client, Dialer)>> = const { RefCell::new(None) };
+}
+
+/// Makes every client that this thread creates from now on use `dialer`. `http` is never used.
+pub(crate) fn replace_network(http: reqwest::Client, dialer: Dialer) {
+    NETWORK.set(Some((http, dialer)));
+}
+
+/// The wire that takes the place of the network on this thread.
+pub(super) fn wire_to(credential: &Credential) -> Option<(reqwest::Client, Arc<dyn Wire>)> {
+    NETWORK.with_borrow(|network| {
+        let (http, dialer) = network.as_ref()?;
+        Some((http.clone(), dialer(credential)))
+    })
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What goes out, and what comes of good answers.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::{
+    Class, Client, CredentialProblem, Error, PartialObjectMetadata, PatchKind, ResourceAttributes,
+    Selectors, Timeouts,
+};
+use super::server::{Server, Step, json as answer_json, status, stream_head};
+use super::{TOKEN, client, credential, printed};
+
+const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
+
+#[tokio::test]
+async fn a_request_carries_the_token_our_name_and_no_wish_for_compression() {
+    let server = Server::saying(answer_json(200, "{}")).await;
+    let client = client(&server.url());
+    client.get::<Value>("/version").await.unwrap();
+    let request = server.request();
+    assert_eq!(
+        request.header("authorization"),
+        Some(format!("Bearer {TOKEN}").as_str())
+    );
+    let agent = concat!("harvester-node-agent/", env!("CARGO_PKG_VERSION"));
+    assert_eq!(request.header("user-agent"), Some(agent));
+    assert_eq!(request.header("accept"), Some("application/json"));
+    assert_eq!(
+        request.header("host"),
+        Some(server.address.to_string().as_str())
+    );
+    assert_eq!(request.header("accept-encoding"), None);
+    assert_eq!(request.header("referer"), None);
+}
+
+#[tokio::test]
+async fn cached_reads_and_metadata_reads_say_so() {
+    let server = Server::saying(answer_json(
+        200,
+        r#"{"metadata":{"name":"n"},"spec":{"big":1}}"#,
+    ))
+    .await;
+    let client = client(&server.url());
+    client.get_cached::<Value>("/api/v1/nodes/n").await.unwrap();
+    let object = client.get_metadata("/api/v1/nodes/n").await.unwrap();
+    assert_eq!(object.metadata.name.as_deref(), Some("n"));
+    let requests = server.requests();
+    assert_eq!(
+        requests[0].line,
+        "GET /api/v1/nodes/n?resourceVersion=0 HTTP/1.1"
+    );
+    assert_eq!(requests[1].line, "GET /api/v1/nodes/n HTTP/1.1");
+    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+    assert_eq!(requests[1].header("accept"), Some(accept));
+}
+
+#[tokio::test]
+async fn a_list_of_metadata_asks_for_nothing_more() {
+    let list = r#"{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"k":"v"}}},{"metadata":{"name":"b"}}]}"#;
+    let server = Server::saying(answer_json(200, list)).await;
+    let client = client(&server.url());
+    let list = client.list_metadata::<PartialObjectMetadata>("/api/v1/nodes");
+    let list = list.await.unwrap();
+    let names = list.iter().map(|item| item.metadata.name.as_deref());
+    assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("b")]);
+    assert_eq!(list[0].metadata.labels["k"], "v");
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    assert_eq!(server.requests()[0].header("accept"), Some(accept));
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_costs_a_list_that_object_or_all_of_it() {
+    let list = r#"{"metadata":{"resourceVersion":"7"},"items":[1,"x",300,2]}"#;
+    let server = Server::saying(answer_json(200, list)).await;
+    let client = client(&server.url());
+    let all = Selectors::default();
+    let picked = client.pick::<u16>(COLLECTION, &all, |number| *number != 1);
+    assert_eq!(picked.await.unwrap(), [300, 2]);
+    let metadata = client.list_metadata::<u8>(COLLECTION).await.unwrap();
+    assert_eq!(metadata, [1, 2]);
+    let error = client.list::<u8>(COLLECTION, &all).await.unwrap_err();
+    assert!(error.to_string().contains("invalid response"), "{error}");
+}
+
+#[tokio::test]
+async fn requests_share_one_connection_and_wait_for_their_turn() {
+    let server = Server::saying(answer_json(200, "{}")).await;
+    let client = client(&server.url());
+    let get = || client.get::<Value>("/version");
+    for result in <[_; 4]>::from(tokio::join!(get(), get(), get(), get())) {
+        result.unwrap();
+    }
+    assert_eq!((server.requests().len(), server.connections()), (4, 1));
+}
+
+#[tokio::test]
+async fn a_request_that_was_given_up_does_not_block_the_next() {
+    let server = Server::start(|position, _| match position {
+        0 => vec![stream_head(), Step::Stay],
+        _ => answer_json(200, "{}"),
+    })
+    .await;
+    let client = client(&server.url());
+    let brief = std::time::Duration::from_millis(100);
+    tokio::time::timeout(brief, client.get::<Value>("/version"))
+        .await
+        .unwrap_err();
+    client.get::<Value>("/version").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_list_is_read_to_its_last_page() {
+    let server = Server::start(|position, _| {
+        answer_json(
+            200,
+            match position {
+                0 => r#"{"metadata":{"resourceVersion":"5","continue":"a/b+c="},"items":[1,2]}"#,
+                1 => r#"{"metadata":{"resourceVersion":"5","continue":"d"},"items":null}"#,
+                _ => r#"{"metadata":{"resourceVersion":"5","continue":""},"items":[3]}"#,
+            },
+        )
+    })
+    .await;
+    let selectors = Selectors {
+        field: Some("metadata.name=vm".into()),
+        label: Some("a in (b,c)".into()),
+    };
+    let list = client(&server.url())
+        .list::<u8>(COLLECTION, &selectors)
+        .await
+        .unwrap();
+    assert_eq!(
+        (list.items, list.resource_version.as_deref()),
+        (vec![1, 2, 3], Some("5"))
+    );
+    let lines: Vec<String> = server
+        .requests()
+        .into_iter()
+        .map(|request| request.line)
+        .collect();
+    let first = format!(
+        "GET {COLLECTION}?limit=200&fieldSelector=metadata.name%3Dvm&labelSelector=a+in+%28b%2Cc%29"
+    );
+    assert_eq!(lines[0], format!("{first} HTTP/1.1"));
+    assert_eq!(lines[1], format!("{first}&continue=a%2Fb%2Bc%3D HTTP/1.1"));
+    assert_eq!(lines[2], format!("{first}&continue=d HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_given_up_at_its_caps() {
+    let items = vec!["1"; 4000].join(",");
+    let mib = |number: usize| format!("{}1", " ".repeat(number * 1024 * 1024));
+    let (page, beyond) = (mib(7), mib(9));
+    for (items, limit, pages) in [
+        (items.as_str(), 10_000, 3),
+        ("", 200, 200),
+        (page.as_str(), 32 * 1024 * 1024, 5),
+        (beyond.as_str(), 8 * 1024 * 1024, 1),
+    ] {
+        let page = format!(r#"{{"metadata":{{"continue":"x"}},"items":[{items}]}}"#);
+        let server = Server::saying(answer_json(200, &page)).await;
+        let error = client(&server.url())
+            .list::<u8>(COLLECTION, &Selectors::default())
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::TooLarge { limit: found, .. } if found == limit),
+            "{error:?}"
+        );
+        assert_eq!(server.requests().len(), pages);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_was_not_asked_for_is_refused_by_each_kind_of_request() {
+    const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
+    let vmi = |namespace: &str, uid: &str| {
+        format!(
+            r#"{{"kind":"VirtualMachineInstance","metadata":{{"namespace":"{namespace}","name":"vm","uid":"{uid}"}}}}"#
+        )
+    };
+    let path = format!("{VMIS}/vm");
+    let body = json!({"metadata": {"uid": "u"}});
+    for (namespace, uid, is_object, is_patched) in [
+        ("ns", "u", true, true),
+        ("other", "u", false, false),
+        ("ns", "v", true, false),
+    ] {
+        let object = vmi(namespace, uid);
+        let server = Server::saying(answer_json(200, &object)).await;
+        let client = client(&server.url());
+        let results = [
+            (client.get::<Value>(&path).await.err(), is_object),
+            (client.get_cached::<Value>(&path).await.err(), is_object),
+            (client.get_metadata(&path).await.err(), is_object),
+            (
+                client
+                    .patch::<Value>(&path, PatchKind::Merge, &body)
+                    .await
+                    .err(),
+                is_patched,
+            ),
+        ];
+        for (error, is_right) in results {
+            match error {
+                None => assert!(is_right, "{object}"),
+                Some(error) => {
+                    assert!(!is_right, "{error}");
+                    assert_eq!(error.class(), Class::UnexpectedObject, "{error}");
+                    let text = error.to_string();
+                    let asked = "requested VirtualMachineInstance `ns/vm`";
+                    assert!(text.contains(asked), "{text}");
+                }
+            }
+        }
+        let list = format!(r#"{{"items":[{object}]}}"#);
+        let server = Server::saying(answer_json(200, &list)).await;
+        let list = self::client(&server.url())
+            .list::<Value>(VMIS, &Selectors::default())
+            .await;
+        match list {
+            Ok(_) => assert!(is_object, "{object}"),
+            Err(error) => {
+                assert!(
+                    !is_object && error.class() == Class::UnexpectedObject,
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_label_that_comes_twice_is_named_with_its_object() {
+    let object =
+        r#"{"kind":"Node","metadata":{"name":"n","uid":"u","labels":{"zone":"a","zone":"EVIL"}}}"#;
+    let server = Server::saying(answer_json(200, object)).await;
+    let error = client(&server.url())
+        .get::<crate::facts::node::Node>("/api/v1/nodes/n")
+        .await
+        .unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "`/api/v1/nodes/n`",
+        "`metadata.labels`: duplicate key `zone`",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_whose_token_is_too_old_is_gone() {
+    let server = Server::saying(status(410, "The provided continue parameter is too old")).await;
+    let error = client(&server.url())
+        .list::<u8>(COLLECTION, &Selectors::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Gone { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_patch_names_its_kind_and_its_manager() {
+    let server = Server::saying(answer_json(200, r#"{"metadata":{"name":"n"}}"#)).await;
+    let client = client(&server.url());
+    let body = json!({"metadata": {"labels": {"a": null}}});
+    let path = "/api/v1/nodes/n/status";
+    client
+        .patch::<Value>(path, PatchKind::Merge, &body)
+        .await
+        .unwrap();
+    client
+        .patch_discard(path, PatchKind::StrategicMerge, &body)
+        .await
+        .unwrap();
+    let requests = server.requests();
+    let kinds = [
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+    ];
+    for (request, kind) in requests.iter().zip(kinds) {
+        assert_eq!(
+            request.line,
+            format!("PATCH {path}?fieldManager=harvester-node-agent HTTP/1.1")
+        );
+        assert_eq!(request.header("content-type"), Some(kind));
+        assert_eq!(serde_json::from_str::<Value>(&request.body).unwrap(), body);
+    }
+    assert_eq!((requests.len(), server.connections()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_write_that_was_done_is_done_though_its_answer_is_cut() {
+    let server = Server::saying(vec![stream_head(), Step::Close]).await;
+    let client = client(&server.url());
+    client
+        .create(
+            "/apis/events.k8s.io/v1/namespaces/default/events",
+            &json!({"a": 1}),
+        )
+        .await
+        .unwrap();
+    let request = server.request();
+    assert!(
+        request
+            .line
+            .starts_with("POST /apis/events.k8s.io/v1/namespaces/default/events?fieldManager=")
+    );
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    assert_eq!(request.body, r#"{"a":1}"#);
+}
+
+#[tokio::test]
+async fn a_write_that_was_refused_is_an_error_and_is_sent_once() {
+    for (code, class) in [
+        (409, Class::Conflict),
+        (422, Class::Conflict),
+        (429, Class::Retry),
+        (503, Class::Retry),
+    ] {
+        let server = Server::saying(status(code, "no")).await;
+        let client = client(&server.url());
+        let error = client
+            .patch_discard("/api/v1/nodes/n", PatchKind::Merge, &json!({}))
+            .await
+            .unwrap_err();
+        assert_eq!(error.class(), class, "{error:?}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("failed to patch `/api/v1/nodes/n` at http://"),
+            "{error}"
+        );
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_access_review_asks_about_one_request_and_tells_the_answer() {
+    let body =
+        r#"{"status":{"allowed":false,"denied":true,"reason":"no\u001b[1m","evaluationError":""}}"#;
+    let server = Server::saying(answer_json(201, body)).await;
+    let attributes = ResourceAttributes {
+        verb: "patch".into(),
+        resource: "nodes".into(),
+        subresource: Some("status".into()),
+        ..ResourceAttributes::default()
+    };
+    let review = client(&server.url()).may(&attributes).await.unwrap();
+    assert!(!review.allowed && review.denied);
+    assert_eq!(review.reason.as_deref(), Some("no\\x1b[1m"));
+    assert_eq!(review.evaluation_error, None);
+    let sent: Value = serde_json::from_str(&server.request().body).unwrap();
+    let expected =
+        json!({"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"});
+    assert_eq!(sent["spec"]["resourceAttributes"], expected);
+}
+
+#[tokio::test]
+async fn an_access_review_without_an_answer_is_not_a_yes() {
+    let server = Server::saying(answer_json(201, r#"{"status":{}}"#)).await;
+    let error = client(&server.url())
+        .may(&ResourceAttributes::default())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_proxy_of_the_credential_is_used() {
+    let proxy = Server::saying(answer_json(200, "{}")).await;
+    let mut credential = credential("http://api.invalid:6443");
+    credential.proxy = Some(proxy.url().parse().unwrap());
+    let client = Client::new(&credential, Timeouts::default()).unwrap();
+    client.get::<Value>("/version").await.unwrap();
+    assert_eq!(
+        proxy.request().line,
+        "GET http://api.invalid:6443/version HTTP/1.1"
+    );
+}
+
+#[tokio::test]
+async fn a_path_that_is_not_plain_is_never_sent() {
+    let server = Server::saying(answer_json(200, "{}")).await;
+    let error = client(&server.url())
+        .get::<Value>("/api/v1/nodes/../secrets")
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn a_credential_that_cannot_work_makes_no_client() {
+    let problem = |change: &dyn Fn(&mut crate::access::Credential)| {
+        let mut credential = credential("https://user:hunter2@127.0.0.1:6443/x?token=hunter2");
+        change(&mut credential);
+        let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+        assert_eq!(error.class(), Class::Credential);
+        let printed = printed(&error);
+        assert!(
+            !printed.contains("hunter2") && !printed.contains("new\nline"),
+            "{printed}"
+        );
+        match error {
+            Error::Credential { problem, .. } => problem,
+            other => panic!("{other:?}"),
+        }
+    };
+    let http = |credential: &mut crate::access::Credential| {
+        credential.server = "http://a/".parse().unwrap();
+    };
+    assert!(matches!(problem(&|_| {}), CredentialProblem::NoAuthority));
+    assert!(matches!(
+        problem(&|credential| credential.server = "ftp://a.example/".parse().unwrap()),
+        CredentialProblem::Server
+    ));
+    for token in ["new\nline", "", " "] {
+        let found = problem(&|credential| {
+            http(credential);
+            credential.token = Some(token.to_owned().into());
+        });
+        assert!(matches!(found, CredentialProblem::Token), "{found:?}");
+    }
+    let found = problem(&|credential| {
+        http(credential);
+        credential.proxy = Some("socks5://user:hunter2@proxy:1".parse().unwrap());
+    });
+    assert!(matches!(found, CredentialProblem::Proxy), "{found:?}");
+    let found = problem(&|credential| {
+        http(credential);
+        credential.tls_server_name = Some("not a name".into());
+    });
+    assert!(
+        matches!(found, CredentialProblem::TlsServerName),
+        "{found:?}"
+    );
+    let found = problem(&|credential| {
+        http(credential);
+        credential.tls_server_name = Some("name.example".into());
+        credential.proxy = Some("http://proxy:1".parse().unwrap());
+    });
+    assert!(
+        matches!(found, CredentialProblem::TlsServerNameThroughProxy),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_client_prints_its_server_and_no_secret() {
+    let client = client("http://user:hunter2@a.example:6443/k8s/clusters/local/?token=hunter2");
+    assert_eq!(client.server(), "http://a.example:6443/k8s/clusters/local");
+    let printed = format!("{client:?} {client:#?}");
+    assert!(
+        printed.contains("a.example") && !printed.contains(TOKEN) && !printed.contains("hunter2"),
+        "{printed}"
+    );
+}
+
+#[tokio::test]
+async fn user_information_of_the_server_is_not_sent() {
+    let server = Server::saying(answer_json(200, "{}")).await;
+    let client = client(&server.url().replace("//", "//user:hunter2@"));
+    client.get::<Value>("/version").await.unwrap();
+    assert_eq!(
+        server.request().header("authorization"),
+        Some(format!("Bearer {TOKEN}").as_str())
+    );
+}
+
+#[test]
+fn a_client_can_be_sent_to_another_task() {
+    fn check<T: Send + Sync + Clone>(_: &T) {}
+    check(&client("http://a.example"));
+    fn sent<T: Send>(_: T) {}
+    let client = Arc::new(client("http://a.example"));
+    sent(async move { client.get::<Value>("/version").await });
+}

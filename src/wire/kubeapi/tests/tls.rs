@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trust: who is believed, who is not, and what is said about it.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+
+use super::super::{Class, Client, CredentialProblem, Error, Phase, Timeouts, TlsReason};
+use super::server::{Server, Step, json};
+use super::{TOKEN, printed};
+use crate::access::{ClientCertificate, Credential, ServerVerification};
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    fn issue(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ClientCertificate {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
+        ClientCertificate {
+            chain,
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        }
+    }
+}
+
+/// How a server of a test proves who it is, and whom it lets in.
+fn config(own: ClientCertificate, clients: Option<&Authority>) -> ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(authority.der()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .unwrap();
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    builder.with_single_cert(own.chain, own.key).unwrap()
+}
+
+async fn serve(own: ClientCertificate, clients: Option<&Authority>) -> Server {
+    Server::with_tls(config(own, clients), json(200, "{}")).await
+}
+
+fn trusting(server: &Server, authority: &Authority) -> Credential {
+    let mut credential = super::credential(&server.https());
+    credential.certificate_authorities = vec![authority.der()];
+    credential
+}
+
+async fn get(credential: &Credential) -> Result<Value, Error> {
+    let client = Client::new(credential, Timeouts::default())?;
+    client.get("/version").await
+}
+
+/// The reason for which no request was sent, where the server is not to be trusted.
+async fn reason(server: &Server, credential: &Credential) -> TlsReason {
+    reason_of(Class::Tls, server, credential).await
+}
+
+/// The reason for which no request was sent.
+async fn reason_of(class: Class, server: &Server, credential: &Credential) -> TlsReason {
+    let error = get(credential).await.unwrap_err();
+    assert_eq!(error.class(), class, "{error:?}");
+    assert!(!printed(&error).contains(TOKEN));
+    assert_eq!(
+        server.requests().len(),
+        0,
+        "something was sent without a trusted connection"
+    );
+    match error {
+        Error::Tls { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_our_authority_is_believed() {
+    let authority = Authority::new("ours");
+    let server = serve(authority.issue(&["127.0.0.1"], |_| {}), None).await;
+    let mut credential = trusting(&server, &authority);
+    get(&credential).await.unwrap();
+    assert_eq!(server.request().sni, None);
+    // One that cannot be read does not take the others with it.
+    credential
+        .certificate_authorities
+        .insert(0, CertificateDer::from(vec![1, 2, 3]));
+    get(&credential).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_time_for_the_head_includes_the_time_for_connecting() {
+    let authority = Authority::new("ours");
+    let config = config(authority.issue(&["127.0.0.1"], |_| {}), None);
+    let wait = std::time::Duration::from_secs(30);
+    let server = Server::with_slow_tls(config, wait, json(200, "{}")).await;
+    let timeouts = Timeouts {
+        headers: std::time::Duration::from_millis(200),
+        ..Timeouts::default()
+    };
+    let client = Client::new(&trusting(&server, &authority), timeouts).unwrap();
+    let error = client.get::<Value>("/version").await.unwrap_err();
+    let Error::Timeout { phase, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(phase, Phase::Headers);
+}
+
+#[tokio::test]
+async fn an_unknown_authority_is_named_beside_the_known_one() {
+    let (ours, theirs) = (
+        Authority::new("rke2-server-ca"),
+        Authority::new("dynamiclistener-ca\u{1b}[1m"),
+    );
+    let server = serve(theirs.issue(&["127.0.0.1"], |_| {}), None).await;
+    let found = reason(&server, &trusting(&server, &ours)).await;
+    let TlsReason::UnknownAuthority { issuer, trusted } = &found else {
+        panic!("{found:?}")
+    };
+    assert!(
+        issuer.contains("dynamiclistener-ca") && trusted.contains("rke2-server-ca"),
+        "{found}"
+    );
+    assert!(!found.to_string().contains(char::is_control), "{found}");
+}
+
+#[tokio::test]
+async fn an_authority_of_the_same_name_with_another_key_is_unknown() {
+    let (old, new) = (
+        Authority::new("rke2-server-ca"),
+        Authority::new("rke2-server-ca"),
+    );
+    let server = serve(new.issue(&["127.0.0.1"], |_| {}), None).await;
+    let found = reason(&server, &trusting(&server, &old)).await;
+    assert!(
+        matches!(found, TlsReason::UnknownAuthority { .. }),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_for_other_names_lists_them() {
+    let authority = Authority::new("ours");
+    let server = serve(
+        authority.issue(&["kubernetes", "10.53.0.1", "fd00::1"], |_| {}),
+        None,
+    )
+    .await;
+    let found = reason(&server, &trusting(&server, &authority)).await;
+    let expected =
+        "the server certificate is valid for `kubernetes`, `10.53.0.1`, `fd00::1`, not `127.0.0.1`";
+    assert_eq!(found.to_string(), expected);
+}
+
+#[tokio::test]
+async fn a_certificate_out_of_its_time_says_when() {
+    let authority = Authority::new("ours");
+    let now = OffsetDateTime::now_utc();
+    let old = authority.issue(&["127.0.0.1"], |params| {
+        params.not_after = now - Duration::days(1);
+    });
+    let server = serve(old, None).await;
+    let found = reason(&server, &trusting(&server, &authority)).await;
+    let day = (now - Duration::days(1)).date().to_string();
+    assert!(
+        matches!(&found, TlsReason::Expired { not_after: Some(time) } if time.starts_with(&day)),
+        "{found:?}"
+    );
+
+    let early = authority.issue(&["127.0.0.1"], |params| {
+        params.not_before = now + Duration::days(2);
+    });
+    let server = serve(early, None).await;
+    let found = reason(&server, &trusting(&server, &authority)).await;
+    let day = (now + Duration::days(2)).date().to_string();
+    assert!(
+        matches!(&found, TlsReason::NotYetValid { not_before: Some(time) } if time.starts_with(&day)),
+        "{found:?}"
+    );
+    assert!(found.to_string().contains("clock"), "{found}");
+}
+
+#[tokio::test]
+async fn a_server_without_a_common_version_and_one_without_tls_are_told_apart() {
+    let authority = Authority::new("ours");
+    // Record type alert, TLS 1.2, length 2: fatal, protocol_version.
+    for (answer, expected) in [
+        (
+            &b"\x15\x03\x03\x00\x02\x02\x46"[..],
+            TlsReason::NoCommonProtocol,
+        ),
+        (
+            b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+            TlsReason::NotTls,
+        ),
+    ] {
+        let server = blurting(answer).await;
+        let mut credential = super::credential(&format!("https://{server}"));
+        credential.certificate_authorities = vec![authority.der()];
+        let error = get(&credential).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Tls { reason, .. } if *reason == expected),
+            "{error:?}"
+        );
+    }
+}
+
+/// A server that says one thing to everybody.
+async fn blurting(answer: &'static [u8]) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut hello = [0; 4096];
+            let _ = stream.read(&mut hello).await;
+            let _ = stream.write_all(answer).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_sent() {
+    let authority = Authority::new("ours");
+    let server = serve(authority.issue(&["127.0.0.1"], |_| {}), Some(&authority)).await;
+    let mut credential = trusting(&server, &authority);
+    credential.client_certificate = Some(authority.issue(&[], |_| {}));
+    credential.token = None;
+    get(&credential).await.unwrap();
+    let request = server.request();
+    assert_eq!(
+        (request.client_certificates, request.header("authorization")),
+        (1, None)
+    );
+}
+
+#[tokio::test]
+async fn a_client_certificate_that_is_missing_or_foreign_is_told_apart_from_the_servers() {
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let server = serve(ours.issue(&["127.0.0.1"], |_| {}), Some(&ours)).await;
+    let mut credential = trusting(&server, &ours);
+    let found = reason_of(Class::Credential, &server, &credential).await;
+    assert!(
+        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "CertificateRequired"),
+        "{found:?}"
+    );
+    credential.client_certificate = Some(other.issue(&[], |_| {}));
+    let found = reason_of(Class::Credential, &server, &credential).await;
+    assert!(
+        matches!(found, TlsReason::ClientCertificateRejected { .. }),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_key_that_belongs_to_another_certificate_makes_no_client() {
+    let authority = Authority::new("ours");
+    let (one, another) = (authority.issue(&[], |_| {}), authority.issue(&[], |_| {}));
+    let mut credential = super::credential("https://127.0.0.1:6443");
+    credential.certificate_authorities = vec![authority.der()];
+    credential.client_certificate = Some(ClientCertificate {
+        chain: one.chain,
+        key: another.key,
+    });
+    let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Credential {
+                problem: CredentialProblem::KeyMismatch,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    let garbage: PrivateKeyDer<'_> = PrivatePkcs8KeyDer::from(b"hunter2".to_vec()).into();
+    credential.client_certificate = Some(ClientCertificate {
+        chain: vec![authority.der()],
+        key: garbage,
+    });
+    let error = Client::new(&credential, Timeouts::default()).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Credential {
+                problem: CredentialProblem::ClientCertificate { .. },
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(!printed(&error).contains("hunter2"));
+}
+
+#[tokio::test]
+async fn tls_server_name_is_asked_for_and_verified_while_the_host_stays_the_same() {
+    let authority = Authority::new("ours");
+    let server = serve(authority.issue(&["kubernetes.default"], |_| {}), None).await;
+    // The address of the server, and a name of it that has to be looked up.
+    for host in ["127.0.0.1", "localhost"] {
+        let mut credential = trusting(&server, &authority);
+        let authority_of_url = format!("{host}:{}", server.address.port());
+        credential.server = format!("https://{authority_of_url}").parse().unwrap();
+        credential.tls_server_name = Some("kubernetes.default".into());
+        get(&credential).await.unwrap();
+        let request = server.requests().pop().unwrap();
+        assert_eq!(request.sni.as_deref(), Some("kubernetes.default"));
+        assert_eq!(request.header("host"), Some(authority_of_url.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn tls_server_name_is_the_only_name_that_is_verified() {
+    let authority = Authority::new("ours");
+    let server = serve(authority.issue(&["127.0.0.1"], |_| {}), None).await;
+    let mut credential = trusting(&server, &authority);
+    credential.tls_server_name = Some("kubernetes".into());
+    let found = reason(&server, &credential).await;
+    assert!(
+        matches!(&found, TlsReason::NameMismatch { expected, .. } if expected == "kubernetes"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn tls_server_name_may_be_an_address_that_is_not_connected_to() {
+    let authority = Authority::new("ours");
+    let server = serve(authority.issue(&["192.0.2.1"], |_| {}), None).await;
+    let mut credential = trusting(&server, &authority);
+    credential.tls_server_name = Some("192.0.2.1".into());
+    get(&credential).await.unwrap();
+    assert_eq!(server.request().sni, None);
+}
+
+#[tokio::test]
+async fn verification_can_be_skipped_and_only_when_asked_for() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = serve(theirs.issue(&["elsewhere"], |_| {}), None).await;
+    let mut credential = trusting(&server, &ours);
+    assert!(matches!(
+        reason(&server, &credential).await,
+        TlsReason::UnknownAuthority { .. }
+    ));
+    credential.verify_server = ServerVerification::Skipped;
+    get(&credential).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_skipped_verification_still_wants_the_key_of_the_certificate() {
+    let (one, another) = (Authority::new("one"), Authority::new("another"));
+    let mut stolen = config(one.issue(&["127.0.0.1"], |_| {}), None);
+    let key = rustls::crypto::ring::sign::any_supported_type(&one.issue(&[], |_| {}).key).unwrap();
+    let certified =
+        rustls::sign::CertifiedKey::new(another.issue(&["127.0.0.1"], |_| {}).chain, key);
+    stolen.cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(certified));
+    let server = Server::with_tls(stolen, vec![Step::Close]).await;
+    let mut credential = super::credential(&server.https());
+    credential.verify_server = ServerVerification::Skipped;
+    let error = get(&credential).await.unwrap_err();
+    assert_eq!(error.class(), Class::Tls, "{error:?}");
+    assert_eq!(server.requests().len(), 0);
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Answers that no API server should give.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::super::{Class, Client, Error, Phase, Unreached};
+use super::server::{Server, Step, answer, json, piece, status, stream_end, stream_head};
+use super::{TOKEN, client, impatient, printed};
+
+const SHORT: Duration = Duration::from_millis(200);
+/// Of no object, so that any answer is one to it.
+const PATH: &str = "/version";
+
+async fn get(client: &Client) -> Result<Value, Error> {
+    client.get::<Value>(PATH).await
+}
+
+async fn error_of(steps: Vec<Step>) -> Error {
+    let server = Server::saying(steps).await;
+    let error = get(&client(&server.url())).await.unwrap_err();
+    assert!(!printed(&error).contains(TOKEN), "{error:?}");
+    error
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_the_token_stays_here() {
+    for code in [300, 301, 302, 303, 307, 308] {
+        let elsewhere = Server::saying(json(200, "{}")).await;
+        let location = format!("Location: {}/\u{1b}[2J\r\n", elsewhere.url()).replace('\u{1b}', "");
+        let server = Server::saying(answer(code, "application/json", &location, "{}")).await;
+        let error = get(&client(&server.url())).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Redirected { status, to, .. } if *status == code && to.starts_with(&elsewhere.url()))
+        );
+        assert_eq!(error.class(), Class::Refused);
+        assert_eq!((server.requests().len(), elsewhere.connections()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_refused_unread() {
+    for encoding in ["gzip", "br", "zstd", "identity, gzip", "\x1b[31m"] {
+        let header = format!("Content-Encoding: {encoding}\r\n");
+        let error = error_of(answer(
+            200,
+            "application/json",
+            &header.replace('\x1b', "x"),
+            "{}",
+        ))
+        .await;
+        assert!(matches!(error, Error::Compressed { .. }), "{error:?}");
+    }
+    let server = Server::saying(answer(
+        200,
+        "application/json",
+        "Content-Encoding: identity\r\n",
+        "{}",
+    ))
+    .await;
+    get(&client(&server.url())).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_beyond_its_cap_is_not_read() {
+    let announced =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2097153\r\n\r\n";
+    let error = error_of(vec![Step::Send(announced.to_vec()), Step::Stay]).await;
+    assert!(
+        matches!(
+            error,
+            Error::TooLarge {
+                limit: 2_097_152,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    let blanks = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+    let endless = vec![
+        stream_head(),
+        Step::Endless(blanks.into_bytes(), Duration::ZERO),
+    ];
+    let error = error_of(endless).await;
+    assert!(
+        matches!(
+            error,
+            Error::TooLarge {
+                limit: 2_097_152,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_object_as_large_as_the_cap_is_read() {
+    let body = format!("{{}}{}", " ".repeat(2 * 1024 * 1024 - 2));
+    let server = Server::saying(json(200, &body)).await;
+    get(&client(&server.url())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_beyond_its_cap_is_refused_be_it_long_or_endless() {
+    let line = format!("X-Filler: {}\r\n", "x".repeat(1000));
+    let error = error_of(answer(200, "application/json", &line.repeat(70), "{}")).await;
+    assert!(
+        matches!(error, Error::TooLarge { limit: 65_536, .. }),
+        "{error:?}"
+    );
+    let endless = vec![
+        Step::Send(b"HTTP/1.1 200 OK\r\n".to_vec()),
+        Step::Endless(line.into_bytes(), Duration::ZERO),
+    ];
+    let error = error_of(endless).await;
+    assert!(
+        matches!(error, Error::TooLarge { limit: 65_536, .. }),
+        "{error:?}"
+    );
+    let server = Server::saying(answer(
+        200,
+        "application/json",
+        &format!("X: {}\r\n", "x".repeat(60_000)),
+        "{}",
+    ))
+    .await;
+    get(&client(&server.url())).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_that_nests_too_deep_is_not_parsed() {
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let server = Server::saying(json(200, &nested(64))).await;
+    get(&client(&server.url())).await.unwrap();
+    let error = error_of(json(200, &nested(65))).await;
+    assert!(
+        matches!(error, Error::TooDeep { limit: 64, .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn text_that_is_not_json_is_a_fault_of_the_protocol() {
+    for body in ["", "{", "nope", "{}{}", "NaN", "\"\\ud800\"", "\u{0}"] {
+        let error = error_of(json(200, body)).await;
+        assert!(
+            matches!(error, Error::Protocol { .. }),
+            "{body:?} {error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_for_people_is_not_taken_for_success() {
+    let error = error_of(answer(200, "text/html; charset=utf-8", "", "{}")).await;
+    assert!(error.to_string().contains("text/html"), "{error}");
+    assert_eq!(error.class(), Class::Refused);
+}
+
+#[tokio::test]
+async fn garbage_instead_of_http_is_a_fault_of_the_protocol() {
+    let error = error_of(vec![
+        Step::Send(b"SSH-2.0-OpenSSH_9.9\r\n\r\n".to_vec()),
+        Step::Close,
+    ])
+    .await;
+    assert_eq!(error.class(), Class::Refused, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_request_in_time() {
+    let server = Server::saying(vec![Step::Stay]).await;
+    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    let begin = Instant::now();
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Headers,
+                limit: SHORT,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(
+        begin.elapsed() < Duration::from_secs(30),
+        "the time for connecting was added"
+    );
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_died_gets_the_time_for_the_head_and_no_more() {
+    let server = Server::start(|position, _| {
+        if position == 0 {
+            json(200, "{}")
+        } else {
+            vec![Step::Stay]
+        }
+    })
+    .await;
+    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    get(&client).await.unwrap();
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Headers,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_head_of_one_byte_at_a_time_ends_the_request_in_time() {
+    let server = Server::saying(vec![
+        Step::Send(b"HTTP/1.1 200 OK\r\nX: ".to_vec()),
+        Step::Endless(b"x".to_vec(), Duration::from_millis(20)),
+    ])
+    .await;
+    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Headers,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
+    let server = Server::saying(vec![stream_head(), piece("{"), Step::Stay]).await;
+    let client = impatient(&server.url(), |timeouts| timeouts.body_progress = SHORT);
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::BodyProgress,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+
+    let server = Server::saying(vec![
+        stream_head(),
+        Step::Endless(b"1\r\n \r\n".to_vec(), Duration::from_millis(20)),
+    ])
+    .await;
+    let client = impatient(&server.url(), |timeouts| timeouts.body = SHORT);
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Body,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_counts_as_connecting() {
+    // Takes the connection and waits for a request, while the client waits for TLS.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut credential = super::credential(&format!("https://{}", listener.local_addr().unwrap()));
+    credential.verify_server = crate::access::ServerVerification::Skipped;
+    let timeouts = super::Timeouts {
+        connect: SHORT,
+        ..super::Timeouts::default()
+    };
+    let error = get(&Client::new(&credential, timeouts).unwrap())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                phase: Phase::Connect,
+                limit: SHORT,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_closed_port_is_no_connection() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = get(&client(&format!("http://{address}")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Connect {
+                reason: Unreached::Port,
+                source: None,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(error.class(), Class::Retry);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_is_told_apart_from_a_server_that_is_away() {
+    let error = get(&client("http://nowhere.invalid:6443"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Connect {
+                reason: Unreached::Name,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_is_no_answer() {
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{}"
+        .to_vec();
+    let error = error_of(vec![Step::Send(cut), Step::Close]).await;
+    assert!(matches!(error, Error::Interrupted { .. }), "{error:?}");
+    let error = error_of(vec![stream_head(), piece("{}"), Step::Close]).await;
+    assert!(matches!(error, Error::Interrupted { .. }), "{error:?}");
+    let error = error_of(vec![Step::Close]).await;
+    assert!(matches!(error, Error::Interrupted { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_words_of_a_status_reach_the_message_escaped_and_cut() {
+    let said = format!("User \"u\" cannot get\n\u{1b}[31m{}", "x".repeat(5000));
+    let error = error_of(status(403, &said)).await;
+    assert!(matches!(error, Error::Forbidden { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("cannot get\\n\\x1b[31mxxx"), "{text}");
+    assert!(
+        text.contains("get `/version` at http://127.0.0.1"),
+        "{text}"
+    );
+    assert!(
+        text.len() < 400 && !text.contains(char::is_control),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_status_counts_and_a_page_for_people_is_never_parsed() {
+    let page = r#"{"kind":"Status","message":"from a page","code":401}"#;
+    let error = error_of(answer(503, "text/html", "Retry-After: 7\r\n", page)).await;
+    assert!(
+        matches!(
+            &error,
+            Error::Retry {
+                status: 503,
+                message: None,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    let error = error_of(json(403, r#"{"kind":"Status","message":"m","code":404}"#)).await;
+    assert!(
+        matches!(&error, Error::Forbidden { message: Some(message), .. } if message == "m"),
+        "{error:?}"
+    );
+    let error = error_of(json(500, r#"{"kind":"Pod","message":"m"}"#)).await;
+    assert!(
+        matches!(
+            &error,
+            Error::Retry {
+                status: 500,
+                message: None,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_status_stands_though_its_body_never_ends() {
+    let server = Server::saying(vec![
+        Step::Send(
+            b"HTTP/1.1 401 X\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+                .to_vec(),
+        ),
+        Step::Stay,
+    ])
+    .await;
+    let client = impatient(&server.url(), |timeouts| timeouts.body_progress = SHORT);
+    let error = get(&client).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Unauthorized { message: None, .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn only_a_status_confirms_that_an_object_is_not_there() {
+    let error = error_of(status(404, "nodes \"n\" not found")).await;
+    assert!(
+        matches!(
+            error,
+            Error::NotFound {
+                confirmed: true,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    for unsure in [
+        answer(404, "text/plain", "", "404 page not found\n"),
+        json(404, "{}"),
+        // Of a kind that the server does not serve.
+        status(404, "the server could not find the requested resource"),
+    ] {
+        let error = error_of(unsure).await;
+        assert!(
+            matches!(
+                error,
+                Error::NotFound {
+                    confirmed: false,
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_comes_back_stays_out_of_every_message() {
+    let echo = format!("bad token {TOKEN}");
+    let location = format!("Location: http://x/?t={TOKEN}\r\n");
+    let encoding = format!("Content-Encoding: {TOKEN}\r\n");
+    for steps in [
+        status(401, &echo),
+        answer(302, "application/json", &location, "{}"),
+        answer(200, "application/json", &encoding, "{}"),
+        answer(200, &format!("text/{TOKEN}"), "", "{}"),
+    ] {
+        // `error_of` looks for the token.
+        let error = error_of(steps).await;
+        assert!(error.to_string().contains("[token]"), "{error}");
+    }
+    let server = Server::saying(json(200, &format!("\"{TOKEN}\""))).await;
+    let error = client(&server.url()).get::<u8>(PATH).await.unwrap_err();
+    assert!(
+        !printed(&error).contains(TOKEN) && error.to_string().contains("[token]"),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_request_reaches_its_server_directly() {
+    let server = Server::saying(json(200, "{}")).await;
+    get(&client(&server.url())).await.unwrap();
+    assert_eq!(server.request().line, format!("GET {PATH} HTTP/1.1"));
+}
+
+/// The environment of a process cannot be changed safely from within, so the test above runs again in another one.
+#[test]
+fn proxies_of_the_environment_are_ignored() {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([
+        "--exact",
+        "kubeapi::tests::wire::a_request_reaches_its_server_directly",
+    ]);
+    for name in [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
+        again.env(name, "http://127.0.0.1:1");
+    }
+    let output = again
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn an_unusual_end_of_a_stream_is_still_an_answer() {
+    let server = Server::saying(vec![
+        stream_head(),
+        piece("{\"a\""),
+        piece(":1}"),
+        stream_end(),
+    ])
+    .await;
+    assert_eq!(get(&client(&server.url())).await.unwrap()["a"], 1);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a handshake failed on, in words that name the thing to repair.
+
+use std::error::Error as StdError;
+use std::io;
+
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::super::text::describe;
+use super::verifier::UnknownAuthority;
+
+/// What a handshake failed on. All text in it is described.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TlsReason {
+    /// Signed by somebody who is not trusted here.
+    #[error(
+        "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
+    )]
+    UnknownAuthority {
+        /// Who signed it, as it says itself.
+        issuer: String,
+        /// Whom the credential trusts.
+        trusted: String,
+    },
+    /// The certificate is for other names.
+    #[error("the server certificate is valid for {}, not `{expected}`", list(.presented))]
+    NameMismatch {
+        /// The name that was connected to, or `tls-server-name`.
+        expected: String,
+        /// The names in the certificate.
+        presented: Vec<String>,
+    },
+    /// Its time is over.
+    #[error("the server certificate has expired{}", at(" at ", .not_after))]
+    Expired {
+        /// When, in UTC.
+        not_after: Option<String>,
+    },
+    /// Its time has not come, or our clock is behind.
+    #[error("the server certificate is not yet valid{}; check the clock of this node", at(" until ", .not_before))]
+    NotYetValid {
+        /// From when on, in UTC.
+        not_before: Option<String>,
+    },
+    /// No version or cipher that both sides know.
+    #[error("the server and the agent have no TLS version or cipher suite in common")]
+    NoCommonProtocol,
+    /// The server did not take our certificate, or wanted one.
+    #[error("the server rejected the client certificate, or requires one ({alert})")]
+    ClientCertificateRejected {
+        /// The alert that it sent.
+        alert: String,
+    },
+    /// Something else listens there.
+    #[error("the server does not speak TLS on this port")]
+    NotTls,
+    /// Anything else.
+    #[error("TLS failed: {detail}")]
+    Other {
+        /// The TLS library's words.
+        detail: String,
+    },
+}
+
+/// The TLS error in the causes of another error, as a reason.
+pub(in crate::wire::kubeapi) fn find(error: &(dyn StdError + 'static)) -> Option<TlsReason> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(tls) = error.downcast_ref::<Error>() {
+            return Some(reason(tls));
+        }
+        // An I/O error hides what it wraps from `source`.
+        if let Some(inner) = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            && let Some(found) = find(inner)
+        {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn reason(error: &Error) -> TlsReason {
+    match error {
+        Error::InvalidCertificate(certificate) => certificate_reason(certificate),
+        Error::PeerIncompatible(_)
+        | Error::AlertReceived(
+            AlertDescription::ProtocolVersion
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity,
+        ) => TlsReason::NoCommonProtocol,
+        Error::AlertReceived(
+            alert @ (AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::CertificateRequired),
+        ) => TlsReason::ClientCertificateRejected {
+            alert: format!("{alert:?}"),
+        },
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        ) => TlsReason::NotTls,
+        other => TlsReason::Other {
+            detail: describe(&other.to_string()),
+        },
+    }
+}
+
+fn certificate_reason(error: &CertificateError) -> TlsReason {
+    match error {
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => TlsReason::NameMismatch {
+            expected: describe(&plain(expected)),
+            presented: presented
+                .iter()
+                .take(MAXIMUM_NAMES)
+                .map(|name| describe(&unwrapped(name)))
+                .collect(),
+        },
+        CertificateError::ExpiredContext { not_after, .. } => TlsReason::Expired {
+            not_after: moment(*not_after),
+        },
+        CertificateError::Expired => TlsReason::Expired { not_after: None },
+        CertificateError::NotValidYetContext { not_before, .. } => TlsReason::NotYetValid {
+            not_before: moment(*not_before),
+        },
+        CertificateError::NotValidYet => TlsReason::NotYetValid { not_before: None },
+        CertificateError::Other(other) => match other.0.downcast_ref::<UnknownAuthority>() {
+            Some(UnknownAuthority { issuer, trusted }) => TlsReason::UnknownAuthority {
+                issuer: issuer.clone(),
+                trusted: trusted.clone(),
+            },
+            None => TlsReason::Other {
+                detail: describe(&other.to_string()),
+            },
+        },
+        other => TlsReason::Other {
+            detail: describe(&other.to_string()),
+        },
+    }
+}
+
+/// A certificate may hold thousands of names; a message shows the first few.
+const MAXIMUM_NAMES: usize = 12;
+
+fn plain(name: &ServerName<'_>) -> String {
+    name.to_str().into_owned()
+}
+
+/// The TLS library names the kind around the name, `DnsName("a")`; people want the name.
+fn unwrapped(name: &str) -> String {
+    let inner = name
+        .strip_prefix("DnsName(\"")
+        .and_then(|rest| rest.strip_suffix("\")"))
+        .or_else(|| {
+            name.strip_prefix("IpAddress(")
+                .and_then(|rest| rest.strip_suffix(')'))
+        });
+    inner.unwrap_or(name).to_owned()
+}
+
+fn moment(time: UnixTime) -> Option<String> {
+    let seconds = i64::try_from(time.as_secs()).ok()?;
+    OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()?
+        .format(&Rfc3339)
+        .ok()
+}
+
+/// Two authorities of one name are what a cluster has before and after it is installed anew.
+fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
+    if issuer == trusted {
+        ", which has the same name but another key"
+    } else {
+        ""
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        return "no name".to_owned();
+    }
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn at(preposition: &str, moment: &Option<String>) -> String {
+    moment
+        .as_ref()
+        .map(|moment| format!("{preposition}{moment}"))
+        .unwrap_or_default()
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The library's verifier, with the name of `tls-server-name` and with names for what it did not trust.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
+
+use super::super::text::describe;
+use crate::access::x509::Certificate;
+
+/// Verifies as the library does; adds nothing to what is trusted.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    /// `tls-server-name`, verified instead of the host that was connected to.
+    name: Option<ServerName<'static>>,
+    /// Subjects of the trusted authorities, described.
+    trusted: String,
+}
+
+impl Verifier {
+    pub(super) fn new(
+        webpki: Arc<WebPkiServerVerifier>,
+        name: Option<ServerName<'static>>,
+        authorities: &[CertificateDer<'_>],
+    ) -> Self {
+        let subjects: Vec<String> = authorities
+            .iter()
+            .filter_map(|der| Certificate::parse(der).ok())
+            .map(|certificate| certificate.subject.to_string())
+            .collect();
+        Self {
+            webpki,
+            name,
+            trusted: describe(&subjects.join("; ")),
+        }
+    }
+}
+
+/// Who signed the server's certificate and who is trusted to; without both nobody finds out which of the two is the wrong one.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("unknown issuer")]
+pub(super) struct UnknownAuthority {
+    pub(super) issuer: String,
+    pub(super) trusted: String,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let name = self.name.as_ref().unwrap_or(server_name);
+        self.webpki
+            .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
+            .map_err(|error| match error {
+                // A bad signature is an authority of the same name with another key: the cluster was installed anew.
+                Error::InvalidCertificate(
+                    CertificateError::UnknownIssuer | CertificateError::BadSignature,
+                ) => {
+                    let issuer = match Certificate::parse(end_entity) {
+                        Ok(certificate) => describe(&certificate.issuer.to_string()),
+                        Err(_) => "unreadable".to_owned(),
+                    };
+                    let unknown = UnknownAuthority {
+                        issuer,
+                        trusted: self.trusted.clone(),
+                    };
+                    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(
+                        unknown,
+                    ))))
+                }
+                error => error,
+            })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The connections to one API server: how they are opened, what each request carries, and how long its answer's head may take.
+
+use std::future::Future;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Method, Proxy, Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use super::address::{is_http, public_form, rename, request_url};
+use super::error::{Class, CredentialProblem, Error, Phase, Target};
+use super::resolve::ServerHost;
+use super::tally::Tally;
+use super::text::describe;
+use super::tls;
+use crate::access::{Credential, ServerVerification};
+use crate::sys::escape::chain;
+use crate::wire::backoff::Backoff;
+
+/// So long a connection may be quiet before the kernel asks whether the peer lives.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// And so often it then asks, three times.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// Data that stays unacknowledged for so long breaks the connection: as long as keepalive takes for a quiet one.
+const USER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Watches at the same time: one, and for a moment the one that replaces it.
+const WATCHES: usize = 2;
+/// Idle connections kept: the one that requests use.
+const IDLE_CONNECTIONS: usize = 1;
+
+const USER_AGENT: &str = concat!("harvester-node-agent/", env!("CARGO_PKG_VERSION"));
+
+/// How long each part of a request may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Name resolution, TCP and TLS. Default 5 s.
+    pub connect: Duration,
+    /// From the request to the last line of the answer's head, including the time for connecting. Default 10 s.
+    pub headers: Duration,
+    /// From one piece of a body to the next. Default 10 s.
+    pub body_progress: Duration,
+    /// A whole body. Default 30 s.
+    pub body: Duration,
+    /// A watch without any event or bookmark. Default 90 s: API servers send a bookmark each minute.
+    pub watch_silence: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            headers: Duration::from_secs(10),
+            body_progress: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            watch_silence: Duration::from_secs(90),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Accept {
+    Object,
+    MetadataOnly,
+    MetadataOnlyList,
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    /// The Kubernetes verb, for messages.
+    pub(super) verb: &'static str,
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) query: Vec<(&'static str, String)>,
+    pub(super) accept: Accept,
+    pub(super) body: Option<(&'static str, &'a serde_json::Value)>,
+}
+
+/// A connection pool to one API server, and what each request to it carries.
+pub(super) struct Transport {
+    http: reqwest::Client,
+    /// For messages: no user information, query or fragment.
+    pub(super) server: String,
+    /// Where requests go; its host is `tls-server-name` when that is set.
+    base: Url,
+    /// The host that the kubeconfig names, when the one in `base` is another.
+    host: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
+    /// Kept to be taken out of foreign text.
+    pub(super) token: Option<SecretString>,
+    pub(super) timeouts: Timeouts,
+    tally: Tally,
+    pub(super) backoff: Backoff,
+    /// The failure for which the API is left alone: its class, and one line for people.
+    failure: std::sync::Mutex<Option<(Class, Arc<str>)>>,
+    /// One request at a time, so that they all use one connection.
+    requesting: Mutex<()>,
+    /// One watch at a time, and the one that replaces it.
+    watching: Arc<Semaphore>,
+    /// In the place of the network.
+    #[cfg(test)]
+    simulated: Option<Arc<dyn super::testing::Wire>>,
+}
+
+impl Transport {
+    pub(super) fn new(
+        credential: &Credential,
+        timeouts: Timeouts,
+        tally: Tally,
+        backoff: Backoff,
+    ) -> Result<Self, Error> {
+        #[cfg(test)]
+        if let Some((http, wire)) = super::testing::wire_to(credential) {
+            let counts = (tally, backoff);
+            return Ok(Self::simulated(credential, timeouts, counts, http, wire));
+        }
+        let server = public_form(&credential.server);
+        Self::build(
+            credential,
+            timeouts,
+            (tally, backoff),
+            server.to_string().trim_end_matches('/').to_owned(),
+            server,
+        )
+        .map_err(|problem| Error::Credential {
+            server: public_form(&credential.server).to_string(),
+            problem,
+        })
+    }
+
+    fn build(
+        credential: &Credential,
+        timeouts: Timeouts,
+        (tally, backoff): (Tally, Backoff),
+        server: String,
+        mut base: Url,
+    ) -> Result<Self, CredentialProblem> {
+        if !is_http(&base) {
+            return Err(CredentialProblem::Server);
+        }
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::configure(credential)?)
+            .user_agent(USER_AGENT)
+            .redirect(Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .no_proxy()
+            .http1_only()
+            .connect_timeout(timeouts.connect)
+            // Of a server that is not verified, its certificate is all that is known of it.
+            .tls_info(credential.verify_server == ServerVerification::Skipped)
+            .pool_idle_timeout(None)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .tcp_keepalive(KEEPALIVE_IDLE)
+            .tcp_keepalive_interval(KEEPALIVE_INTERVAL)
+            .tcp_keepalive_retries(KEEPALIVE_RETRIES)
+            .tcp_user_timeout(USER_TIMEOUT);
+        if let Some(proxy) = &credential.proxy {
+            if !is_http(proxy) {
+                return Err(CredentialProblem::Proxy);
+            }
+            if credential.tls_server_name.is_some() {
+                return Err(CredentialProblem::TlsServerNameThroughProxy);
+            }
+            let proxy =
+                Proxy::all(proxy.clone()).map_err(|source| CredentialProblem::Http { source })?;
+            builder = builder.proxy(proxy);
+        }
+        let mut host = None;
+        if let Some(name) = &credential.tls_server_name
+            && let Some((renamed, original)) = rename(&base, name)
+        {
+            builder = builder.dns_resolver(ServerHost::new(base.host_str().unwrap_or_default()));
+            host = Some(original);
+            base = renamed;
+        }
+        let http = builder.build().map_err(|source| CredentialProblem::Http {
+            source: source.without_url(),
+        })?;
+        Ok(Self {
+            http,
+            server,
+            base,
+            host,
+            authorization: credential.token.as_ref().map(authorization).transpose()?,
+            token: credential.token.clone(),
+            timeouts,
+            tally,
+            backoff,
+            failure: std::sync::Mutex::default(),
+            requesting: Mutex::new(()),
+            watching: Arc::new(Semaphore::new(WATCHES)),
+            #[cfg(test)]
+            simulated: None,
+        })
+    }
+
+    #[cfg(test)]
+    fn simulated(
+        credential: &Credential,
+        timeouts: Timeouts,
+        (tally, backoff): (Tally, Backoff),
+        http: reqwest::Client,
+        wire: Arc<dyn super::testing::Wire>,
+    ) -> Self {
+        Self {
+            http,
+            server: credential.server.to_string(),
+            base: credential.server.clone(),
+            host: None,
+            authorization: None,
+            token: credential.token.clone(),
+            timeouts,
+            tally,
+            backoff,
+            failure: std::sync::Mutex::default(),
+            requesting: Mutex::new(()),
+            watching: Arc::new(Semaphore::new(WATCHES)),
+            simulated: Some(wire),
+        }
+    }
+
+    /// Makes a request when no other one is under way, unless the API is left alone.
+    pub(super) async fn in_turn<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let _turn = self.requesting.lock().await;
+        self.unless_deferred(request).await
+    }
+
+    /// Makes a request unless the API is left alone, and takes note of what became of it.
+    pub(super) async fn unless_deferred<T>(
+        &self,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let sent = Instant::now();
+        if let Some(left) = self.backoff.left() {
+            let (class, text) = self.last_failure().clone().unwrap_or_else(|| {
+                let text = format!(
+                    "no request to {} yet: backing off after an error",
+                    self.server
+                );
+                (Class::Retry, text.into())
+            });
+            return Err(Error::Deferred { class, text, left });
+        }
+        let outcome = request.await;
+        match &outcome {
+            Err(error) if error.is_failure_of_api() => {
+                self.backoff.failed(sent, error.retry_after());
+                *self.last_failure() = Some((error.class(), chain(error).into()));
+            }
+            _ => self.backoff.succeeded(),
+        }
+        outcome
+    }
+
+    fn last_failure(&self) -> std::sync::MutexGuard<'_, Option<(Class, Arc<str>)>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be for ever.
+    pub(super) async fn watch_turn(
+        &self,
+        target: &Arc<Target>,
+    ) -> Result<OwnedSemaphorePermit, Error> {
+        let limit = self.timeouts.connect;
+        tokio::time::timeout(limit, Arc::clone(&self.watching).acquire_owned())
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| Error::Timeout {
+                target: Arc::clone(target),
+                phase: Phase::Turn,
+                limit,
+            })
+    }
+
+    pub(super) fn target(&self, call: &Call<'_>) -> Arc<Target> {
+        Arc::new(Target {
+            server: self.server.clone(),
+            verb: call.verb,
+            path: describe(call.path),
+        })
+    }
+
+    /// Sends the request and reads the head of the answer. What comes back is a success in JSON and not compressed.
+    pub(super) async fn send(
+        &self,
+        call: &Call<'_>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let pending = self.tally.begin();
+        let outcome = self.exchange(call, target).await;
+        pending.end(&outcome);
+        outcome
+    }
+
+    async fn exchange(&self, call: &Call<'_>, target: &Arc<Target>) -> Result<Response, Error> {
+        let response = self.answer(call, target).await?;
+        self.check(response, target).await
+    }
+
+    /// Sends the request and reads the head of the answer, whatever it says.
+    pub(super) async fn answer(
+        &self,
+        call: &Call<'_>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        #[cfg(test)]
+        if let Some(wire) = &self.simulated {
+            return wire.ask(call, self.timeouts, target).await;
+        }
+        let Some(url) = request_url(&self.base, call.path, &call.query) else {
+            let problem = "invalid request path".to_owned();
+            return Err(Error::Protocol {
+                target: Arc::clone(target),
+                problem,
+            });
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static(match call.accept {
+                Accept::Object => "application/json",
+                Accept::MetadataOnly => {
+                    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+                }
+                Accept::MetadataOnlyList => {
+                    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+                }
+            }),
+        );
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(host) = &self.host {
+            headers.insert(HOST, host.clone());
+        }
+        let mut request = self.http.request(call.method.clone(), url).headers(headers);
+        if let Some((content_type, body)) = call.body {
+            request = request
+                .header(CONTENT_TYPE, content_type)
+                .body(body.to_string());
+        }
+        self.head(request.send(), target).await
+    }
+
+    /// Waits for the head of the answer. The HTTP library limits the time for connecting within it.
+    async fn head(
+        &self,
+        sending: impl Future<Output = reqwest::Result<Response>>,
+        target: &Arc<Target>,
+    ) -> Result<Response, Error> {
+        let limit = self.timeouts.headers;
+        match timeout(limit, sending).await {
+            Ok(sent) => sent.map_err(|source| self.failure(source, target)),
+            Err(_) => Err(Error::Timeout {
+                target: Arc::clone(target),
+                phase: Phase::Headers,
+                limit,
+            }),
+        }
+    }
+}
+
+fn authorization(token: &SecretString) -> Result<HeaderValue, CredentialProblem> {
+    let token = token.expose_secret().trim();
+    if token.is_empty() {
+        return Err(CredentialProblem::Token);
+    }
+    let mut value =
+        HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| CredentialProblem::Token)?;
+    // Printed as `Sensitive`.
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_with_the_token_prints_nothing_of_it() {
+        let header = authorization(&" hunter2\n".to_owned().into()).unwrap();
+        assert_eq!(header.to_str().unwrap(), "Bearer hunter2");
+        assert!(!format!("{header:?}").contains("hunter2"));
+    }
+}

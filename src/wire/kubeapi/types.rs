@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few fields that all Kubernetes objects share. Every one may be missing: what has to be there is for the reader of it to say.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::client::MAXIMUM_ITEMS;
+use crate::sys::document::json::{
+    Capped, StringMap, annotations, deletion_timestamp, labels, name, namespace, null_is_default,
+    owner_api_version, owner_kind, owner_name, owner_references, owner_uid, resource_version, uid,
+};
+
+/// The kind of an object of which only the metadata was asked for.
+pub(super) const PARTIAL: &str = "PartialObjectMetadata";
+
+/// An object of any kind, of which only the metadata was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartialObjectMetadata {
+    /// The metadata.
+    #[serde(deserialize_with = "null_is_default")]
+    pub metadata: ObjectMeta,
+}
+
+/// `metadata` of an object.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Name, unique in its namespace.
+    #[serde(deserialize_with = "name")]
+    pub name: Option<String>,
+    /// Namespace, absent for objects of the whole cluster.
+    #[serde(deserialize_with = "namespace")]
+    pub namespace: Option<String>,
+    /// Tells an object from another of the same name at another time.
+    #[serde(deserialize_with = "uid")]
+    pub uid: Option<String>,
+    /// Version of the object, opaque.
+    #[serde(deserialize_with = "resource_version")]
+    pub resource_version: Option<String>,
+    /// Labels.
+    #[serde(deserialize_with = "labels")]
+    pub labels: StringMap,
+    /// Annotations.
+    #[serde(deserialize_with = "annotations")]
+    pub annotations: StringMap,
+    /// Owners. An object has one or two; each costs more in memory than the `{}` that it may be in an answer.
+    #[serde(deserialize_with = "owner_references")]
+    pub owner_references: Capped<OwnerReference, 64>,
+    /// Set once the object is on its way out.
+    #[serde(deserialize_with = "deletion_timestamp")]
+    pub deletion_timestamp: Option<String>,
+}
+
+/// One owner of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Group and version of the owner's kind.
+    #[serde(deserialize_with = "owner_api_version")]
+    pub api_version: Option<String>,
+    /// The owner's kind.
+    #[serde(deserialize_with = "owner_kind")]
+    pub kind: Option<String>,
+    /// The owner's name.
+    #[serde(deserialize_with = "owner_name")]
+    pub name: Option<String>,
+    /// The owner's uid.
+    #[serde(deserialize_with = "owner_uid")]
+    pub uid: Option<String>,
+}
+
+/// An object with the version at which it was read, which the type of the object need not know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Versioned<T> {
+    /// The object.
+    pub object: T,
+    /// `metadata.resourceVersion`.
+    pub version: Option<String>,
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let bytes = text.get().as_bytes();
+        let object = serde_json::from_slice(bytes).map_err(D::Error::custom)?;
+        let version = serde_json::from_slice::<EventObject>(bytes);
+        let version = version.ok().map(|object| object.metadata.resource_version);
+        Ok(Self { object, version })
+    }
+}
+
+/// A list of objects, all its pages together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct List<T> {
+    /// The version of the collection, from which a watch can go on.
+    pub resource_version: Option<String>,
+    /// The objects.
+    pub items: Vec<T>,
+}
+
+/// An object, or nothing where it cannot be read as one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Readable<T>(pub Option<T>);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(serde_json::from_str(text.get()).ok()))
+    }
+}
+
+/// One page of a list, as the API sends it. The objects stay unparsed until their turn comes.
+#[derive(Deserialize)]
+pub(super) struct Page<'a> {
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(super) metadata: ListMeta,
+    #[serde(default, borrow)]
+    pub(super) items: Capped<&'a RawValue, MAXIMUM_ITEMS>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListMeta {
+    pub(super) resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    pub(super) continue_token: Option<String>,
+}
+
+/// `metav1.Status`: how the API says that something failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// Always `Status` when a Kubernetes API speaks.
+    pub kind: Option<String>,
+    /// What happened, for people. Foreign text.
+    pub message: Option<String>,
+    /// What happened, one word.
+    pub reason: Option<String>,
+    /// The HTTP status that fits.
+    pub code: Option<u16>,
+    /// More of it.
+    #[serde(deserialize_with = "null_is_default")]
+    pub details: StatusDetails,
+}
+
+/// Details of a [`Status`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// The object that it is about.
+    pub name: Option<String>,
+    /// How long to wait before the next try.
+    pub retry_after_seconds: Option<u64>,
+}
+
+/// What to ask about in a `SelfSubjectAccessReview`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceAttributes {
+    /// Absent: all namespaces, or a resource that has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// `get`, `list`, `watch`, `patch` and so on.
+    pub verb: String,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural, lower case.
+    pub resource: String,
+    /// `status` and the like.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+    /// Absent: every object of the resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The answer of a `SelfSubjectAccessReview`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccessReview {
+    /// Whether the request would be let through.
+    pub allowed: bool,
+    /// Whether an authorizer said no, where `allowed` false alone says that none said yes.
+    pub denied: bool,
+    /// Why, described.
+    pub reason: Option<String>,
+    /// What went wrong while it was decided, described.
+    pub evaluation_error: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AccessReviewObject {
+    pub(super) status: AccessReviewStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AccessReviewStatus {
+    pub(super) allowed: bool,
+    #[serde(default)]
+    pub(super) denied: bool,
+    pub(super) reason: Option<String>,
+    pub(super) evaluation_error: Option<String>,
+}
+
+/// The frame of one watch event; the object stays unparsed until its type is known.
+#[derive(Deserialize)]
+pub(super) struct EventFrame<'a> {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    #[serde(borrow)]
+    pub(super) object: &'a RawValue,
+}
+
+/// The part of any object that a watch needs to go on after it.
+#[derive(Deserialize)]
+pub(super) struct EventObject {
+    pub(super) metadata: VersionedMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct VersionedMeta {
+    pub(super) resource_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_nulls_and_an_empty_object_both_parse() {
+        let nulls = r#"{"metadata":{"name":null,"labels":null,"annotations":null,"ownerReferences":null,"managedFields":null}}"#;
+        for text in ["{}", r#"{"metadata":null}"#, nulls] {
+            let object: PartialObjectMetadata = serde_json::from_str(text).unwrap();
+            assert_eq!(object, PartialObjectMetadata::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_object_is_nothing_and_text_that_is_no_json_is_an_error() {
+        let read = serde_json::from_str::<Readable<PartialObjectMetadata>>;
+        let twice = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
+        assert_eq!(read(twice).unwrap().0, None);
+        let empty = PartialObjectMetadata::default();
+        assert_eq!(read("{}").unwrap().0, Some(empty));
+        read("{").unwrap_err();
+    }
+
+    #[test]
+    fn a_label_that_comes_twice_makes_the_object_unreadable() {
+        let text = r#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
+        let error = serde_json::from_str::<PartialObjectMetadata>(text).unwrap_err();
+        assert!(error.to_string().contains("duplicate key"), "{error}");
+    }
+
+    #[test]
+    fn metadata_fields_arrive_under_their_json_names() {
+        let text = r#"{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7","deletionTimestamp":"t",
+            "ownerReferences":[{"apiVersion":"v1","kind":"K","name":"o","uid":"x","controller":true}],
+            "managedFields":[{"manager":"m","operation":"Update","fieldsV1":{"f:metadata":{}}}]},"spec":{"x":1}}"#;
+        let meta = serde_json::from_str::<PartialObjectMetadata>(text)
+            .unwrap()
+            .metadata;
+        assert_eq!(meta.resource_version.as_deref(), Some("7"));
+        assert_eq!(meta.deletion_timestamp.as_deref(), Some("t"));
+        assert_eq!(
+            meta.owner_references.0[0].api_version.as_deref(),
+            Some("v1")
+        );
+    }
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::time::Instant;
+
+use harvester_lab::downward_metrics::{Behaviour, DownwardMetrics, PACE, document};
+use harvester_lab::guest::GuestTree;
+
+use super::*;
+use crate::sys::escape::chain;
+
+/// Short enough for a test, and long enough for a busy machine.
+const PATIENCE: Patience = Patience {
+    send: Duration::from_millis(400),
+    receive: Duration::from_millis(1500),
+    again: Duration::from_millis(300),
+};
+
+fn guest() -> (tempfile::TempDir, GuestTree, Root) {
+    let dir = tempfile::tempdir().unwrap();
+    let tree = GuestTree::new(dir.path());
+    let root = Root::new(dir.path());
+    (dir, tree, root)
+}
+
+fn wall() -> i64 {
+    time::UtcDateTime::now().unix_timestamp()
+}
+
+/// Offers a port that is as fast as it can be.
+fn offer(tree: &GuestTree, behaviour: Behaviour) -> DownwardMetrics {
+    DownwardMetrics::offer_paced(tree, behaviour, Duration::ZERO)
+}
+
+async fn asked(root: &Root) -> Result<HostMetrics, AskError> {
+    ask(root, wall(), PATIENCE).await
+}
+
+#[tokio::test]
+async fn the_host_names_itself_and_the_port_is_free_again_for_others() {
+    let (_dir, tree, root) = guest();
+    let device = DownwardMetrics::offer(&tree, Behaviour::serve("hv-a"));
+    let begun = Instant::now();
+    let found = asked(&root).await.unwrap();
+    assert_eq!((found.host.as_str(), found.via), ("hv-a", Via::Channel));
+    assert!((wall() - found.time.unwrap()).abs() < 10);
+    device.set_host("hv-b");
+    // The host takes the second request a second later, and we wait for it.
+    let found = ask(&root, wall(), Patience::default()).await.unwrap();
+    assert_eq!(found.host.as_str(), "hv-b");
+    assert!(begun.elapsed() >= PACE);
+    assert_eq!(
+        device.requests(),
+        2,
+        "an answer that can be believed needs one request"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_may_come_late_and_in_pieces_of_any_size() {
+    let (_dir, tree, root) = guest();
+    let device = offer(&tree, Behaviour::serve("hv-a"));
+    let host = "hv-a".to_owned();
+    let delay = Duration::from_millis(100);
+    device.behave(Behaviour::Slow {
+        host: host.clone(),
+        delay,
+    });
+    assert_eq!(asked(&root).await.unwrap().host.as_str(), "hv-a");
+    for piece in [1, 7, 4096] {
+        device.behave(Behaviour::Split {
+            host: host.clone(),
+            piece,
+        });
+        assert_eq!(asked(&root).await.unwrap().host.as_str(), "hv-a", "{piece}");
+    }
+    // Longer than one read of the kernel's driver gives.
+    let padding = format!("<!-- {} -->", " ".repeat(10_000));
+    let long = format!("{}{padding}\n\n", document("hv-long", wall()));
+    device.behave(Behaviour::Say(long.into_bytes()));
+    assert_eq!(asked(&root).await.unwrap().host.as_str(), "hv-long");
+    assert_eq!(device.requests(), 5);
+}
+
+#[tokio::test]
+async fn an_answer_that_an_earlier_asker_left_is_not_believed() {
+    let (_dir, tree, root) = guest();
+    let (host, old_host) = ("hv-new".to_owned(), "hv-old".to_owned());
+    let device = offer(
+        &tree,
+        Behaviour::Stale {
+            host,
+            old_host,
+            age: 3600,
+        },
+    );
+    let found = asked(&root).await.unwrap();
+    assert_eq!(found.host.as_str(), "hv-new");
+    assert_eq!(device.requests(), 1, "our own answer stood behind it");
+}
+
+#[tokio::test]
+async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
+    let (_dir, tree, root) = guest();
+    for left in [
+        format!("x{}\n\n", document("hv-old", wall())),
+        // The half of an answer that its asker did not read, whose end comes only now.
+        document("hv-old", wall()).split_off(700),
+    ] {
+        let device = offer(&tree, Behaviour::Say(left.clone().into_bytes()));
+        let port = Port::open(&root, PORT).unwrap();
+        assert_eq!(port.write(REQUEST).unwrap(), REQUEST.len());
+        device.asked(1).await;
+        // Another asker closes when it has read one byte of its answer.
+        while port.read(&mut [0]).unwrap() != Read::Data(1) {
+            port.changed().await.unwrap();
+        }
+        drop(port);
+        let end = if left.ends_with("\n\n") { "" } else { "\n\n" };
+        let own = format!("{end}{}\n\n", document("hv-new", wall()));
+        device.behave(Behaviour::Say(own.into_bytes()));
+        let found = asked(&root).await.unwrap();
+        assert_eq!(found.host.as_str(), "hv-new", "{left}");
+        assert_eq!(device.requests(), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
+    let (_dir, tree, root) = guest();
+    let device = offer(&tree, Behaviour::Empty);
+    let begun = Instant::now();
+    let (found, ()) = tokio::join!(asked(&root), async {
+        device.asked(1).await;
+        // The first answer was made when its request was taken.
+        device.behave(Behaviour::serve("hv-a"));
+    });
+    assert_eq!(found.unwrap().host.as_str(), "hv-a");
+    assert_eq!(device.requests(), 2);
+    assert!(begun.elapsed() >= PATIENCE.again);
+}
+
+#[tokio::test]
+async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
+    let (_dir, tree, root) = guest();
+    let (host, clock) = ("hv-a".to_owned(), -3600);
+    let device = offer(&tree, Behaviour::Serve { host, clock });
+    let now = wall();
+    let error = ask(&root, now, PATIENCE).await.unwrap_err();
+    let AskError::Stale { time, asked } = error else {
+        panic!("{error:?}")
+    };
+    assert!(asked == now && (now - 3600..now - 3590).contains(&time));
+    let line = chain(&error);
+    assert!(line.contains(&format!("{} s older", now - time)), "{line}");
+    assert_eq!(device.requests(), 2);
+}
+
+#[tokio::test]
+async fn a_document_may_be_two_seconds_old_and_no_more() {
+    let judged = |time: i64| judge(document("hv-a", time).as_bytes(), 1000);
+    for (time, believed) in [(997, false), (998, true), (1000, true), (5000, true)] {
+        assert_eq!(judged(time).is_ok(), believed, "{time}");
+    }
+    let timeless = document("hv-a", 1).replace("<name>Time</name>", "<name>Other</name>");
+    assert_eq!(judge(timeless.as_bytes(), 1000).unwrap().time, None);
+    judge(document("hv-a", i64::MAX).as_bytes(), i64::MIN).unwrap();
+}
+
+#[tokio::test]
+async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port() {
+    let say = |bytes: &[u8]| Behaviour::Say(bytes.to_vec());
+    let host = || "hv-a\u{1b}[31m".to_owned();
+    for (behaviour, part, requests) in [
+        (Behaviour::Unserved, "nothing on the host reads", 0),
+        (Behaviour::Never, "no response from the host", 1),
+        (Behaviour::Invalid, "INVALID REQUEST", 2),
+        (Behaviour::Empty, "no metrics at the moment", 2),
+        (Behaviour::Endless, "65536 bytes", 1),
+        (Behaviour::EntityBomb, "document type", 2),
+        (Behaviour::Dtd, "document type", 2),
+        (
+            Behaviour::Serve {
+                host: host(),
+                clock: 0,
+            },
+            "u{1b}",
+            2,
+        ),
+        (
+            Behaviour::Slow {
+                host: "a".to_owned(),
+                delay: PATIENCE.receive * 2,
+            },
+            "no response from the host",
+            1,
+        ),
+        (say(b"\xff\xfe\n\n"), "UTF-8", 2),
+        (say(b"<metrics>\x1b[2J\n\n"), "not XML", 2),
+        (say(b"no end"), "no response from the host", 1),
+    ] {
+        let (_dir, tree, root) = guest();
+        let device = offer(&tree, behaviour.clone());
+        let begun = Instant::now();
+        let error = asked(&root).await.unwrap_err();
+        let line = chain(&error);
+        assert!(
+            line.contains(part) && line.contains(PORT),
+            "{behaviour:?}: {line}"
+        );
+        assert!(
+            line.len() < 400 && !line.chars().any(char::is_control),
+            "{line:?}"
+        );
+        assert_eq!(device.requests(), requests, "{behaviour:?}");
+        assert!(
+            begun.elapsed() < (PATIENCE.send + PATIENCE.receive) * 2,
+            "{behaviour:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_comes_while_we_wait_is_asked() {
+    let (_dir, tree, root) = guest();
+    let device = offer(&tree, Behaviour::Unserved);
+    let (found, ()) = tokio::join!(asked(&root), async {
+        device.behave(Behaviour::serve("hv-a"));
+    });
+    assert_eq!(found.unwrap().host.as_str(), "hv-a");
+}
+
+#[tokio::test]
+async fn a_host_that_goes_away_is_not_waited_for() {
+    let (_dir, tree, root) = guest();
+    let device = offer(&tree, Behaviour::Never);
+    let (found, ()) = tokio::join!(ask(&root, wall(), Patience::default()), async {
+        device.asked(1).await;
+        drop(device);
+    });
+    let line = chain(&found.unwrap_err());
+    assert!(
+        line.contains(PORT) && (line.contains("closed") || line.contains("removed")),
+        "{line}"
+    );
+    let absent = asked(&root).await.unwrap_err();
+    assert!(matches!(absent, AskError::NotOffered), "{absent:?}");
+}
+
+#[test]
+fn a_port_that_another_program_holds_is_said_as_such() {
+    let held = PortError::Busy("/dev/virtio-ports/org.github.vhostmd.1".into());
+    let line = chain(&AskError::from(held));
+    assert!(
+        line.contains(PORT) && line.contains("another program"),
+        "{line}"
+    );
+}
+
+#[test]
+fn messages_are_cut_alike_wherever_reads_split_them() {
+    let first = document("hv-a", 1);
+    let second = document("hv-b", 2);
+    let stream = format!("{first}\n\n{second}\n\n").into_bytes();
+    let cut_at = |sizes: &mut dyn Iterator<Item = usize>| {
+        let mut answer = Answer::default();
+        let (mut rest, mut messages) = (stream.as_slice(), Vec::new());
+        while !rest.is_empty() {
+            let size = sizes.next().unwrap_or(rest.len()).min(rest.len());
+            answer.push(&rest[..size]).unwrap();
+            rest = &rest[size..];
+            messages.extend(std::iter::from_fn(|| answer.take()));
+        }
+        messages
+    };
+    let whole = [first.into_bytes(), second.into_bytes()];
+    for at in 0..=stream.len() {
+        assert_eq!(cut_at(&mut std::iter::once(at)), whole, "split at {at}");
+    }
+    for size in [1, 2, 3, 512, READ_MAX] {
+        assert_eq!(
+            cut_at(&mut std::iter::repeat(size)),
+            whole,
+            "pieces of {size}"
+        );
+    }
+}
+
+#[test]
+fn what_began_before_the_request_is_no_answer_to_it() {
+    for (before, after, messages) in [
+        ("", "b\n\n", vec!["b"]),
+        ("a\n\n", "b\n\n", vec!["b"]),
+        ("a\n\nhalf", " more\n\nb\n\n", vec!["b"]),
+        ("half\n", "\nb\n\n", vec!["b"]),
+        ("half", "", vec![]),
+        ("a\n\n", "\n\nb\n\nc\n\n", vec!["b", "c"]),
+    ] {
+        let mut answer = Answer::default();
+        answer.push(before.as_bytes()).unwrap();
+        answer.asked();
+        answer.push(after.as_bytes()).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| answer.take())
+            .map(|message| String::from_utf8(message).unwrap())
+            .collect();
+        assert_eq!(taken, messages, "{before:?} then {after:?}");
+    }
+}
+
+#[test]
+fn no_more_is_kept_than_any_answer_has_not_even_in_many_messages() {
+    for piece in [&b"xxxxxxxx"[..], b"xxxxxx\n\n", b"\n\n\n\n\n\n\n\n"] {
+        let mut answer = Answer::default();
+        let mut pushed = 0;
+        while answer.push(piece).is_ok() {
+            while answer.take().is_some() {}
+            pushed += piece.len();
+        }
+        assert_eq!(pushed, ANSWER_MAX);
+        assert!(answer.bytes.len() <= ANSWER_MAX);
+    }
+}
