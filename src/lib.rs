@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Folders are these verbs; `facts` holds the nouns, `world` brings reads and writes to the loop. A trigger says
-//! *why* to look; a watch delivers its object too ([`triggers::feed`]). An observation never fails: a fact that is missing is a value ([`facts::Seen`]). A decision is a
+//! *why* to look; a watch delivers its object too ([`triggers::feed`]). An observation never fails: a fact that is missing is a value ([`facts::Fact`]). A decision is a
 //! function of what was seen, configured, remembered, and of the time. A write does what the plan says. A report may lose
 //! a message and never changes a decision. The loop ([`agent::run`]) is the one place that retries, and it cannot end by
 //! an error.
@@ -24,7 +24,7 @@
 //! |---|---|---|---|
 //! | `facts` | `bake::Code` `document::json` `escape` `catalogue::Group` | `ring` `roxmltree` `serde` `thiserror` `time` `uuid` | read or write anything, log, know what time it is |
 //! | `decide` | `bake` `config` `escape` `facts` `findings` `reason` | `serde` `serde_json` `time` | the same: a decision is a function |
-//! | `findings` | `escape::shell_word` `facts::who` | `serde` | read or write anything |
+//! | `findings` | `escape::shell_word` `facts::observation` | `serde` | read or write anything |
 //! | `bake` | | | read or write anything |
 //! | `reason` | | `serde` | carry facts |
 //! | `config` | `escape` `facts` `root` | `serde_json` `std::net` `strsim` `thiserror` `toml` | write, use the network |
@@ -35,7 +35,7 @@
 //! | `apply` | `agent::Refusal` `bus` `decide` `durable` `escape` `facts` `kubeapi` `root` | `serde_json` `tracing` | read facts, decide, retry |
 //! | `world` | `agent` `apply` `bus` `config` `connections` `decide` `escape` `facts` `kubeapi` `observe` `reason` `root` `triggers` | `now()` `tokio` | judge |
 //! | `agent` | `config` `decide` `facts` `reason` | | anything but by its own traits |
-//! | `report` | `agent` `config` `decide` `durable` `endpoint::Board` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `tar` `thiserror` `time` `tracing` `tracing_journald` `tracing_subscriber` | return an error, change a decision |
+//! | `report` | `agent` `config` `decide` `durable` `endpoint::MetricsPage` `escape` `facts` `findings` `reason` `root` `state` `triggers::health` | `nix` `sd_notify` `serde` `serde_json` `std::fs` `std::os` `std::thread` `tar` `thiserror` `time` `tracing` `tracing_journald` `tracing_subscriber` | return an error, change a decision |
 //! | `kubeapi` | `alarm` `backoff` `credentials` `document::json` `escape` `x509` | `hyper` `now()` `reqwest` `rustls` `secrecy` `serde` `serde_json` `std::net` `thiserror` `time` `tokio` | know labels or findings, retry |
 //! | `bus` | `root` | `std::os` `thiserror` `tokio` `zbus` | judge, know findings |
 //! | `netlink` | `facts` `root` | `nix` `rtnetlink` `socket2` `std::net` `thiserror` | judge |

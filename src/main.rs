@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     // Of every command: each may read a credential. Where it is refused, nothing is lost but that.
     let _ = logging::deny_core_dumps();
     let answer = dispatch(arguments, width).printed(&mut std::io::stdout());
-    let _ = std::io::stderr().write_all(answer.complaint.as_bytes());
+    let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
     ExitCode::from(answer.exit as u8)
 }
 

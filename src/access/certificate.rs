@@ -3,7 +3,7 @@
 
 use rustls::pki_types::CertificateDer;
 
-use crate::access::x509::{Certificate, Name};
+use crate::access::x509::{Certificate, DistinguishedName};
 use crate::facts::names::NodeName;
 
 /// How the common name of a kubelet begins; the node's name follows.
@@ -100,7 +100,7 @@ fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, CertificateError> {
     Certificate::parse(leaf).map_err(|_| CertificateError::Malformed)
 }
 
-fn describe(name: &Name) -> String {
+fn describe(name: &DistinguishedName) -> String {
     name.to_string().escape_debug().to_string()
 }
 

@@ -21,14 +21,14 @@ use super::{Credential, OptIns, ServerVerification, pem};
 use crate::facts::names::Namespace;
 use crate::sys::document::yaml::parse;
 use crate::sys::root::{ReadError, Root};
-use key::Key;
+use key::KubeconfigKey;
 
 /// The largest kubeconfig, and the largest file of one; those that generators make are below 16 KiB.
 pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
 
 /// A credential with what its keeper has to know.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedKubeconfig {
     pub(super) credential: Credential,
     /// The files of it that hold a token or a private key.
     pub(super) secret_files: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub(super) fn read(
     path: &Path,
     allowed: &OptIns,
     touched: &mut Vec<PathBuf>,
-) -> Result<Loaded, CredentialError> {
+) -> Result<LoadedKubeconfig, CredentialError> {
     touched.push(path.to_owned());
     let text = root
         .read(path, KUBECONFIG_MAX)
@@ -57,7 +57,7 @@ pub(super) fn read(
         path: path.to_owned(),
         problem,
     })?;
-    let mut reader = Reader {
+    let mut reader = KubeconfigReader {
         root,
         path,
         allowed,
@@ -66,7 +66,7 @@ pub(super) fn read(
         digest: Context::new(&SHA256),
     };
     reader.note(path, &text);
-    reader.credential(&Key::whole(path, &document))
+    reader.credential(&KubeconfigKey::whole(path, &document))
 }
 
 /// Text from a `-data` key or from the file that is named in its place.
@@ -87,7 +87,7 @@ impl Material {
     }
 }
 
-struct Reader<'a> {
+struct KubeconfigReader<'a> {
     root: &'a Root,
     path: &'a Path,
     allowed: &'a OptIns,
@@ -96,8 +96,11 @@ struct Reader<'a> {
     digest: Context,
 }
 
-impl Reader<'_> {
-    fn credential(mut self, document: &Key<'_>) -> Result<Loaded, CredentialError> {
+impl KubeconfigReader<'_> {
+    fn credential(
+        mut self,
+        document: &KubeconfigKey<'_>,
+    ) -> Result<LoadedKubeconfig, CredentialError> {
         let context = self.context(document)?;
         let cluster = self.entry(document, "clusters", "cluster", &context.child("cluster")?)?;
         let user = self.entry(document, "users", "user", &context.child("user")?)?;
@@ -115,7 +118,7 @@ impl Reader<'_> {
             });
         }
         let namespace = self.namespace(&context)?;
-        Ok(Loaded {
+        Ok(LoadedKubeconfig {
             credential: Credential {
                 kubeconfig: self.path.to_owned(),
                 files: self.touched.clone(),
@@ -134,7 +137,10 @@ impl Reader<'_> {
     }
 
     /// The current context; where none is named, the only one.
-    fn context<'k>(&self, document: &Key<'k>) -> Result<Key<'k>, CredentialError> {
+    fn context<'k>(
+        &self,
+        document: &KubeconfigKey<'k>,
+    ) -> Result<KubeconfigKey<'k>, CredentialError> {
         let current = document.child("current-context")?;
         if current.text()?.is_some() {
             return self.entry(document, "contexts", "context", &current);
@@ -158,11 +164,11 @@ impl Reader<'_> {
     /// The entry of `list` whose name is the text of `reference`.
     fn entry<'k>(
         &self,
-        document: &Key<'k>,
+        document: &KubeconfigKey<'k>,
         list: &'static str,
         inner: &str,
-        reference: &Key<'_>,
-    ) -> Result<Key<'k>, CredentialError> {
+        reference: &KubeconfigKey<'_>,
+    ) -> Result<KubeconfigKey<'k>, CredentialError> {
         let name = reference.needed("the name of an entry")?;
         for entry in document.child(list)?.entries()? {
             if entry.child("name")?.text()? == Some(name) {
@@ -177,7 +183,7 @@ impl Reader<'_> {
         })
     }
 
-    fn server(&self, cluster: &Key<'_>) -> Result<Url, CredentialError> {
+    fn server(&self, cluster: &KubeconfigKey<'_>) -> Result<Url, CredentialError> {
         let key = cluster.child("server")?;
         let text = key.needed("the URL of the API server")?;
         let invalid = |problem| Err(CredentialError::invalid(self.path, &key.name, problem));
@@ -201,7 +207,7 @@ impl Reader<'_> {
 
     fn trust(
         &mut self,
-        cluster: &Key<'_>,
+        cluster: &KubeconfigKey<'_>,
         server: &Url,
     ) -> Result<(Vec<CertificateDer<'static>>, ServerVerification), CredentialError> {
         let skip = cluster.child("insecure-skip-tls-verify")?;
@@ -234,7 +240,10 @@ impl Reader<'_> {
         }
     }
 
-    fn tls_server_name(&self, cluster: &Key<'_>) -> Result<Option<String>, CredentialError> {
+    fn tls_server_name(
+        &self,
+        cluster: &KubeconfigKey<'_>,
+    ) -> Result<Option<String>, CredentialError> {
         let key = cluster.child("tls-server-name")?;
         match key.text()? {
             Some(name) if ServerName::try_from(name).is_err() => Err(CredentialError::invalid(
@@ -246,7 +255,7 @@ impl Reader<'_> {
         }
     }
 
-    fn proxy(&self, cluster: &Key<'_>) -> Result<Option<Url>, CredentialError> {
+    fn proxy(&self, cluster: &KubeconfigKey<'_>) -> Result<Option<Url>, CredentialError> {
         let key = cluster.child("proxy-url")?;
         let Some(text) = key.text()? else {
             return Ok(None);
@@ -264,7 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    fn namespace(&self, context: &Key<'_>) -> Result<Option<String>, CredentialError> {
+    fn namespace(&self, context: &KubeconfigKey<'_>) -> Result<Option<String>, CredentialError> {
         let key = context.child("namespace")?;
         match key.text()? {
             // It becomes a part of URLs.
@@ -280,7 +289,7 @@ impl Reader<'_> {
     /// The content of `<key>-data`, else of the file that `<key>` names.
     fn material(
         &mut self,
-        parent: &Key<'_>,
+        parent: &KubeconfigKey<'_>,
         key: &str,
     ) -> Result<Option<Material>, CredentialError> {
         let data = parent.child(&format!("{key}-data"))?;
@@ -308,7 +317,11 @@ impl Reader<'_> {
     }
 
     /// A file that the kubeconfig names, relative to the kubeconfig's own folder.
-    fn reference(&mut self, key: &Key<'_>, name: &str) -> Result<Material, CredentialError> {
+    fn reference(
+        &mut self,
+        key: &KubeconfigKey<'_>,
+        name: &str,
+    ) -> Result<Material, CredentialError> {
         let path = self.path.parent().unwrap_or(Path::new("/")).join(name);
         if !self.touched.contains(&path) {
             self.touched.push(path.clone());
@@ -346,7 +359,7 @@ impl Reader<'_> {
 
     fn needs_opt_in(
         &self,
-        key: &Key<'_>,
+        key: &KubeconfigKey<'_>,
         asks: &'static str,
         option: &'static str,
     ) -> CredentialError {

@@ -38,7 +38,7 @@ pub struct Candidate {
 
 /// How a search ended.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundCredential {
     /// At the first place where there is a file, which can be read.
     At(Candidate),
     /// A file is there and cannot be read; nothing after it was looked at.
@@ -56,23 +56,23 @@ pub enum Found {
 }
 
 /// Looks at the places in order.
-pub fn find(root: &Root, candidates: Vec<Candidate>) -> Found {
+pub fn find(root: &Root, candidates: Vec<Candidate>) -> FoundCredential {
     for candidate in &candidates {
         match root
             .read(&candidate.path, KUBECONFIG_MAX)
             .map(Zeroizing::new)
         {
-            Ok(_) => return Found::At(candidate.clone()),
+            Ok(_) => return FoundCredential::At(candidate.clone()),
             Err(error) if error.is_absent() => {}
             Err(error) => {
-                return Found::Unreadable {
+                return FoundCredential::Unreadable {
                     candidate: candidate.clone(),
                     error,
                 };
             }
         }
     }
-    Found::Nowhere { tried: candidates }
+    FoundCredential::Nowhere { tried: candidates }
 }
 
 /// Where the kubeconfig of Harvester's API may be.
@@ -80,7 +80,7 @@ pub fn harvester_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
 ) -> Vec<Candidate> {
-    let mut list = List::default();
+    let mut list = CandidateList::default();
     if let Some(path) = configured {
         list.add(path, "`[harvester]` in the agent's configuration");
         return list.0;
@@ -117,7 +117,7 @@ pub fn kubelet_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
 ) -> Vec<Candidate> {
-    let mut list = List::default();
+    let mut list = CandidateList::default();
     if let Some(path) = configured {
         list.add(path, "`[guest_cluster]` in the agent's configuration");
         return list.0;
@@ -144,9 +144,9 @@ fn is_rancher(kind: DistributionKind) -> bool {
 }
 
 #[derive(Default)]
-struct List(Vec<Candidate>);
+struct CandidateList(Vec<Candidate>);
 
-impl List {
+impl CandidateList {
     fn add(&mut self, path: impl Into<PathBuf>, why: impl Into<String>) {
         let path = path.into();
         if !self.0.iter().any(|candidate| candidate.path == path) {
@@ -267,17 +267,17 @@ mod tests {
         let candidates = || harvester_candidates(None, &[]);
         let all = candidates().len();
         assert!(
-            matches!(find(&root, candidates()), Found::Nowhere { tried } if tried.len() == all)
+            matches!(find(&root, candidates()), FoundCredential::Nowhere { tried } if tried.len() == all)
         );
         write(&root, "/etc/kubernetes/cloud-config", "x");
         let path = Path::new("/etc/kubernetes/cloud-config");
-        assert!(matches!(find(&root, candidates()), Found::At(at) if at.path == path));
+        assert!(matches!(find(&root, candidates()), FoundCredential::At(at) if at.path == path));
         // A container runtime leaves a folder where a file to mount is missing.
         let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
         std::fs::create_dir_all(root.join(folder)).unwrap();
         let found = find(&root, candidates());
         assert!(
-            matches!(found, Found::Unreadable { candidate, .. } if candidate.path == Path::new(folder))
+            matches!(found, FoundCredential::Unreadable { candidate, .. } if candidate.path == Path::new(folder))
         );
     }
 }

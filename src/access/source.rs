@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ring::digest::Digest;
 
-use super::kubeconfig::{Loaded, read};
+use super::kubeconfig::{LoadedKubeconfig, read};
 use super::trust::{Changeable, changeable};
 use super::{Credential, CredentialError, Exposure, OptIns};
 use crate::sys::root::Root;
@@ -25,7 +25,7 @@ const OTHERS_PASS: u32 = 0o001;
 
 /// One side's credential.
 #[derive(Debug)]
-pub struct Source {
+pub struct CredentialSource {
     path: PathBuf,
     allowed: OptIns,
     last_good: Option<LastGood>,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for LastGood {
 
 /// What a new reading brought.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum LoadOutcome {
     /// The files hold what they held before.
     Unchanged,
     /// There is a new credential.
@@ -60,7 +60,7 @@ pub enum Outcome {
     Absent,
 }
 
-impl Source {
+impl CredentialSource {
     /// A kubeconfig that was not read yet.
     pub fn new(path: impl Into<PathBuf>, allowed: OptIns) -> Self {
         Self {
@@ -82,15 +82,15 @@ impl Source {
     }
 
     /// Reads the files again.
-    pub fn refresh(&mut self, root: &Root) -> Outcome {
+    pub fn refresh(&mut self, root: &Root) -> LoadOutcome {
         self.touched.clear();
         let loaded = read(root, &self.path, &self.allowed, &mut self.touched);
         match (loaded, &self.last_good) {
             (Ok(loaded), Some(good)) if loaded.digest.as_ref() == good.digest.as_ref() => {
-                Outcome::Unchanged
+                LoadOutcome::Unchanged
             }
             (Ok(loaded), _) => {
-                let Loaded {
+                let LoadedKubeconfig {
                     credential,
                     secret_files,
                     digest,
@@ -100,11 +100,11 @@ impl Source {
                     secret_files,
                     digest,
                 });
-                Outcome::Changed
+                LoadOutcome::Changed
             }
-            (Err(error), _) if error.is_absent() => Outcome::Absent,
-            (Err(error), Some(_)) => Outcome::KeptOld(error),
-            (Err(error), None) => Outcome::Failed(error),
+            (Err(error), _) if error.is_absent() => LoadOutcome::Absent,
+            (Err(error), Some(_)) => LoadOutcome::KeptOld(error),
+            (Err(error), None) => LoadOutcome::Failed(error),
         }
     }
 
@@ -142,7 +142,7 @@ impl Source {
     }
 }
 
-impl Source {
+impl CredentialSource {
     /// What somebody besides root can change of the files that the credential consists of.
     pub fn changeable(&self, root: &Root) -> Vec<Changeable> {
         let mut places: Vec<Changeable> = Vec::new();

@@ -23,12 +23,12 @@ pub struct Changeable {
     /// The file, the folder or the link.
     pub place: PathBuf,
     /// Why.
-    pub reason: Reason,
+    pub reason: TrustProblem,
 }
 
 /// Why somebody besides root can change a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum TrustProblem {
     /// It belongs to another user.
     Owner(u32),
     /// Its permission bits let others write.
@@ -41,11 +41,11 @@ impl fmt::Display for Changeable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ", self.place.display())?;
         match self.reason {
-            Reason::Owner(owner) => {
+            TrustProblem::Owner(owner) => {
                 write!(formatter, "is owned by UID {owner}")
             }
-            Reason::Mode(mode) => write!(formatter, "has mode {mode:04o}"),
-            Reason::Unknown => formatter.write_str("cannot be checked"),
+            TrustProblem::Mode(mode) => write!(formatter, "has mode {mode:04o}"),
+            TrustProblem::Unknown => formatter.write_str("cannot be checked"),
         }
     }
 }
@@ -58,8 +58,8 @@ pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     };
     let judge = |place: &Path, (owner, mode): (u32, u32)| {
         let reason = match () {
-            () if owner != 0 && owner != owner_of_all => Reason::Owner(owner),
-            () if mode & OTHERS_WRITE != 0 => Reason::Mode(mode & 0o7777),
+            () if owner != 0 && owner != owner_of_all => TrustProblem::Owner(owner),
+            () if mode & OTHERS_WRITE != 0 => TrustProblem::Mode(mode & 0o7777),
             () => return None,
         };
         Some(Changeable {
@@ -76,7 +76,7 @@ pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let unknown = |place: &Path| {
         Some(Changeable {
             place: place.to_owned(),
-            reason: Reason::Unknown,
+            reason: TrustProblem::Unknown,
         })
     };
     for step in &steps {
@@ -148,7 +148,7 @@ mod tests {
             let found = changeable(&root, Path::new(FILE));
             let expected = is_told.then(|| Changeable {
                 place: place.into(),
-                reason: Reason::Mode(mode),
+                reason: TrustProblem::Mode(mode),
             });
             assert_eq!(found, expected, "{place} {mode:o}");
             chmod(&root, place, if place == FILE { 0o600 } else { 0o755 });

@@ -26,9 +26,9 @@ pub struct Malformed;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// Who signed it.
-    pub issuer: Name,
+    pub issuer: DistinguishedName,
     /// Whose it is.
-    pub subject: Name,
+    pub subject: DistinguishedName,
     /// The first second of its life, since 1970.
     pub not_before: i64,
     /// The last second of its life, since 1970.
@@ -56,9 +56,9 @@ impl Certificate {
 
 /// A distinguished name: kind and value of each part, in the order of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(Vec<(ObjectIdentifier, String)>);
+pub struct DistinguishedName(Vec<(ObjectIdentifier, String)>);
 
-impl Name {
+impl DistinguishedName {
     /// The values of all common names.
     pub fn common_names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.values(COMMON_NAME)
@@ -76,7 +76,7 @@ impl Name {
 }
 
 /// As `CN=…, O=…`; a kind that is neither is its number. The values are foreign text, as it is.
-impl fmt::Display for Name {
+impl fmt::Display for DistinguishedName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (kind, value)) in self.0.iter().enumerate() {
             if position > 0 {
@@ -175,7 +175,7 @@ fn context(constructed: bool, number: u32) -> Tag {
 }
 
 /// `RDNSequence`: a sequence of sets of kind and value.
-fn name(reader: &mut SliceReader<'_>) -> der::Result<Name> {
+fn name(reader: &mut SliceReader<'_>) -> der::Result<DistinguishedName> {
     let mut parts = Vec::new();
     reader.sequence(|sets| {
         while !sets.is_finished() {
@@ -191,7 +191,7 @@ fn name(reader: &mut SliceReader<'_>) -> der::Result<Name> {
         }
         Ok::<_, der::Error>(())
     })?;
-    Ok(Name(parts))
+    Ok(DistinguishedName(parts))
 }
 
 /// The text of any of the string types. What is no text is readable as such at least.

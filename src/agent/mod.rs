@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub use crate::facts::trigger::{Herald, Next, Reasons, Scope, Trigger};
-pub use round::{Report, Round};
+pub use crate::facts::trigger::{HintSink, Next, Reasons, Scope, Trigger};
+pub use round::{Round, RoundReport};
 
 use crate::config::Settings;
-use crate::decide::conflict::Rivalry;
+use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate, place};
 use crate::decide::registration::FileChange;
 use crate::decide::{self, Action, Memory, Now, Patience, Refused};
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 
@@ -54,13 +54,13 @@ pub trait Observe {
     /// What to listen to, given who we are.
     fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
     /// Reads who we are. Calls `alive` between steps, each of which may take long.
-    fn who(
+    fn observation(
         &mut self,
         settings: &Settings,
         scope: Scope,
         now: Now,
         alive: &mut dyn FnMut(),
-    ) -> impl Future<Output = Who>;
+    ) -> impl Future<Output = Observation>;
     /// Reads what is told of the host that runs our VM.
     fn placement(
         &mut self,
@@ -96,9 +96,9 @@ pub struct Refusal {
 /// Tells people and systemd.
 pub trait Publish {
     /// Tells what is new since the last time.
-    fn publish(&mut self, report: &Report<'_>);
+    fn publish(&mut self, report: &RoundReport<'_>);
     /// A sign of a move, before it is asked what became of it. Its source may have told of it already.
-    fn sign(&mut self, sign: Trigger);
+    fn hint(&mut self, hint: Trigger);
     /// The process works, as a finished step proves.
     fn alive(&mut self);
     /// The configuration was read again, or why the old one stays.
@@ -112,13 +112,13 @@ pub trait Wait {
     /// What can be listened to.
     type Targets;
     /// Says what to listen to, after each observation.
-    fn aim(&mut self, targets: Self::Targets);
+    fn subscribe(&mut self, targets: Self::Targets);
     /// The next reasons, or what is to come by itself. Calls `alive` at intervals.
     fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
     /// Ends when a name of this machine changes. Other reasons that come meanwhile are kept for the next wait. Cancel-safe.
     fn renamed(&mut self) -> impl Future<Output = ()>;
     /// Begins a watch anew that has said nothing since `since`: its connection may not have survived a move.
-    fn prove(&mut self, since: Duration);
+    fn verify(&mut self, since: Duration);
 }
 
 /// Reads the configuration again.
@@ -183,17 +183,17 @@ pub async fn run<W, P, T, R, C>(
                 if let Ok(new) = outcome {
                     settings = new;
                     // The configuration may be the remedy of a fight.
-                    memory.rivalry = Rivalry::default();
+                    memory.rivalry = ConflictTracker::default();
                 }
                 wake = Wake::Look(Reasons::new(Trigger::Reload, at));
             }
             Wake::Look(reasons) => {
                 // A look that was cut short comes again with its sign.
-                if let Some(sign) = decide::new_sign(&memory, &reasons)
-                    && told != reasons.sign
+                if let Some(hint) = decide::new_hint(&memory, &reasons)
+                    && told != reasons.hint
                 {
-                    told = reasons.sign;
-                    publish.sign(sign);
+                    told = reasons.hint;
+                    publish.hint(hint);
                 }
                 // A look may take long.
                 publish.alive();
@@ -215,9 +215,9 @@ pub async fn run<W, P, T, R, C>(
                     }
                 };
                 let round = round(&settings, world, publish, clock, memory, look, renamed).await;
-                wait.aim(world.targets(&settings, &round.identity));
-                if let Some(since) = round.plan.prove {
-                    wait.prove(since);
+                wait.subscribe(world.targets(&settings, &round.identity));
+                if let Some(since) = round.plan.verify {
+                    wait.verify(since);
                 }
                 publish.publish(&round.report(&settings));
                 cuts = if round.cut.is_some() { cuts + 1 } else { 0 };
@@ -231,7 +231,7 @@ pub async fn run<W, P, T, R, C>(
                     // that could not be written is said at once.
                     Wake::Look(Reasons {
                         scope: Scope::NONE,
-                        sign: None,
+                        hint: None,
                         renamed: false,
                         at: clock.now().uptime,
                         ..reasons
@@ -415,11 +415,11 @@ where
             (reasons, Some(cut), observed)
         }
     };
-    let (who, identity, placement) = observed;
+    let (observation, identity, placement) = observed;
     let now = clock.now();
-    let seen = decide::Seen {
+    let seen = decide::Scene {
         reasons,
-        who: &who,
+        observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
     };
@@ -429,7 +429,7 @@ where
         reasons,
         cut,
         now,
-        who,
+        observation,
         identity,
         placement,
         plan,
@@ -451,18 +451,18 @@ async fn observed<W, P, C>(
     clock: &C,
     memory: &Memory,
     scope: Scope,
-) -> (Who, Identity, Option<Placement>)
+) -> (Observation, Identity, Option<Placement>)
 where
     W: Observe,
     P: Publish,
     C: Clock,
 {
-    let who = world
-        .who(settings, scope, clock.now(), &mut || publish.alive())
+    let observation = world
+        .observation(settings, scope, clock.now(), &mut || publish.alive())
         .await;
     publish.alive();
     let identity = identify(
-        &who,
+        &observation,
         settings.harvester.vm.as_ref(),
         memory
             .last_vmi
@@ -470,12 +470,12 @@ where
             .map(|vmi| (vmi, memory.last_others.as_slice())),
     );
     let mut placement = None;
-    if let Some(located) = locate(&identity, &who) {
+    if let Some(located) = locate(&identity, &observation) {
         let reads = world.placement(settings, &located, clock.now()).await;
         publish.alive();
         placement = Some(place(settings, &located, &reads));
     }
-    (who, identity, placement)
+    (observation, identity, placement)
 }
 
 /// The work's result, or `None` where `cut` ends first.

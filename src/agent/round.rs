@@ -7,8 +7,8 @@ use super::{Reasons, Refusal, Trigger};
 use crate::config::Settings;
 use crate::decide::identity::Identity;
 use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
-use crate::facts::WhyKind;
-use crate::facts::observation::Who;
+use crate::facts::UnavailableKind;
+use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 
 /// One round, whole.
@@ -21,7 +21,7 @@ pub struct Round {
     /// When it was decided.
     pub now: Now,
     /// Who we are.
-    pub who: Who,
+    pub observation: Observation,
     /// The judgement of that.
     pub identity: Identity,
     /// Where we are.
@@ -47,11 +47,14 @@ pub struct Round {
 impl Round {
     /// Whether an API that was asked gave no answer.
     pub fn is_unanswered(&self) -> bool {
-        let reads = [self.who.candidates.why(), self.who.node.why()];
+        let reads = [
+            self.observation.candidates.why(),
+            self.observation.node.why(),
+        ];
         reads
             .into_iter()
             .flatten()
-            .any(|why| why.kind == WhyKind::Unreachable)
+            .any(|why| why.kind == UnavailableKind::Unreachable)
     }
 
     /// Whether labels or annotations were written.
@@ -68,17 +71,17 @@ impl Round {
     }
 
     /// The round as a report.
-    pub fn report<'a>(&'a self, settings: &'a Settings) -> Report<'a> {
+    pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
         let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
             outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
         // What is done about a move is done because of the first sign of it.
         let first = (self.reasons.trigger, self.reasons.at);
         let (trigger, since) = self.plan.memory.cause.unwrap_or(first);
-        Report {
+        RoundReport {
             trigger,
             now: self.now,
-            who: &self.who,
+            observation: &self.observation,
             identity: &self.identity,
             placement: self.placement.as_ref(),
             plan: &self.plan,
@@ -94,13 +97,13 @@ impl Round {
 
 /// All that one round found out and did.
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct RoundReport<'a> {
     /// Why the agent looked.
     pub trigger: Trigger,
     /// The moment of the decision.
     pub now: Now,
     /// Who we are.
-    pub who: &'a Who,
+    pub observation: &'a Observation,
     /// The judgement of that.
     pub identity: &'a Identity,
     /// Where we are.

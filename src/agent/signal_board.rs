@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 
 /// The state of one signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Signal {
 
 /// Shared by the sources and the report.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
+pub struct SignalBoard {
     inner: Arc<Mutex<Inner>>,
     /// A complaint came or went, and no report has said so.
     news: Arc<Notify>,
@@ -28,10 +28,10 @@ pub struct Health {
 #[derive(Debug, Default)]
 struct Inner {
     signals: BTreeMap<&'static str, Signal>,
-    remarks: BTreeMap<&'static str, Remark>,
+    remarks: BTreeMap<&'static str, ObservationIssue>,
 }
 
-impl Health {
+impl SignalBoard {
     /// Says how a signal stands.
     pub fn set(&self, name: &'static str, live: bool, detail: impl Into<String>) {
         self.lock(|inner| {
@@ -46,8 +46,8 @@ impl Health {
     }
 
     /// Complains about a signal, or takes the complaint back.
-    pub fn remark(&self, name: &'static str, remark: Option<Remark>) {
-        let is_news = self.lock(|inner| match remark {
+    pub fn remark(&self, name: &'static str, remark: Option<ObservationIssue>) {
+        let is_new = self.lock(|inner| match remark {
             Some(remark) => {
                 let is_same = inner.remarks.get(name) == Some(&remark);
                 inner.remarks.insert(name, remark);
@@ -55,7 +55,7 @@ impl Health {
             }
             None => inner.remarks.remove(name).is_some(),
         });
-        if is_news {
+        if is_new {
             self.news.notify_one();
         }
     }
@@ -71,7 +71,7 @@ impl Health {
     }
 
     /// All complaints.
-    pub fn remarks(&self) -> Vec<Remark> {
+    pub fn remarks(&self) -> Vec<ObservationIssue> {
         self.lock(|inner| inner.remarks.values().cloned().collect())
     }
 

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use super::*;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
-use crate::facts::registration::{Content, LabelFile, LabelFileKind};
+use crate::facts::registration::{LabelFile, LabelFileContent, LabelFileKind};
 use crate::facts::requests::Requests;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 /// Everything that happened, in order.
 type Log = Rc<RefCell<Vec<String>>>;
@@ -34,7 +34,13 @@ impl Observe for FakeWorld {
         Vec::new()
     }
 
-    async fn who(&mut self, _: &Settings, scope: Scope, _: Now, _: &mut dyn FnMut()) -> Who {
+    async fn observation(
+        &mut self,
+        _: &Settings,
+        scope: Scope,
+        _: Now,
+        _: &mut dyn FnMut(),
+    ) -> Observation {
         self.log.borrow_mut().push(format!("who {}", named(scope)));
         if self.moves.take_if(|at| *at <= Instant::now()).is_some() {
             self.facts.migrate("hv-b", "eu-1", "rack-b");
@@ -42,7 +48,7 @@ impl Observe for FakeWorld {
         if scope != Scope::NONE {
             tokio::time::sleep(self.slow).await;
         }
-        self.facts.who.clone()
+        self.facts.observation.clone()
     }
 
     async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {
@@ -88,7 +94,7 @@ struct FakePublish {
 }
 
 impl Publish for FakePublish {
-    fn publish(&mut self, report: &Report<'_>) {
+    fn publish(&mut self, report: &RoundReport<'_>) {
         let mut log = self.log.borrow_mut();
         log.push(format!("report {}", report.trigger.as_str()));
         if report.migrated.is_some() {
@@ -104,8 +110,8 @@ impl Publish for FakePublish {
         }
     }
 
-    fn sign(&mut self, sign: Trigger) {
-        let text = format!("sign {}", sign.as_str());
+    fn hint(&mut self, hint: Trigger) {
+        let text = format!("sign {}", hint.as_str());
         self.log.borrow_mut().push(text);
     }
 
@@ -136,7 +142,7 @@ struct FakeWait {
 impl Wait for FakeWait {
     type Targets = ();
 
-    fn aim(&mut self, (): ()) {}
+    fn subscribe(&mut self, (): ()) {}
 
     async fn wait(&mut self, next: Next, _: &mut dyn FnMut()) -> Wake {
         self.limits.borrow_mut().push(next.after);
@@ -152,7 +158,7 @@ impl Wait for FakeWait {
             trigger: next.trigger,
             scope: next.scope,
             at: self.began.elapsed() + Duration::from_secs(1),
-            sign: None,
+            hint: None,
             renamed: false,
         })
     }
@@ -165,7 +171,7 @@ impl Wait for FakeWait {
         self.rename = self.rename.filter(|_| self.restless);
     }
 
-    fn prove(&mut self, since: Duration) {
+    fn verify(&mut self, since: Duration) {
         let after = (self.began.elapsed() + Duration::from_secs(1)).saturating_sub(since);
         self.log
             .borrow_mut()
@@ -351,9 +357,9 @@ async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_an
     facts.settle();
     facts.memory = Memory::default();
     // It is ours, and nothing asks for it.
-    facts.who.label_files = vec![LabelFile {
+    facts.observation.label_files = vec![LabelFile {
         kind: LabelFileKind::Rke2,
-        content: Content::Ours(String::new()),
+        content: LabelFileContent::Ours(String::new()),
         hidden_by: None,
     }];
     let refusal = Refusal {
@@ -362,7 +368,7 @@ async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_an
         retry_after: None,
     };
     let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
-    let look = |who, report| [who, "keep Rke2", report];
+    let look = |observation, report| [observation, "keep Rke2", report];
     let expected = [
         look("who All", "report startup"),
         look("who nothing", "report startup"),
@@ -411,7 +417,7 @@ async fn refused_conditions_are_tried_later_and_later_and_said() {
 async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
     let mut facts = Facts::new();
     facts.settle();
-    facts.who.candidates = Seen::failed(WhyKind::Unreachable, "connection refused");
+    facts.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "connection refused");
     facts.memory = Memory::default();
     let run = run_with(facts, Vec::new(), None, Vec::new()).await;
     assert!(!run.log.iter().any(|entry| entry.starts_with("patch")));

@@ -46,7 +46,7 @@ pub fn conditions_body(patch: &ConditionsPatch, now: Now) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::conditions::Wanted;
+    use crate::decide::conditions::DesiredCondition;
     use crate::decide::schedule::Random;
     use crate::facts::names::NodeName;
     use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_condition_says_when_its_status_changed_only_when_it_did() {
-        let wanted = Wanted {
+        let wanted = DesiredCondition {
             kind: "K",
             status: "True",
             reason: "R",

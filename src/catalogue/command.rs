@@ -10,7 +10,7 @@ use crate::sys::escape::shell_word;
 
 /// Where a command is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum CommandPlace {
     /// In this VM, as root.
     Vm,
     /// Where kubectl has an administrator's kubeconfig of the guest cluster.
@@ -21,7 +21,7 @@ pub enum Place {
     Image,
 }
 
-impl Place {
+impl CommandPlace {
     /// As a heading over commands.
     pub fn title(self) -> &'static str {
         match self {
@@ -56,17 +56,17 @@ pub const PRINT_KUBECONFIG: &str = concat!(
 
 /// One line to paste.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct FixCommand {
     /// Where.
-    pub place: Place,
-    /// What, with a [`Name`] in angle brackets for what only the machine knows.
+    pub place: CommandPlace,
+    /// What, with a [`CommandWord`] in angle brackets for what only the machine knows.
     pub text: Cow<'static, str>,
 }
 
-impl Command {
+impl FixCommand {
     /// The text with all names in it that are `known`, each as one word for the shell.
-    pub fn filled<'a>(&self, known: impl Fn(Name) -> Option<&'a str>) -> String {
-        Name::ALL
+    pub fn filled<'a>(&self, known: impl Fn(CommandWord) -> Option<&'a str>) -> String {
+        CommandWord::ALL
             .iter()
             .fold(self.text.to_string(), |text, name| match known(*name) {
                 Some(value) => text.replace(name.placeholder(), &shell_word(value)),
@@ -77,7 +77,7 @@ impl Command {
 
 /// What only the machine, or only its reader, knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Name {
+pub enum CommandWord {
     /// Our Node.
     Node,
     /// Our VM.
@@ -98,7 +98,7 @@ pub enum Name {
     Zone,
 }
 
-impl Name {
+impl CommandWord {
     /// All of them.
     pub const ALL: &[Self] = &[
         Self::Node,

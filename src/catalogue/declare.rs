@@ -5,16 +5,16 @@
 /// Where a command is typed.
 macro_rules! place {
     (vm) => {
-        Place::Vm
+        CommandPlace::Vm
     };
     (guest) => {
-        Place::GuestCluster
+        CommandPlace::GuestCluster
     };
     (harvester) => {
-        Place::Harvester
+        CommandPlace::Harvester
     };
     (image) => {
-        Place::Image
+        CommandPlace::Image
     };
 }
 
@@ -48,7 +48,7 @@ macro_rules! catalogue {
                             title: $title,
                             impact: $impact,
                             fix: &[$($step),+],
-                            commands: &[$($(Command {
+                            commands: &[$($(FixCommand {
                                 place: place!($place),
                                 text: Cow::Borrowed($command),
                             }),*)?],

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::command::PRINT_KUBECONFIG;
 use super::declare::{catalogue, place};
-use super::{Command, Entry, Group, Place, Severity};
+use super::{CommandPlace, Entry, FixCommand, Group, Severity};
 
 /// Prints what the agent, the cloud provider and the CSI driver need on Harvester: a service account, its token and its roles.
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";

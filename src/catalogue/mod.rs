@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::facts::observation::Api;
 
-pub use command::{Command, Name, PRINT_KUBECONFIG, Place};
+pub use command::{CommandPlace, CommandWord, FixCommand, PRINT_KUBECONFIG};
 pub use entries::Code;
 pub use group::Group;
 
@@ -58,7 +58,7 @@ pub struct Finding {
     steps: Vec<String>,
     /// Commands to paste, where the remedy is not the catalogue's.
     #[serde(skip)]
-    commands: Vec<Command>,
+    commands: Vec<FixCommand>,
     /// What it is about here, where that is not the catalogue's group.
     #[serde(skip)]
     about: Option<Group>,
@@ -95,8 +95,8 @@ impl Finding {
 
     /// The same with commands for this VM that were made for what was seen.
     pub fn with_commands(self, commands: Vec<String>) -> Self {
-        let here = |text| Command {
-            place: Place::Vm,
+        let here = |text| FixCommand {
+            place: CommandPlace::Vm,
             text: Cow::Owned(text),
         };
         let commands = commands.into_iter().map(here).collect();
@@ -104,10 +104,10 @@ impl Finding {
     }
 
     /// The same with one more command, after those that it has.
-    pub fn and_command(mut self, place: Place, text: String) -> Self {
+    pub fn and_command(mut self, place: CommandPlace, text: String) -> Self {
         self.commands = self.commands().to_vec();
         let text = Cow::Owned(text);
-        self.commands.push(Command { place, text });
+        self.commands.push(FixCommand { place, text });
         self
     }
 
@@ -152,7 +152,7 @@ impl Finding {
     }
 
     /// Commands to paste: those made for what was seen, or the catalogue's.
-    pub fn commands(&self) -> &[Command] {
+    pub fn commands(&self) -> &[FixCommand] {
         if self.commands.is_empty() {
             return self.code.entry().commands;
         }
@@ -191,7 +191,7 @@ pub struct Entry {
     /// What fixes it, in steps.
     pub fix: &'static [&'static str],
     /// Commands to paste, in their order.
-    pub commands: &'static [Command],
+    pub commands: &'static [FixCommand],
     /// Findings that are only its consequences and are not shown beside it.
     pub suppresses: &'static [Code],
 }

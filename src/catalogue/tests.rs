@@ -104,9 +104,9 @@ fn no_finding_is_explained_by_its_own_consequence() {
         let mut causes = vec![*code];
         let mut next = 0;
         while let Some(cause) = causes.get(next) {
-            let silenced = cause.entry().suppresses;
-            assert!(!silenced.contains(code), "{code} through {cause}");
-            let new: Vec<Code> = silenced
+            let suppressed = cause.entry().suppresses;
+            assert!(!suppressed.contains(code), "{code} through {cause}");
+            let new: Vec<Code> = suppressed
                 .iter()
                 .copied()
                 .filter(|code| !causes.contains(code))
@@ -138,11 +138,11 @@ fn every_name_in_a_command_can_be_filled_in_or_is_the_readers() {
 
 #[test]
 fn a_name_is_one_word_for_the_shell() {
-    let command = Command {
-        place: Place::Vm,
+    let command = FixCommand {
+        place: CommandPlace::Vm,
         text: "grep -n server: <KUBECONFIG>".into(),
     };
-    let filled = command.filled(|name| (name == Name::Kubeconfig).then_some("/a b/'c'"));
+    let filled = command.filled(|name| (name == CommandWord::Kubeconfig).then_some("/a b/'c'"));
     assert_eq!(filled, r"grep -n server: '/a b/'\''c'\'''");
     assert_eq!(command.filled(|_| None), command.text);
 }
@@ -153,8 +153,8 @@ fn each_command_stands_where_its_program_can_do_it() {
         for command in code.entry().commands {
             let program = command.text.split(' ').next().unwrap();
             let is_there = match command.place {
-                Place::GuestCluster | Place::Harvester => program == "kubectl",
-                Place::Vm | Place::Image => program != "kubectl",
+                CommandPlace::GuestCluster | CommandPlace::Harvester => program == "kubectl",
+                CommandPlace::Vm | CommandPlace::Image => program != "kubectl",
             };
             assert!(is_there, "{code}: {}", command.text);
         }

@@ -12,7 +12,7 @@ use std::path::{self, Path, PathBuf};
 use serde_json::json;
 
 use super::{Answer, Exit, Output};
-use crate::commands::bake_check::judge::{Tree, judge};
+use crate::commands::bake_check::judge::{ImageTree, judge};
 use crate::commands::bake_check::rules::Fault;
 use crate::sys::escape::json_text;
 use crate::sys::escape::one_line;
@@ -31,10 +31,10 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     let dir: PathBuf = path::absolute(&dir).unwrap_or(dir).components().collect();
     let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
     if !dir.is_dir() {
-        let complaint = format!("`{name}` is not a directory; no image was checked\n");
-        return Answer::complaint(complaint, Exit::Failed);
+        let stderr = format!("`{name}` is not a directory; no image was checked\n");
+        return Answer::stderr(stderr, Exit::Failed);
     }
-    let faults = judge(&read::read(root, only), &Tree::new(&dir));
+    let faults = judge(&read::read(root, only), &ImageTree::new(&dir));
     let text = match output {
         Output::Json => json_text(&document(&name, &faults)),
         Output::Text | Output::Short => text(&name, &faults),

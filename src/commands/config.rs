@@ -12,7 +12,7 @@ use crate::sys::root::Root;
 pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
     let loaded = match config::load(root, only) {
         Ok(loaded) => loaded,
-        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+        Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
     };
     let shown = |changed| show::selected(&loaded.values, changed);
     let text = match (action, output) {
@@ -33,7 +33,7 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
         .collect();
     Answer {
         text,
-        complaint: warnings,
+        stderr: warnings,
         exit: Exit::Ok,
     }
 }

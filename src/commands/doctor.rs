@@ -19,13 +19,13 @@ use tokio::time::{Instant, sleep};
 
 use super::run::Process;
 use super::{Answer, Exit, Output, Strict, Strictness};
-use crate::commands::doctor::diagnosis::Outcome;
+use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::print::View;
 use crate::report::layout::TermStyle;
 use crate::sys::escape::json_text;
 
 use bundle::Written;
-use round::Look;
+use round::DoctorRound;
 
 /// What follows the options in the help.
 pub const EXAMPLES: &str = "\
@@ -79,7 +79,7 @@ pub fn run(process: &Process, options: &Options) -> Answer {
         Ok(runtime) => runtime,
         Err(error) => {
             let text = format!("failed to create event loop: {error}\n");
-            return Answer::complaint(text, Exit::TryAgain);
+            return Answer::stderr(text, Exit::TryAgain);
         }
     };
     let look = runtime.block_on(look_until(process, options.wait));
@@ -89,7 +89,7 @@ pub fn run(process: &Process, options: &Options) -> Answer {
 }
 
 /// Looks until nothing is wrong or the time is over; once, where there is none.
-async fn look_until(process: &Process, patience: Option<Duration>) -> Look {
+async fn look_until(process: &Process, patience: Option<Duration>) -> DoctorRound {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
     let mut pause = Duration::ZERO;
@@ -98,7 +98,7 @@ async fn look_until(process: &Process, patience: Option<Duration>) -> Look {
         pause = pauses.next().unwrap_or(pause);
         let left = patience.unwrap_or_default().saturating_sub(began.elapsed());
         // What no time mends is told at once.
-        let is_final = look.outcome == Outcome::NotKubevirt;
+        let is_final = look.outcome == DoctorOutcome::NotKubevirt;
         if is_final || exit(look.outcome, process.strictness) == Exit::Ok || left.is_zero() {
             return look;
         }
@@ -106,18 +106,18 @@ async fn look_until(process: &Process, patience: Option<Duration>) -> Look {
     }
 }
 
-fn exit(outcome: Outcome, strictness: Strictness) -> Exit {
+fn exit(outcome: DoctorOutcome, strictness: Strictness) -> Exit {
     match outcome {
-        Outcome::Warnings if strictness == Strictness::Strict => Exit::Warnings,
-        Outcome::Ok | Outcome::Warnings => Exit::Ok,
-        Outcome::Unreachable => Exit::TryAgain,
-        Outcome::Errors => Exit::Failed,
-        Outcome::NotKubevirt => Exit::NotKubevirt,
-        Outcome::Configuration => Exit::Configuration,
+        DoctorOutcome::Warnings if strictness == Strictness::Strict => Exit::Warnings,
+        DoctorOutcome::Ok | DoctorOutcome::Warnings => Exit::Ok,
+        DoctorOutcome::Unreachable => Exit::TryAgain,
+        DoctorOutcome::Errors => Exit::Failed,
+        DoctorOutcome::NotKubevirt => Exit::NotKubevirt,
+        DoctorOutcome::Configuration => Exit::Configuration,
     }
 }
 
-fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
+fn answer(process: &Process, options: &Options, look: &DoctorRound) -> Answer {
     let view = View {
         diagnosis: &look.diagnosis,
         outcome: look.outcome,
@@ -128,7 +128,7 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
         examination: look.examination.as_ref(),
     };
     let mut exit = exit(look.outcome, process.strictness);
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     let mut archive = None;
     if let Some(file) = &options.bundle {
         let printed = bundle::Printed {
@@ -138,10 +138,10 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
         };
         match bundle::write_within(process, file, printed) {
             Ok(Written::File(_)) if options.quiet => {}
-            Ok(Written::File(said)) => complaint = format!("{said}\n"),
+            Ok(Written::File(said)) => stderr = format!("{said}\n"),
             Ok(Written::Printed(text)) => archive = Some(text),
             Err(why) => {
-                complaint = format!("{why}\n");
+                stderr = format!("{why}\n");
                 exit = Exit::Failed;
             }
         }
@@ -156,11 +156,7 @@ fn answer(process: &Process, options: &Options, look: &Look) -> Answer {
     };
     if let Some(archive) = archive {
         // Standard output is the archive's.
-        (text, complaint) = (archive, text);
+        (text, stderr) = (archive, text);
     }
-    Answer {
-        text,
-        complaint,
-        exit,
-    }
+    Answer { text, stderr, exit }
 }

@@ -34,14 +34,14 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
     if names.is_empty() && !options.all {
         return Answer::new(list(output, style), Exit::Ok);
     }
-    let (mut entries, mut complaint) = (Vec::new(), String::new());
+    let (mut entries, mut stderr) = (Vec::new(), String::new());
     if options.all {
         entries.extend(Code::ALL.iter().map(|code| code.entry()));
     }
     for name in names {
         match Code::parse(&plain(name)) {
             Some(code) => entries.push(code.entry()),
-            None => complaint.push_str(&unknown(name)),
+            None => stderr.push_str(&unknown(name)),
         }
     }
     let text = match (output, entries.as_slice()) {
@@ -53,15 +53,11 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
             texts.collect::<Vec<_>>().join("\n\n")
         }
     };
-    let exit = match complaint.as_str() {
+    let exit = match stderr.as_str() {
         "" => Exit::Ok,
         _ => Exit::Usage,
     };
-    Answer {
-        text,
-        complaint,
-        exit,
-    }
+    Answer { text, stderr, exit }
 }
 
 /// A name as it stands in the catalogue, however it was copied.
@@ -268,10 +264,10 @@ mod tests {
         ] {
             let answer = explain(&[name], Output::Text);
             assert_eq!((answer.exit, answer.text.as_str()), (Exit::Usage, ""));
-            assert!(answer.complaint.contains(near), "{}", answer.complaint);
+            assert!(answer.stderr.contains(near), "{}", answer.stderr);
         }
         let hostile = explain(&["\u{1b}[31m"], Output::Text);
-        assert!(!hostile.complaint.contains('\u{1b}'));
+        assert!(!hostile.stderr.contains('\u{1b}'));
     }
 
     #[test]
@@ -297,7 +293,7 @@ mod tests {
             [&told[0]["code"], &told[1]["code"]],
             ["node-missing", "label-conflict"]
         );
-        assert!(answer.complaint.contains("`nonsense-code`"));
+        assert!(answer.stderr.contains("`nonsense-code`"));
         let one: Value = serde_json::from_str(&explain(&names[..1], Output::Json).text).unwrap();
         assert_eq!(one["code"], "node-missing");
     }

@@ -20,7 +20,9 @@ use super::status::presence;
 use super::{Answer, Exit, Output};
 use crate::access::search;
 use crate::apply::registration;
-use crate::commands::gate::judge::{Daemon, Decision, Opening, Reason, Said, Wanted, decide};
+use crate::commands::gate::judge::{
+    Daemon, Decision, GateReason, GateStatement, Opening, WantedName, decide,
+};
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::decide::verdict::Verdict;
@@ -49,7 +51,7 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return Answer::complaint(
+            return Answer::stderr(
                 format!("failed to create event loop, the kubelet starts unchecked: {error}\n"),
                 Exit::Ok,
             );
@@ -77,15 +79,15 @@ pub fn make_directories(process: &Process) -> Answer {
     if !registration_is_wanted(&settings) || needless(root, &settings, false).is_some() {
         return Answer::new("", Exit::Ok);
     }
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     for kind in observe::registration::installed(root) {
         if let Err(refusal) = registration::make_directory(root, kind) {
-            complaint.push_str(&format!("{}\n", refusal.text));
+            stderr.push_str(&format!("{}\n", refusal.text));
         }
     }
     Answer {
         text: String::new(),
-        complaint,
+        stderr,
         exit: Exit::Ok,
     }
 }
@@ -103,29 +105,29 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     let configured = settings.guest.kubeconfig.as_deref();
     let candidates = search::kubelet_candidates(configured, &distributions);
     match search::find(root, candidates) {
-        search::Found::At(found)
-        | search::Found::Unreadable {
+        search::FoundCredential::At(found)
+        | search::FoundCredential::Unreadable {
             candidate: found, ..
         } => {
             let text = format!(
                 "the kubelet is already registered: {}",
                 found.path.display()
             );
-            return opening(Reason::NotFirstStart, text);
+            return opening(GateReason::NotFirstStart, text);
         }
-        search::Found::Nowhere { .. } => {}
+        search::FoundCredential::Nowhere { .. } => {}
     }
     let machine = observe::machine::read_machine(root);
     if let Some(vendor) = foreign(&machine, settings) {
         let text = format!("not a KubeVirt virtual machine: SMBIOS vendor is {vendor}");
-        return opening(Reason::NotKubevirt, text);
+        return opening(GateReason::NotKubevirt, text);
     }
     if !faulty {
         return None;
     }
     // The daemon waits for a better one, and must not hold a boot.
     let text = "invalid configuration, so the VM name is unknown; the kubelet starts unchecked: harvester-node-agent config check";
-    opening(Reason::ConfigurationFaults, text.to_owned())
+    opening(GateReason::ConfigurationFaults, text.to_owned())
 }
 
 /// Waits for the daemon's word.
@@ -188,22 +190,25 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     let (distributions, _) = observe::distribution::read_distribution(root);
     let configured = settings.harvester.kubeconfig.as_deref();
     let candidates = search::harvester_candidates(configured, &distributions);
-    matches!(search::find(root, candidates), search::Found::At(_))
+    matches!(
+        search::find(root, candidates),
+        search::FoundCredential::At(_)
+    )
 }
 
 /// What a status says of the name that would register.
-fn said(status: &Status) -> Option<Said> {
+fn said(status: &Status) -> Option<GateStatement> {
     let IdentityStatus { names, vm, .. } = &status.identity;
     let named = |kind: &str| names.iter().find(|name| name.kind == kind);
     let name = named("node name").or_else(|| named("hostname"))?;
     let labels = match &status.registration {
-        None => Wanted::None,
+        None => WantedName::None,
         Some(registration) => match &registration.labels {
-            None => Wanted::Unknown,
-            Some(labels) => parse(labels).map_or(Wanted::Unknown, Wanted::Known),
+            None => WantedName::Unknown,
+            Some(labels) => parse(labels).map_or(WantedName::Unknown, WantedName::Known),
         },
     };
-    Some(Said {
+    Some(GateStatement {
         kind: name.kind.clone(),
         name: name.name.clone(),
         verdict: Verdict::parse(&name.state)?,
@@ -284,23 +289,23 @@ fn answer(process: &Process, opening: &Opening, waited: Duration, written: &Writ
         });
         return Answer::new(json_text(&value), Exit::Ok);
     }
-    if opening.reason == Reason::NotFirstStart {
+    if opening.reason == GateReason::NotFirstStart {
         return Answer::new("", Exit::Ok);
     }
     let mut text = format!("{}\n", opening.text);
     for file in &written.files {
         text.push_str(&format!("labels written to {file}\n"));
     }
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     if opening.reason.is_worrying() {
-        std::mem::swap(&mut text, &mut complaint);
+        std::mem::swap(&mut text, &mut stderr);
     }
     for problem in &written.problems {
-        complaint.push_str(&format!("{problem}\n"));
+        stderr.push_str(&format!("{problem}\n"));
     }
     Answer {
         text,
-        complaint,
+        stderr,
         exit: Exit::Ok,
     }
 }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::run::Process;
-use crate::config::{self, ConfigErrors, Loaded, LogLevel};
+use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
@@ -23,7 +23,7 @@ const STATUS: &str =
     "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
 
 /// Waits for a configuration that can be used. `None` when the service is told to end first.
-pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<Loaded> {
+pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<LoadedConfig> {
     let mut signals = (
         signal(SignalKind::terminate()).ok()?,
         signal(SignalKind::interrupt()).ok()?,

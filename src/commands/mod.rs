@@ -193,7 +193,7 @@ pub struct Answer {
     /// For standard output.
     pub text: String,
     /// For standard error.
-    pub complaint: String,
+    pub stderr: String,
     /// The exit code.
     pub exit: Exit,
 }
@@ -226,7 +226,7 @@ impl Answer {
     pub fn new(text: impl Into<String>, exit: Exit) -> Self {
         Self {
             text: text.into(),
-            complaint: String::new(),
+            stderr: String::new(),
             exit,
         }
     }
@@ -236,7 +236,7 @@ impl Answer {
         let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                self.complaint
+                self.stderr
                     .push_str(&format!("failed to write to standard output: {error}\n"));
                 self.exit = match self.exit {
                     Exit::Ok => Exit::Failed,
@@ -249,10 +249,10 @@ impl Answer {
     }
 
     /// Text for standard error.
-    pub fn complaint(text: impl Into<String>, exit: Exit) -> Self {
+    pub fn stderr(text: impl Into<String>, exit: Exit) -> Self {
         Self {
             text: String::new(),
-            complaint: text.into(),
+            stderr: text.into(),
             exit,
         }
     }
@@ -303,11 +303,11 @@ mod tests {
             .unwrap();
         let told = answer().printed(&mut full);
         assert_eq!(told.exit, Exit::Failed);
-        assert!(told.complaint.contains("No space"), "{}", told.complaint);
+        assert!(told.stderr.contains("No space"), "{}", told.stderr);
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
         let told = answer().printed(&mut writer);
-        assert_eq!((told.exit, told.complaint.as_str()), (Exit::Ok, ""));
+        assert_eq!((told.exit, told.stderr.as_str()), (Exit::Ok, ""));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
 use crate::catalogue::{Finding, Severity};
 use crate::decide::Action;
-use crate::decide::label_state::Sync;
+use crate::decide::label_state::LabelState;
 use crate::decide::registration::Edit;
 use crate::report::status::Status;
 use crate::report::text;
@@ -22,7 +22,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
         None => "node".to_owned(),
     };
     let mut lines = Vec::new();
-    let mut complaint = String::new();
+    let mut stderr = String::new();
     for round in rounds {
         if let Some(unit) = &round.plan.start {
             match (mode, &round.started) {
@@ -30,7 +30,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
                     lines.push(format!("unit {unit} started"));
                 }
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                    let _ = writeln!(stderr, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
@@ -44,7 +44,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
                     Edit::Reload => format!("systemd reloaded for {path}"),
                 }),
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                    let _ = writeln!(stderr, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
@@ -55,7 +55,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
                     lines.extend(changes(&node, action));
                 }
                 (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(complaint, "error: {}", refusal.text);
+                    let _ = writeln!(stderr, "error: {}", refusal.text);
                 }
                 (Mode::Write, None) => {}
             }
@@ -86,11 +86,11 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
         }
     };
     if output != Output::Json {
-        complaint.push_str(&text::problem_lines(&status.findings, Severity::Warning));
+        stderr.push_str(&text::problem_lines(&status.findings, Severity::Warning));
     }
     Answer {
         text,
-        complaint,
+        stderr,
         exit: exit(rounds),
     }
 }
@@ -138,7 +138,10 @@ fn exit(rounds: &[Round]) -> Exit {
     }
     let is_error = |finding: &Finding| finding.code.entry().severity == Severity::Error;
     let errors = round.plan.findings.iter().any(is_error);
-    let settled = !matches!(round.plan.sync, Sync::NoVm { .. } | Sync::WriteFailed(_));
+    let settled = !matches!(
+        round.plan.sync,
+        LabelState::NoVm { .. } | LabelState::WriteFailed(_)
+    );
     // A file is written again in each round, and a unit is started in one of them only.
     let is_kept = round.kept.iter().all(Result::is_ok);
     let is_started = rounds
@@ -162,7 +165,7 @@ mod tests {
     use crate::decide::placement::Located;
     use crate::decide::registration::FileChange;
     use crate::decide::{Memory, Now};
-    use crate::facts::observation::Who;
+    use crate::facts::observation::Observation;
     use crate::facts::placement::PlacementReads;
     use crate::facts::requests::Requests;
 
@@ -174,8 +177,14 @@ mod tests {
 
         fn targets(&self, _: &Settings, _: &Identity) {}
 
-        async fn who(&mut self, _: &Settings, _: Scope, _: Now, _: &mut dyn FnMut()) -> Who {
-            self.0.who.clone()
+        async fn observation(
+            &mut self,
+            _: &Settings,
+            _: Scope,
+            _: Now,
+            _: &mut dyn FnMut(),
+        ) -> Observation {
+            self.0.observation.clone()
         }
 
         async fn placement(&mut self, _: &Settings, _: &Located<'_>, _: Now) -> PlacementReads {

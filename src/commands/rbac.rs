@@ -9,13 +9,13 @@ use clap::Args;
 
 use super::{Answer, Exit, Output};
 use crate::access::token::{self, TokenKind};
-use crate::catalogue::{Name, PRINT_KUBECONFIG};
+use crate::catalogue::{CommandWord, PRINT_KUBECONFIG};
 use crate::commands::rbac::manifest::Extras;
 use crate::config::{self, Settings};
-use crate::decide::permissions::{Wanted, roles};
+use crate::decide::permissions::{WantedRule, roles};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
-use crate::observe::api_access::{Connections, Link};
+use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::{credentials, distribution};
 use crate::sys::escape::json_text;
 use crate::sys::root::Root;
@@ -80,7 +80,7 @@ pub struct Options {
 pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
     let mut settings = match config::load(root, only) {
         Ok(loaded) => loaded.settings,
-        Err(errors) => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+        Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
     };
     if let Some(file) = options.credential {
         settings.harvester.kubeconfig = Some(file);
@@ -89,7 +89,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         Some(account) => (account, None),
         None => match holder(root, &settings) {
             Ok((account, namespace)) => (account, Some(namespace)),
-            Err(complaint) => return Answer::complaint(format!("{complaint}\n"), Exit::Failed),
+            Err(stderr) => return Answer::stderr(format!("{stderr}\n"), Exit::Failed),
         },
     };
     if options.kubeconfig_command {
@@ -106,7 +106,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
         Source::LauncherPod => options.no_pods,
         _ => false,
     };
-    let wanted = Wanted {
+    let wanted = WantedRule {
         account,
         namespace,
         vms: options.vm.into_iter().collect(),
@@ -135,7 +135,10 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
 /// API is left to the reader: the agent cannot know it without a credential.
 fn print_kubeconfig(account: &ServiceAccount) -> String {
     PRINT_KUBECONFIG
-        .replace(Name::Namespace.placeholder(), account.namespace.as_str())
+        .replace(
+            CommandWord::Namespace.placeholder(),
+            account.namespace.as_str(),
+        )
         .replace(
             "harvester-node-agent-token",
             &format!("{}-token", account.name),
@@ -156,13 +159,14 @@ fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace
         )
     })?;
     let harvester = credentials::harvester(link, settings).map_err(|why| why.text)?;
-    let account = account(link).map_err(|who| no_account(link, &who, &harvester.namespace))?;
+    let account = account(link)
+        .map_err(|observation| no_account(link, &observation, &harvester.namespace))?;
     Ok((account, harvester.namespace))
 }
 
 /// The service account, or who holds the credential instead.
-fn account(link: &Link) -> Result<ServiceAccount, String> {
-    let who = match link.credential.token.as_ref().map(token::classify) {
+fn account(link: &ApiLink) -> Result<ServiceAccount, String> {
+    let observation = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {
             (Some(account), _) => return Ok(account),
             (None, Some(subject)) => format!("a token of `{}`", subject.escape_debug()),
@@ -174,13 +178,13 @@ fn account(link: &Link) -> Result<ServiceAccount, String> {
         Some(TokenKind::Opaque) => "a token without a subject".to_owned(),
         None => "no token, but a client certificate or a user name".to_owned(),
     };
-    Err(who)
+    Err(observation)
 }
 
-fn no_account(link: &Link, who: &str, namespace: &Namespace) -> String {
+fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> String {
     let file = link.credential.kubeconfig.display();
     format!(
-        "`{file}` has {who}; roles are bound to a service account\n\
+        "`{file}` has {observation}; roles are bound to a service account\n\
          to print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
          then, to print a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
          --kubeconfig-command"
@@ -220,7 +224,7 @@ mod tests {
         let answer = print(&root, Options::default());
         assert_eq!(answer.exit, Exit::Failed);
         for text in [FILE, "--subject NAMESPACE:NAME", "--credential FILE"] {
-            assert!(answer.complaint.contains(text), "{}", answer.complaint);
+            assert!(answer.stderr.contains(text), "{}", answer.stderr);
         }
         assert_eq!(answer.text, "");
     }
@@ -230,7 +234,7 @@ mod tests {
         let token = jwt(r#"{"sub":"system:serviceaccount:accounts:gc8"}"#);
         let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
         let answer = print(&root, Options::default());
-        assert_eq!(answer.complaint, "");
+        assert_eq!(answer.stderr, "");
         for text in [
             "namespace: \"vms\"",
             "- kind: ServiceAccount\n  namespace: \"accounts\"\n  name: \"gc8\"",
@@ -322,9 +326,9 @@ mod tests {
             let answer = print(&root, Options::default());
             assert_eq!(answer.exit, Exit::Failed, "{user}");
             for text in [text, FILE, "rbac --subject vms:harvester-node-agent"] {
-                assert!(answer.complaint.contains(text), "{}", answer.complaint);
+                assert!(answer.stderr.contains(text), "{}", answer.stderr);
             }
-            assert!(!answer.complaint.contains("CANARY"), "{}", answer.complaint);
+            assert!(!answer.stderr.contains("CANARY"), "{}", answer.stderr);
         }
     }
 }

@@ -10,23 +10,23 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{Answer, Exit, Output, Strictness, once, whoami};
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, Saver, State};
-use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, Report};
+use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, RoundReport};
 use crate::catalogue::Code;
 use crate::commands::invalid_config;
-use crate::config::{self, ConfigErrors, Loaded, Settings};
+use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 use crate::facts::trigger::Trigger;
 use crate::observe::machine::read_machine;
-use crate::observe::observer::World;
+use crate::observe::observer::Observer;
 use crate::report::Reporter;
 use crate::report::compose::Context;
-use crate::report::endpoint::{self, Board};
+use crate::report::endpoint::{self, MetricsPage};
 use crate::report::journal::{Journal, Priority};
 use crate::report::layout::TermStyle;
 use crate::report::logging;
@@ -106,7 +106,7 @@ pub fn run(process: &Process, task: Task) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
         Err(errors) => match held(process, task, &errors) {
-            None => return Answer::complaint(format!("{errors}\n"), Exit::Configuration),
+            None => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
             Some(None) => return Answer::new("", Exit::Ok),
             Some(Some(loaded)) => loaded,
         },
@@ -126,12 +126,12 @@ pub fn run(process: &Process, task: Task) -> Answer {
         if task == Task::Serve {
             stand_aside(process);
         }
-        return Answer::complaint(text, Exit::NotKubevirt);
+        return Answer::stderr(text, Exit::NotKubevirt);
     }
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return Answer::complaint(
+            return Answer::stderr(
                 format!("failed to create event loop: {error}\n"),
                 Exit::TryAgain,
             );
@@ -158,7 +158,7 @@ pub fn run(process: &Process, task: Task) -> Answer {
 }
 
 /// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was told to end.
-fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<Loaded>> {
+fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<LoadedConfig>> {
     let is_service = task == Task::Serve && process.notify_socket.is_some();
     let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
     Some(
@@ -191,7 +191,7 @@ fn locked(error: &lock::LockError) -> Answer {
         }
         lock::LockError::Unusable(_) => "",
     };
-    Answer::complaint(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
+    Answer::stderr(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
 }
 
 /// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
@@ -216,7 +216,7 @@ async fn serve(
         Err(_) => None,
     };
     let clock = SystemClock::new();
-    let health = Health::default();
+    let health = SignalBoard::default();
     let notifier = process.notifier();
     let facts = SinkFacts::observe(
         &process.root,
@@ -232,7 +232,7 @@ async fn serve(
         last_migration: state.last_migration.clone(),
         ..Memory::default()
     };
-    let board = Board::default();
+    let board = MetricsPage::default();
     let mut reporter = Reporter::new(
         process.root.clone(),
         journal.clone(),
@@ -252,7 +252,7 @@ async fn serve(
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
     }
     if let Some(why) = discarded {
-        health.remark("state", Some(Remark::StateDiscarded { why }));
+        health.remark("state", Some(ObservationIssue::StateDiscarded { why }));
     }
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
     let listener = Listener::new(
@@ -262,10 +262,10 @@ async fn serve(
         reporter.watchdog_period(),
         health.clone(),
         Chance {
-            dice,
+            random,
             machine: machine.phase(),
         },
-        reporter.herald(),
+        reporter.hint_sink(),
     );
     let signals = (
         listener,
@@ -275,7 +275,7 @@ async fn serve(
     let (wait, mut terminate, mut interrupt) = match signals {
         (Ok(wait), Ok(terminate), Ok(interrupt)) => (wait, terminate, interrupt),
         (Err(error), _, _) | (_, Err(error), _) | (_, _, Err(error)) => {
-            return Answer::complaint(
+            return Answer::stderr(
                 format!("failed to register a signal handler: {error}\n"),
                 Exit::TryAgain,
             );
@@ -283,7 +283,7 @@ async fn serve(
     };
     let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
     let mut agent = Agent {
-        world: World::new(process.root.clone(), bus, health, earlier_vm).backing_off(dice),
+        world: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
         publish: reporter,
         wait,
         reload: Reloader {
@@ -314,8 +314,8 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let state = state::recall(&process.root, &MachineId::of(&read_machine(&process.root)));
     let address = process.system_bus_address.as_deref();
     let bus = Bus::new(&process.root, address);
-    let health = Health::default();
-    let mut world = World::new(process.root.clone(), bus, health.clone(), earlier(&state));
+    let health = SignalBoard::default();
+    let mut world = Observer::new(process.root.clone(), bus, health.clone(), earlier(&state));
     let rounds = Box::pin(agent::once(
         settings,
         &mut world,
@@ -395,13 +395,13 @@ impl Clock for SystemClock {
         Now {
             uptime: self.start.elapsed(),
             wall: UtcDateTime::now(),
-            random: dice(),
+            random: random(),
         }
     }
 }
 
 /// Randomness for waits. Without any, waits are half of their ceiling, which is worse for the fleet and right for the node.
-fn dice() -> Random {
+fn random() -> Random {
     let mut bits = [0; 8];
     match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bits) {
         Ok(()) => Random::from_bits(u64::from_ne_bytes(bits)),
@@ -433,8 +433,8 @@ impl Reload for Reloader {
 pub(super) struct Silent;
 
 impl Publish for Silent {
-    fn publish(&mut self, _: &Report<'_>) {}
-    fn sign(&mut self, _: Trigger) {}
+    fn publish(&mut self, _: &RoundReport<'_>) {}
+    fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
     fn stopping(&mut self) {}

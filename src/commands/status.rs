@@ -136,7 +136,7 @@ pub fn run(
     let mut answer = published(root, output, show, strictness);
     if let Waited::TimedOut { limit, state } = waited {
         let text = format!("error: timed out after {}s: {state}\n", limit.as_secs());
-        answer.complaint.push_str(&text);
+        answer.stderr.push_str(&text);
         if matches!(answer.exit, Exit::Ok | Exit::Warnings) {
             answer.exit = Exit::TryAgain;
         }
@@ -160,14 +160,14 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
                     "no status file, and only root can see whether the agent runs: systemctl status harvester-node-agent; {error}\n"
                 ),
             };
-            return Answer::complaint(text, Exit::TryAgain);
+            return Answer::stderr(text, Exit::TryAgain);
         }
     };
     let status = match Status::from_json(&value) {
         Ok(status) => status,
         Err(error) => {
             let text = format!("the status file has an unsupported version: {error}\n");
-            return Answer::complaint(text, Exit::Failed);
+            return Answer::stderr(text, Exit::Failed);
         }
     };
     let shown = match output {
@@ -182,7 +182,7 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
         Presence::Unknown => Some("only root can see whether the agent is running"),
     };
     if let Some(doubt) = doubt {
-        answer.complaint = format!(
+        answer.stderr = format!(
             "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
             relative(show.now, &status.last_update_time)
         );

@@ -17,12 +17,12 @@ const MAX_KEY: usize = 340;
 #[derive(Debug)]
 pub struct ConfigErrors {
     /// At least one.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// One thing that is wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// A file or directory cannot be read.
     #[error(transparent)]
     Unreadable(ReadError),
@@ -36,7 +36,7 @@ pub enum Problem {
     #[error("{place}:{column}: not valid TOML: {message}")]
     Syntax {
         /// The file and line.
-        place: Place,
+        place: ErrorPlace,
         /// The column, from 1, in characters.
         column: usize,
         /// What the parser says.
@@ -46,7 +46,7 @@ pub enum Problem {
     #[error("{place}: unknown {what} `{}`; {hint}", one_line(key, MAX_KEY))]
     Unknown {
         /// The file and line.
-        place: Place,
+        place: ErrorPlace,
         /// `key` or `table`.
         what: &'static str,
         /// The whole key.
@@ -61,7 +61,7 @@ pub enum Problem {
     )]
     WrongType {
         /// The file and line.
-        place: Place,
+        place: ErrorPlace,
         /// The whole key.
         key: String,
         /// The type that is needed.
@@ -80,7 +80,7 @@ pub enum Problem {
     )]
     Refused {
         /// The file and line.
-        place: Place,
+        place: ErrorPlace,
         /// The whole key.
         key: String,
         /// The value, escaped.
@@ -94,16 +94,16 @@ pub enum Problem {
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ErrorPlace {
     /// The file, as seen inside the root.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// The file and line, where known.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&ErrorPlace> {
         match self {
             Self::Unreadable(_) | Self::NotADirectory(_) | Self::RelativePath(_) => None,
             Self::Syntax { place, .. }
@@ -127,7 +127,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = printable(&self.path.to_string_lossy());
         write!(formatter, "{path}:{}", self.line)

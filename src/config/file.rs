@@ -5,14 +5,14 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::errors::{Place, Problem, escaped, printable};
+use super::errors::{ConfigProblem, ErrorPlace, escaped, printable};
 use super::keys::{KEYS, Key};
 use super::suggest;
-use super::value::Value;
+use super::value::ConfigValue;
 
 /// One key of one file, not yet checked.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct FileEntry {
     /// The key's row in the table.
     pub(super) key: &'static Key,
     /// The whole key as TOML writes it.
@@ -20,19 +20,23 @@ pub(super) struct Entry {
     /// The names that stand for `*` in the row.
     pub(super) names: Vec<String>,
     /// What the file says.
-    pub(super) value: Value,
+    pub(super) value: ConfigValue,
     /// Where it says so.
-    pub(super) place: Place,
+    pub(super) place: ErrorPlace,
 }
 
 /// Reads one file. What is wrong with it goes to `problems`; nothing of a file that is not TOML is used.
-pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> Vec<Entry> {
+pub(super) fn parse(
+    path: &Path,
+    source: &str,
+    problems: &mut Vec<ConfigProblem>,
+) -> Vec<FileEntry> {
     let (table, errors) = DeTable::parse_recoverable(source);
-    let lines = Lines::new(source);
+    let lines = FileLines::new(source);
     if !errors.is_empty() {
         problems.extend(errors.iter().map(|error| {
             let start = error.span().map_or(0, |span| span.start);
-            Problem::Syntax {
+            ConfigProblem::Syntax {
                 place: lines.place(path, start),
                 column: column(source, start),
                 message: printable(error.message()),
@@ -56,9 +60,9 @@ pub(super) fn parse(path: &Path, source: &str, problems: &mut Vec<Problem>) -> V
 struct Walk<'a> {
     path: &'a Path,
     source: &'a str,
-    lines: Lines,
-    entries: Vec<Entry>,
-    problems: &'a mut Vec<Problem>,
+    lines: FileLines,
+    entries: Vec<FileEntry>,
+    problems: &'a mut Vec<ConfigProblem>,
 }
 
 impl Walk<'_> {
@@ -68,17 +72,17 @@ impl Walk<'_> {
             names.push(name.get_ref().clone().into_owned());
             let place = self.lines.place(self.path, name.span().start);
             if let Some(key) = KEYS.iter().find(|key| is_key(key, &names)) {
-                self.entries.push(Entry {
+                self.entries.push(FileEntry {
                     key,
                     path: dotted(&names),
                     names: chosen_names(key, &names),
-                    value: Value::new(value, self.source),
+                    value: ConfigValue::new(value, self.source),
                     place,
                 });
             } else if let Some(key) = KEYS.iter().find(|key| is_above(key, &names)) {
                 match value.get_ref() {
                     DeValue::Table(inner) => self.table(inner, &names),
-                    other => self.problems.push(Problem::WrongType {
+                    other => self.problems.push(ConfigProblem::WrongType {
                         place,
                         key: dotted(&names),
                         expected: "table",
@@ -88,7 +92,7 @@ impl Walk<'_> {
                     }),
                 }
             } else {
-                self.problems.push(Problem::Unknown {
+                self.problems.push(ConfigProblem::Unknown {
                     place,
                     what: if value.get_ref().is_table() {
                         "table"
@@ -104,19 +108,19 @@ impl Walk<'_> {
 }
 
 /// Where the lines of a file end; counting anew for every key would take minutes on a hostile file.
-struct Lines {
+struct FileLines {
     ends: Vec<usize>,
 }
 
-impl Lines {
+impl FileLines {
     fn new(source: &str) -> Self {
         Self {
             ends: source.match_indices('\n').map(|(end, _)| end).collect(),
         }
     }
 
-    fn place(&self, path: &Path, offset: usize) -> Place {
-        Place {
+    fn place(&self, path: &Path, offset: usize) -> ErrorPlace {
+        ErrorPlace {
             path: path.to_owned(),
             line: self.ends.partition_point(|end| *end < offset) + 1,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::errors::{Problem, printable};
+use super::errors::{ConfigProblem, printable};
 use crate::sys::root::Root;
 
 /// Drop-ins of the distribution and the image.
@@ -23,45 +23,45 @@ const LIKELY_MISTAKES: [&str; 4] = ["conf", "json", "yaml", "yml"];
 
 /// The files to read, lowest first.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundFiles {
     pub(super) files: Vec<PathBuf>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
     pub(super) warnings: Vec<String>,
 }
 
 /// Where a drop-in stands relative to [`ADMIN_FILE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum DropInStage {
     Below,
     Above,
 }
 
 /// Looks into every stage.
-pub(super) fn find(root: &Root) -> Found {
-    let mut found = Found::default();
+pub(super) fn find(root: &Root) -> FoundFiles {
+    let mut found = FoundFiles::default();
     // A later directory replaces the files of the same name.
-    let mut drop_ins: BTreeMap<OsString, (Stage, PathBuf)> = BTreeMap::new();
+    let mut drop_ins: BTreeMap<OsString, (DropInStage, PathBuf)> = BTreeMap::new();
     for (dir, stage) in [
-        (VENDOR_DIR, Stage::Below),
-        (RUNTIME_DIR, Stage::Below),
-        (ADMIN_DIR, Stage::Above),
+        (VENDOR_DIR, DropInStage::Below),
+        (RUNTIME_DIR, DropInStage::Below),
+        (ADMIN_DIR, DropInStage::Above),
     ] {
         for name in names(root, Path::new(dir), &mut found) {
             let path = Path::new(dir).join(&name);
             drop_ins.insert(name, (stage, path));
         }
     }
-    let of = |wanted: Stage| {
+    let of = |wanted: DropInStage| {
         drop_ins
             .values()
             .filter(move |(stage, _)| *stage == wanted)
             .map(|(_, path)| path.clone())
     };
-    let mut files: Vec<PathBuf> = of(Stage::Below).collect();
+    let mut files: Vec<PathBuf> = of(DropInStage::Below).collect();
     if root.exists(ADMIN_FILE) || root.link_target(ADMIN_FILE).is_some() {
         files.push(PathBuf::from(ADMIN_FILE));
     }
-    files.extend(of(Stage::Above));
+    files.extend(of(DropInStage::Above));
     files.retain(|path| !is_nothing(root, path));
     found.files = files;
     found
@@ -86,7 +86,7 @@ pub(super) fn is_nothing(root: &Root, path: &Path) -> bool {
 }
 
 /// The names of the drop-ins in one directory.
-fn names(root: &Root, dir: &Path, found: &mut Found) -> Vec<OsString> {
+fn names(root: &Root, dir: &Path, found: &mut FoundFiles) -> Vec<OsString> {
     match root.list(dir) {
         Ok(names) => names
             .into_iter()
@@ -95,9 +95,9 @@ fn names(root: &Root, dir: &Path, found: &mut Found) -> Vec<OsString> {
         Err(error) if error.is_absent() && !root.exists(dir) => Vec::new(),
         Err(error) => {
             found.problems.push(if error.is_absent() {
-                Problem::NotADirectory(dir.to_owned())
+                ConfigProblem::NotADirectory(dir.to_owned())
             } else {
-                Problem::Unreadable(error)
+                ConfigProblem::Unreadable(error)
             });
             Vec::new()
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::label::{ConfigMapName, LabelKey, NameError};
 use super::listen::Listen;
-use super::settings::{HostPlace, Mode, OptIns, Settings, TextFile};
-use super::value::{Value, Wrong};
+use super::settings::{HostPlace, MetricsFile, OptIns, Settings, WatchMode};
+use super::value::{ConfigValue, Wrong};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
@@ -40,7 +40,7 @@ pub struct Key {
 }
 
 /// Checks a value and puts it in its field. The names are those that stand for `*`.
-type Set = fn(&mut Settings, &[String], &Value) -> Result<(), Vec<Wrong>>;
+type Set = fn(&mut Settings, &[String], &ConfigValue) -> Result<(), Vec<Wrong>>;
 
 /// Every key, in the order in which it is shown.
 pub const KEYS: &[Key] = &[
@@ -51,8 +51,8 @@ pub const KEYS: &[Key] = &[
         help: "watch the VM and the Node; false: rely on event sources in the guest and an hourly poll (very large fleets)",
         set: |settings, _, value| {
             let mode = value.switch().map(|watch| match watch {
-                true => Mode::Watch,
-                false => Mode::Signals,
+                true => WatchMode::Watch,
+                false => WatchMode::Signals,
             });
             put(&mut settings.mode, mode)
         },
@@ -63,7 +63,7 @@ pub const KEYS: &[Key] = &[
         allowed: r#"an absolute path, "" to search the standard paths"#,
         help: "kubeconfig of the Harvester API",
         set: |settings, _, value| {
-            let path = value.optional(Value::path);
+            let path = value.optional(ConfigValue::path);
             put(&mut settings.harvester.kubeconfig, path)
         },
     },
@@ -102,7 +102,7 @@ pub const KEYS: &[Key] = &[
         allowed: r#"an absolute path, "" to search the standard paths"#,
         help: "kubeconfig of the kubelet",
         set: |settings, _, value| {
-            let path = value.optional(Value::path);
+            let path = value.optional(ConfigValue::path);
             put(&mut settings.guest.kubeconfig, path)
         },
     },
@@ -242,10 +242,10 @@ pub const KEYS: &[Key] = &[
         help: "file with metrics for the textfile collector of node-exporter",
         set: |settings, _, value| {
             let textfile = match value {
-                Value::Text(text) if text.is_empty() => Ok(TextFile::Auto),
+                ConfigValue::Text(text) if text.is_empty() => Ok(MetricsFile::Auto),
                 _ => value
-                    .unless_off(Value::path)
-                    .map(|path| path.map_or(TextFile::Off, TextFile::Path)),
+                    .unless_off(ConfigValue::path)
+                    .map(|path| path.map_or(MetricsFile::Off, MetricsFile::Path)),
             };
             put(&mut settings.metrics.textfile, textfile)
         },
@@ -339,14 +339,14 @@ fn put_all<T>(field: &mut T, checked: Result<T, Vec<Wrong>>) -> Result<(), Vec<W
     Ok(())
 }
 
-fn opt_ins(value: &Value) -> Result<OptIns, Vec<Wrong>> {
+fn opt_ins(value: &ConfigValue) -> Result<OptIns, Vec<Wrong>> {
     value.choices().map(|listed| listed.into_iter().collect())
 }
 
 /// The name that stands for `*`, checked.
 fn chosen<T, E: std::fmt::Display>(
     names: &[String],
-    value: &Value,
+    value: &ConfigValue,
     check: impl FnOnce(&str) -> Result<T, E>,
 ) -> Result<T, Wrong> {
     let name = names.first().map(String::as_str).unwrap_or_default();
@@ -356,7 +356,7 @@ fn chosen<T, E: std::fmt::Display>(
 fn set_extra_label(
     settings: &mut Settings,
     names: &[String],
-    value: &Value,
+    value: &ConfigValue,
 ) -> Result<(), Vec<Wrong>> {
     let guest = chosen(names, value, LabelKey::parse)
         .and_then(|key| chosen(names, value, |_| key.check_writable().map(|()| key.clone())));
@@ -369,7 +369,7 @@ fn set_extra_label(
 fn set_place(
     settings: &mut Settings,
     names: &[String],
-    value: &Value,
+    value: &ConfigValue,
     part: Result<LabelValue, Wrong>,
     field: fn(&mut HostPlace) -> &mut Option<LabelValue>,
 ) -> Result<(), Vec<Wrong>> {

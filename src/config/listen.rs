@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::value::{Value, Wrong};
+use super::value::{ConfigValue, Wrong};
 
 /// What a path of a unix socket begins with.
 const UNIX: &str = "unix:";
@@ -27,10 +27,10 @@ pub enum Listen {
 
 impl Listen {
     /// Reads an address; whatever could be reached from another machine is refused.
-    pub(super) fn parse(value: &Value) -> Result<Self, Wrong> {
+    pub(super) fn parse(value: &ConfigValue) -> Result<Self, Wrong> {
         let text = value.text()?;
         if let Some(path) = text.strip_prefix(UNIX) {
-            return match Value::Text(path.to_owned()).path() {
+            return match ConfigValue::Text(path.to_owned()).path() {
                 Ok(path) if path.as_os_str().len() > SOCKET_PATH_MAX => Err(value.refuse(
                     format_args!("is too long for a socket path: at most {SOCKET_PATH_MAX} bytes"),
                 )),

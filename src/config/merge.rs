@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::errors::{Place, Problem};
-use super::file::Entry;
+use super::errors::{ConfigProblem, ErrorPlace};
+use super::file::FileEntry;
 use super::keys::KEYS;
-use super::settings::{Settings, TextFile};
-use super::value::{Why, Wrong};
+use super::settings::{MetricsFile, Settings};
+use super::value::{ValueProblem, Wrong};
 use crate::facts::placement::Source;
 
 /// One key as it takes effect.
@@ -54,14 +54,14 @@ pub enum Origin {
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     /// The entry of the highest file for each key.
-    winners: BTreeMap<String, Entry>,
+    winners: BTreeMap<String, FileEntry>,
     /// Entries that a higher file replaced. They are checked all the same: a mistake stays one.
-    overridden: Vec<Entry>,
+    overridden: Vec<FileEntry>,
 }
 
 impl Merged {
     /// Adds the entries of one file, which is higher than all before it.
-    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+    pub(super) fn add(&mut self, entries: Vec<FileEntry>) {
         for entry in entries {
             if let Some(lower) = self.winners.insert(entry.path.clone(), entry) {
                 self.overridden.push(lower);
@@ -72,7 +72,7 @@ impl Merged {
     /// Checks every entry and the winners against each other.
     pub(super) fn validate(
         &self,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<ConfigProblem>,
         warnings: &mut Vec<String>,
     ) -> Settings {
         let mut scratch = Settings::default();
@@ -92,7 +92,7 @@ impl Merged {
     pub(super) fn effective(&self) -> Vec<Effective> {
         let mut values: Vec<Effective> = Vec::new();
         for key in KEYS {
-            let stated: Vec<&Entry> = self
+            let stated: Vec<&FileEntry> = self
                 .winners
                 .values()
                 .filter(|entry| entry.key.path == key.path)
@@ -130,7 +130,7 @@ impl Merged {
     }
 
     /// Two writers of one label inside one agent would never come to rest.
-    fn check_host_label(&self, settings: &Settings, problems: &mut Vec<Problem>) {
+    fn check_host_label(&self, settings: &Settings, problems: &mut Vec<ConfigProblem>) {
         let is_unsure = problems
             .iter()
             .any(|problem| problem.key() == Some("topology.host_label"));
@@ -145,7 +145,7 @@ impl Merged {
                 && entry.names.first().map(String::as_str) == Some(host_label.as_str())
         });
         if let Some(entry) = clash {
-            problems.push(Problem::Refused {
+            problems.push(ConfigProblem::Refused {
                 place: entry.place.clone(),
                 key: entry.path.clone(),
                 value: format!("\"{host_label}\""),
@@ -159,7 +159,7 @@ impl Merged {
     /// What is valid and yet surely not meant.
     fn warn(&self, settings: &Settings, warnings: &mut Vec<String>) {
         let sources = &settings.topology.sources;
-        let mut warn = |place: &Place, text: String| warnings.push(format!("{place}: {text}"));
+        let mut warn = |place: &ErrorPlace, text: String| warnings.push(format!("{place}: {text}"));
         if let Some(entry) = self.winners.get("topology.sources")
             && sources.is_empty()
         {
@@ -173,7 +173,7 @@ impl Merged {
             warn(&entry.place, text.to_owned());
         }
         if let Some(entry) = self.winners.get("metrics.textfile")
-            && let TextFile::Path(path) = &settings.metrics.textfile
+            && let MetricsFile::Path(path) = &settings.metrics.textfile
             && path.extension().is_none_or(|extension| extension != "prom")
         {
             let text =
@@ -181,7 +181,7 @@ impl Merged {
             warn(&entry.place, text.to_owned());
         }
         if !sources.contains(&Source::HostsTable) {
-            let of_hosts = |entry: &&Entry| entry.key.path.starts_with("hosts.*.");
+            let of_hosts = |entry: &&FileEntry| entry.key.path.starts_with("hosts.*.");
             for entry in self.winners.values().filter(of_hosts) {
                 let text = format!(
                     "`{}` has no effect, because `topology.sources` does not include \"hosts-table\"",
@@ -216,13 +216,13 @@ impl Merged {
 }
 
 /// Sets one field, or says why not.
-fn set(settings: &mut Settings, entry: &Entry, problems: &mut Vec<Problem>) {
+fn set(settings: &mut Settings, entry: &FileEntry, problems: &mut Vec<ConfigProblem>) {
     if let Err(wrongs) = (entry.key.set)(settings, &entry.names, &entry.value) {
         problems.extend(wrongs.into_iter().map(|wrong| problem(entry, wrong)));
     }
 }
 
-fn problem(entry: &Entry, wrong: Wrong) -> Problem {
+fn problem(entry: &FileEntry, wrong: Wrong) -> ConfigProblem {
     let place = entry.place.clone();
     let key = match wrong.element {
         Some(index) => format!("{}[{index}]", entry.path),
@@ -230,7 +230,7 @@ fn problem(entry: &Entry, wrong: Wrong) -> Problem {
     };
     let allowed = entry.key.allowed.to_owned();
     match wrong.why {
-        Why::Type { expected, found } => Problem::WrongType {
+        ValueProblem::Type { expected, found } => ConfigProblem::WrongType {
             place,
             key,
             expected,
@@ -238,7 +238,7 @@ fn problem(entry: &Entry, wrong: Wrong) -> Problem {
             value: wrong.shown,
             allowed,
         },
-        Why::Content(why) => Problem::Refused {
+        ValueProblem::Content(why) => ConfigProblem::Refused {
             place,
             key,
             value: wrong.shown,

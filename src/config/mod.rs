@@ -37,14 +37,15 @@ mod value;
 use std::path::{Path, PathBuf};
 
 pub use duration::{DurationError, parse as parse_duration};
-pub use errors::{ConfigErrors, Place, Problem};
+pub use errors::{ConfigErrors, ConfigProblem, ErrorPlace};
 pub use keys::{KEYS, Key};
 pub use label::{ConfigMapName, GuestKeyError, LabelKey, NameError, NamespaceName, ObjectName};
 pub use listen::Listen;
 pub use merge::{Effective, Origin};
 pub use settings::{
-    Guest, Harvester, HostPlace, Log, LogLevel, Machine, Metrics, Mode, OnChange, OptIn, OptIns,
-    Registration, Report, Settings, TextFile, Timing, Topology,
+    Guest, HarvesterSettings, HostPlace, Log, LogLevel, MachineSettings, Metrics, MetricsFile,
+    OnChange, OptIn, OptIns, RegistrationSettings, ReportSettings, Settings, Timing,
+    TopologySettings, WatchMode,
 };
 
 use crate::sys::root::Root;
@@ -54,7 +55,7 @@ const MAX_FILE_BYTES: u64 = 256 * 1024;
 
 /// The configuration as it was read.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What the agent works with.
     pub settings: Settings,
     /// Every key with its value and origin.
@@ -69,12 +70,12 @@ pub struct Loaded {
 ///
 /// `only` replaces every other file. It is an absolute path inside the root; a relative one would be read from the top of
 /// the root and not from the working directory, so it is refused.
-pub fn load(root: &Root, only: Option<&Path>) -> Result<Loaded, ConfigErrors> {
+pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErrors> {
     let found = match only {
         None => files::find(root),
         Some(path) => only_file(root, path),
     };
-    let files::Found {
+    let files::FoundFiles {
         files,
         mut problems,
         mut warnings,
@@ -87,12 +88,12 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<Loaded, ConfigErrors> {
                 merged.add(file::parse(&path, &source, &mut problems));
                 read.push(path);
             }
-            Err(error) => problems.push(Problem::Unreadable(error)),
+            Err(error) => problems.push(ConfigProblem::Unreadable(error)),
         }
     }
     let settings = merged.validate(&mut problems, &mut warnings);
     if problems.is_empty() {
-        Ok(Loaded {
+        Ok(LoadedConfig {
             settings,
             values: merged.effective(),
             files: read,
@@ -111,10 +112,12 @@ pub fn watched_paths() -> Vec<PathBuf> {
     files::watched()
 }
 
-fn only_file(root: &Root, path: &Path) -> files::Found {
-    let mut found = files::Found::default();
+fn only_file(root: &Root, path: &Path) -> files::FoundFiles {
+    let mut found = files::FoundFiles::default();
     if !path.is_absolute() {
-        found.problems.push(Problem::RelativePath(path.to_owned()));
+        found
+            .problems
+            .push(ConfigProblem::RelativePath(path.to_owned()));
     } else if !files::is_nothing(root, path) {
         found.files.push(path.to_owned());
     }
@@ -122,7 +125,7 @@ fn only_file(root: &Root, path: &Path) -> files::Found {
 }
 
 /// In the order in which a person meets them: unreadable files first, then file by file, line by line.
-fn sort(problems: &mut [Problem], read: &[PathBuf]) {
+fn sort(problems: &mut [ConfigProblem], read: &[PathBuf]) {
     problems.sort_by_key(|problem| {
         problem.place().map(|place| {
             let file = read.iter().position(|path| *path == place.path);

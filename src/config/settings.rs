@@ -56,23 +56,23 @@ macro_rules! choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How the agent learns that something changed.
-    pub mode: Mode,
+    pub mode: WatchMode,
     /// How Harvester's API is reached, and who we are there.
-    pub harvester: Harvester,
+    pub harvester: HarvesterSettings,
     /// How the guest cluster's API is reached, and who we are there.
     pub guest: Guest,
     /// The topology labels.
-    pub topology: Topology,
+    pub topology: TopologySettings,
     /// Labels of the host that are copied to our Node: key on our Node to key on the host.
     pub extra_labels: BTreeMap<LabelKey, LabelKey>,
     /// Where each Harvester host stands; [`Source::HostsTable`].
     pub hosts: BTreeMap<HostName, HostPlace>,
     /// QEMU's own guest agent.
-    pub guest_agent: GuestAgent,
+    pub guest_agent: GuestAgentSettings,
     /// What a kubelet that starts for the first time is told.
-    pub registration: Registration,
+    pub registration: RegistrationSettings,
     /// Where the agent says what it found.
-    pub report: Report,
+    pub report: ReportSettings,
     /// Where metrics are exported.
     pub metrics: Metrics,
     /// How long and how often.
@@ -80,12 +80,12 @@ pub struct Settings {
     /// What goes to the journal.
     pub log: Log,
     /// The machine itself.
-    pub machine: Machine,
+    pub machine: MachineSettings,
 }
 
 /// How the agent learns that something changed: the key `watch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum WatchMode {
     /// It watches its VM and its Node.
     Watch,
     /// It opens no watch, and relies on event sources in the guest and an hourly poll.
@@ -94,7 +94,7 @@ pub enum Mode {
 
 /// How Harvester's API is reached, and who we are there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Harvester {
+pub struct HarvesterSettings {
     /// The kubeconfig; `None` searches the usual places.
     pub kubeconfig: Option<PathBuf>,
     /// The namespace of the VM; `None` takes the kubeconfig's.
@@ -155,7 +155,7 @@ impl FromIterator<OptIn> for OptIns {
 
 /// The topology labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topology {
+pub struct TopologySettings {
     /// What happens to the labels when the VM moved to another region or zone.
     pub on_change: OnChange,
     /// The label that carries the Harvester host; `None` writes none.
@@ -201,21 +201,21 @@ pub struct HostPlace {
 
 /// QEMU's own guest agent, which Harvester asks for the hostname and the addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GuestAgent {
+pub struct GuestAgentSettings {
     /// Whether its unit is started when it is installed and stopped.
     pub start: bool,
 }
 
 /// What a kubelet that starts for the first time is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Registration {
+pub struct RegistrationSettings {
     /// Whether the Node is registered with region, zone and host, by a file of ours in the distribution's configuration.
     pub node_labels: bool,
 }
 
 /// Where the agent says what it found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct ReportSettings {
     /// Conditions on our Node.
     pub node_conditions: bool,
     /// Events about our Node.
@@ -227,8 +227,8 @@ pub struct Report {
 
 /// Whether and where metrics are written for node-exporter's textfile collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextFile {
-    /// To [`TextFile::DEFAULT_PATH`] when its directory exists.
+pub enum MetricsFile {
+    /// To [`MetricsFile::DEFAULT_PATH`] when its directory exists.
     Auto,
     /// To this file.
     Path(PathBuf),
@@ -236,7 +236,7 @@ pub enum TextFile {
     Off,
 }
 
-impl TextFile {
+impl MetricsFile {
     /// Where Debian's node-exporter looks.
     pub const DEFAULT_PATH: &'static str =
         "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
@@ -246,7 +246,7 @@ impl TextFile {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     /// The file for node-exporter.
-    pub textfile: TextFile,
+    pub textfile: MetricsFile,
     /// The address that serves them; `None` for none.
     pub listen: Option<Listen>,
 }
@@ -287,7 +287,7 @@ choice! {
 
 /// The machine itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Machine {
+pub struct MachineSettings {
     /// Whether the machine counts as a KubeVirt VM although its firmware does not say so.
     pub assume_kubevirt: bool,
 }
@@ -295,10 +295,10 @@ pub struct Machine {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            mode: Mode::Watch,
-            harvester: Harvester::default(),
+            mode: WatchMode::Watch,
+            harvester: HarvesterSettings::default(),
             guest: Guest::default(),
-            topology: Topology {
+            topology: TopologySettings {
                 on_change: OnChange::Follow,
                 host_label: Some(LabelKey::HOST),
                 remove_stale: false,
@@ -307,15 +307,15 @@ impl Default for Settings {
             },
             extra_labels: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            guest_agent: GuestAgent::default(),
-            registration: Registration::default(),
-            report: Report {
+            guest_agent: GuestAgentSettings::default(),
+            registration: RegistrationSettings::default(),
+            report: ReportSettings {
                 node_conditions: true,
                 events: true,
                 annotations: true,
             },
             metrics: Metrics {
-                textfile: TextFile::Auto,
+                textfile: MetricsFile::Auto,
                 listen: None,
             },
             timing: Timing {
@@ -327,7 +327,7 @@ impl Default for Settings {
             log: Log {
                 level: LogLevel::Info,
             },
-            machine: Machine::default(),
+            machine: MachineSettings::default(),
         }
     }
 }

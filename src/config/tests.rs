@@ -44,7 +44,7 @@ impl Tree {
         self
     }
 
-    fn load(&self) -> Loaded {
+    fn load(&self) -> LoadedConfig {
         load(&self.root, None).unwrap()
     }
 
@@ -87,7 +87,7 @@ fn uncommented_defaults() -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-fn files(loaded: &Loaded) -> Vec<&str> {
+fn files(loaded: &LoadedConfig) -> Vec<&str> {
     loaded
         .files
         .iter()
@@ -158,7 +158,7 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
 fn every_key_sets_its_field() {
     type Change = fn(&mut Settings);
     let cases: &[(&str, Change)] = &[
-        ("watch = false", |s| s.mode = Mode::Signals),
+        ("watch = false", |s| s.mode = WatchMode::Signals),
         ("harvester.kubeconfig = '/etc/h'", |s| {
             s.harvester.kubeconfig = Some("/etc/h".into());
         }),
@@ -236,10 +236,10 @@ fn every_key_sets_its_field() {
             s.report.annotations = false;
         }),
         ("metrics.textfile = 'off'", |s| {
-            s.metrics.textfile = TextFile::Off;
+            s.metrics.textfile = MetricsFile::Off;
         }),
         ("metrics.textfile = '/srv/a.prom'", |s| {
-            s.metrics.textfile = TextFile::Path("/srv/a.prom".into());
+            s.metrics.textfile = MetricsFile::Path("/srv/a.prom".into());
         }),
         ("metrics.listen = '127.0.0.1:9879'", |s| {
             s.metrics.listen = Some(Listen::Tcp(([127, 0, 0, 1], 9879).into()));
@@ -689,7 +689,11 @@ fn the_higher_of_two_files_wins() {
             .file(&higher, "log.level = 'debug'");
         let settings = tree.load().settings;
         assert_eq!(settings.log.level, LogLevel::Debug, "{lower} < {higher}");
-        assert_eq!(settings.mode, Mode::Signals, "other keys of {lower} stay");
+        assert_eq!(
+            settings.mode,
+            WatchMode::Signals,
+            "other keys of {lower} stay"
+        );
     }
 }
 
@@ -704,7 +708,7 @@ fn a_later_directory_masks_files_of_the_same_name() {
             .file(&other, "watch = false");
         let loaded = tree.load();
         assert_eq!(files(&loaded), [other.as_str()]);
-        assert_eq!(loaded.settings.mode, Mode::Signals);
+        assert_eq!(loaded.settings.mode, WatchMode::Signals);
 
         let disabled = Tree::new()
             .file(&broken, "watch = ")
@@ -785,7 +789,7 @@ fn a_named_file_replaces_all_others() {
         .file("/srv/only.toml", "watch = false");
     let loaded = load(&tree.root, Some(Path::new("/srv/only.toml"))).unwrap();
     let expected = Settings {
-        mode: Mode::Signals,
+        mode: WatchMode::Signals,
         ..Settings::default()
     };
     assert_eq!(loaded.settings, expected);

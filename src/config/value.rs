@@ -16,13 +16,13 @@ use crate::sys::escape::is_plain;
 
 /// The kinds of value that some key takes; every other kind is kept for the error only.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum ConfigValue {
     /// A string.
     Text(String),
     /// A boolean.
     Switch(bool),
     /// An array.
-    List(Vec<Value>),
+    List(Vec<ConfigValue>),
     /// Anything else: TOML's word for its type, and its text in the file.
     Other {
         /// TOML's word for the type.
@@ -40,12 +40,12 @@ pub(super) struct Wrong {
     /// The value or element, escaped.
     pub(super) shown: String,
     /// What is wrong with it.
-    pub(super) why: Why,
+    pub(super) why: ValueProblem,
 }
 
 /// The ways of being wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum ValueProblem {
     /// Another type is needed.
     Type {
         /// What the key takes.
@@ -63,7 +63,7 @@ impl From<Wrong> for Vec<Wrong> {
     }
 }
 
-impl Value {
+impl ConfigValue {
     /// Takes a parsed value out of the file whose text is `source`.
     pub(super) fn new(value: &toml::Spanned<DeValue<'_>>, source: &str) -> Self {
         match value.get_ref() {
@@ -108,7 +108,7 @@ impl Value {
         Wrong {
             element: None,
             shown: self.shown(),
-            why: Why::Content(why.to_string()),
+            why: ValueProblem::Content(why.to_string()),
         }
     }
 
@@ -124,7 +124,7 @@ impl Value {
         Wrong {
             element: None,
             shown: self.shown(),
-            why: Why::Type {
+            why: ValueProblem::Type {
                 expected,
                 found: self.kind(),
             },
@@ -263,7 +263,7 @@ impl Value {
 }
 
 /// The value as TOML text.
-impl fmt::Display for Value {
+impl fmt::Display for ConfigValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => toml::Value::String(text.clone()).fmt(formatter),

@@ -3,7 +3,7 @@
 
 use super::identity::{Identity, OwnVm};
 use super::verdict::Verdict;
-use crate::decide::label_state::Sync;
+use crate::decide::label_state::LabelState;
 use crate::facts::node::{Node, NodeCondition};
 use crate::sys::escape::one_line;
 
@@ -18,7 +18,7 @@ const MESSAGE_MAX: usize = 1024;
 /// A condition as it should be. Its message holds nothing that changes while the state stays, no time and no host, so that
 /// an unchanged state is never written again and a migration costs no condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredCondition {
     /// Type.
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -29,7 +29,7 @@ pub struct Wanted {
     pub message: String,
 }
 
-impl Wanted {
+impl DesiredCondition {
     /// Whether writing it would change the Node.
     pub fn is_change(&self, node: &Node) -> bool {
         let same = |present: &NodeCondition| {
@@ -72,7 +72,7 @@ pub fn kebab(reason: &str) -> String {
 }
 
 /// Returns what the identity condition should say.
-pub fn identity(identity: &Identity) -> Wanted {
+pub fn identity(identity: &Identity) -> DesiredCondition {
     let (status, reason, message) = match &identity.vm {
         OwnVm::Ambiguous(vms) => (
             "False",
@@ -126,7 +126,7 @@ pub fn identity(identity: &Identity) -> Wanted {
             (status, verdict.reason(), message)
         }
     };
-    Wanted {
+    DesiredCondition {
         kind: IDENTITY,
         status,
         reason,
@@ -140,44 +140,46 @@ fn shown(message: &str) -> String {
 }
 
 /// Returns what the topology condition should say; `None` while that is being decided.
-pub fn topology(sync: &Sync) -> Option<Wanted> {
+pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
     let (status, message) = match sync {
-        Sync::Pending => return None,
-        Sync::Synced => (
+        LabelState::Pending => return None,
+        LabelState::Synced => (
             "True",
             "the topology labels match the Harvester host".to_owned(),
         ),
-        Sync::HostWithoutTopology => (
+        LabelState::HostWithoutTopology => (
             "True",
             "the Harvester host has neither a region nor a zone label".to_owned(),
         ),
-        Sync::Pinned => (
+        LabelState::Pinned => (
             "False",
             "`topology.on_change` is not \"follow\"; labels are unchanged".to_owned(),
         ),
-        Sync::Stale => (
+        LabelState::Stale => (
             "False",
             "the annotations of the VMI show another host; labels are unchanged".to_owned(),
         ),
-        Sync::Partial => (
+        LabelState::Partial => (
             "False",
             "the host lacks a topology label that the Node has; labels are unchanged".to_owned(),
         ),
-        Sync::Invalid => (
+        LabelState::Invalid => (
             "False",
             "a topology value of the host is not a valid label value; labels are unchanged"
                 .to_owned(),
         ),
-        Sync::Conflict { writer } => ("False", format!("`{writer}` keeps reverting the labels")),
-        Sync::WriteFailed(text) => ("False", text.clone()),
-        Sync::NoSource => (
+        LabelState::Conflict { writer } => {
+            ("False", format!("`{writer}` keeps reverting the labels"))
+        }
+        LabelState::WriteFailed(text) => ("False", text.clone()),
+        LabelState::NoSource => (
             "Unknown",
             "no source provides region and zone of the host; labels are unchanged".to_owned(),
         ),
-        Sync::NoNode { .. } => ("Unknown", "the Node cannot be read".to_owned()),
-        Sync::NoVm { text, .. } => ("Unknown", text.clone()),
+        LabelState::NoNode { .. } => ("Unknown", "the Node cannot be read".to_owned()),
+        LabelState::NoVm { text, .. } => ("Unknown", text.clone()),
     };
-    Some(Wanted {
+    Some(DesiredCondition {
         kind: TOPOLOGY,
         status,
         reason: sync.reason(),
@@ -189,11 +191,11 @@ pub fn topology(sync: &Sync) -> Option<Wanted> {
 mod tests {
     use super::*;
     use crate::catalogue::Code;
-    use crate::decide::guest_agent::Health;
+    use crate::decide::guest_agent::GuestAgentHealth;
     use crate::decide::label_state;
 
-    fn no_vm(reason: &'static str) -> Sync {
-        Sync::NoVm {
+    fn no_vm(reason: &'static str) -> LabelState {
+        LabelState::NoVm {
             reason,
             text: String::new(),
         }
@@ -216,27 +218,30 @@ mod tests {
     #[test]
     fn a_state_of_the_labels_and_the_finding_that_explains_it_have_one_name() {
         for (sync, code) in [
-            (Sync::HostWithoutTopology, Code::HostWithoutTopology),
-            (Sync::Pinned, Code::PinnedByConfig),
-            (Sync::Stale, Code::AnnotationsStale),
-            (Sync::Partial, Code::TopologyPartial),
-            (Sync::Invalid, Code::LabelValueInvalid),
+            (LabelState::HostWithoutTopology, Code::HostWithoutTopology),
+            (LabelState::Pinned, Code::PinnedByConfig),
+            (LabelState::Stale, Code::AnnotationsStale),
+            (LabelState::Partial, Code::TopologyPartial),
+            (LabelState::Invalid, Code::LabelValueInvalid),
             (
-                Sync::Conflict {
+                LabelState::Conflict {
                     writer: String::new(),
                 },
                 Code::LabelConflict,
             ),
-            (Sync::WriteFailed(String::new()), Code::NodeWriteFailed),
-            (Sync::NoSource, Code::NoTopologySource),
             (
-                Sync::NoNode {
+                LabelState::WriteFailed(String::new()),
+                Code::NodeWriteFailed,
+            ),
+            (LabelState::NoSource, Code::NoTopologySource),
+            (
+                LabelState::NoNode {
                     reason: "NodeMissing",
                 },
                 Code::NodeMissing,
             ),
             (
-                Sync::NoNode {
+                LabelState::NoNode {
                     reason: "NodeOfAnotherMachine",
                 },
                 Code::NodeOfAnotherMachine,
@@ -263,12 +268,18 @@ mod tests {
     #[test]
     fn a_state_of_the_qemu_guest_agent_and_its_finding_have_one_name() {
         for (health, code) in [
-            (Health::HostNotAttached, Code::GuestAgentHostNotAttached),
-            (Health::RpcsBlocked, Code::GuestAgentRpcsBlocked),
-            (Health::Restarting, Code::GuestAgentRestarting),
-            (Health::NotRunning, Code::GuestAgentNotRunning),
-            (Health::NotInstalled, Code::GuestAgentNotInstalled),
-            (Health::ChannelMissing, Code::GuestAgentChannelMissing),
+            (
+                GuestAgentHealth::HostNotAttached,
+                Code::GuestAgentHostNotAttached,
+            ),
+            (GuestAgentHealth::RpcsBlocked, Code::GuestAgentRpcsBlocked),
+            (GuestAgentHealth::Restarting, Code::GuestAgentRestarting),
+            (GuestAgentHealth::NotRunning, Code::GuestAgentNotRunning),
+            (GuestAgentHealth::NotInstalled, Code::GuestAgentNotInstalled),
+            (
+                GuestAgentHealth::ChannelMissing,
+                Code::GuestAgentChannelMissing,
+            ),
         ] {
             assert_eq!(format!("guest-agent-{}", health.name()), code.as_str());
         }

@@ -19,7 +19,7 @@ const STAND_DOWN: Duration = Duration::from_secs(60 * 60);
 
 /// What is remembered of our writes and their fate. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rivalry {
+pub struct ConflictTracker {
     /// UID of the Node that all this is about.
     node: String,
     /// The host that all this is about: what was written for another one was right at its time.
@@ -31,23 +31,23 @@ pub struct Rivalry {
     /// Whether a difference from these would be a new revert and not the one counted already.
     armed: bool,
     reverts: Vec<Duration>,
-    standing_down: Option<StandDown>,
+    standing_down: Option<ConflictBackoff>,
     /// Since when nothing is to be changed.
     peace: Option<Duration>,
 }
 
 /// A rival, and how long we leave the Node to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandDown {
+pub struct ConflictBackoff {
     /// The field manager that wrote it last, as `managedFields` says.
-    pub rival: String,
+    pub conflict: String,
     /// The label or the annotation.
     pub key: String,
     /// When we try again.
     pub until: Duration,
 }
 
-impl Rivalry {
+impl ConflictTracker {
     /// Takes note of a successful patch.
     pub fn wrote(&mut self, patch: &NodePatch) {
         self.labels.extend(patch.labels.clone());
@@ -63,7 +63,7 @@ impl Rivalry {
         host: &HostName,
         patch: Option<&NodePatch>,
         now: Duration,
-    ) -> Option<&StandDown> {
+    ) -> Option<&ConflictBackoff> {
         if self.node != node.uid {
             // A Node made anew has lost its labels to nobody.
             if !self.node.is_empty() {
@@ -98,12 +98,12 @@ impl Rivalry {
         self.reverts
             .retain(|at| now.saturating_sub(*at) < REVERT_WINDOW);
         let reverted = self.reverted(node, patch);
-        if let (Some((key, rival)), true) = (&reverted, self.armed) {
+        if let (Some((key, conflict)), true) = (&reverted, self.armed) {
             self.armed = false;
             self.reverts.push(now);
             if self.reverts.len() >= REVERT_LIMIT {
-                self.standing_down = Some(StandDown {
-                    rival: rival
+                self.standing_down = Some(ConflictBackoff {
+                    conflict: conflict
                         .cloned()
                         .unwrap_or_else(|| "an unnamed writer".to_owned()),
                     key: (*key).clone(),
@@ -177,11 +177,11 @@ mod tests {
     }
 
     fn judge<'a>(
-        rivalry: &'a mut Rivalry,
+        rivalry: &'a mut ConflictTracker,
         node: &Node,
         patch: &NodePatch,
         now: Duration,
-    ) -> Option<&'a StandDown> {
+    ) -> Option<&'a ConflictBackoff> {
         let host = HostName::parse("hv-a").unwrap();
         rivalry.judge(node, &host, Some(patch), now)
     }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn three_reverts_in_ten_minutes_stop_us_and_name_the_rival() {
-        let mut rivalry = Rivalry::default();
+        let mut rivalry = ConflictTracker::default();
         for minute in 0..2 {
             rivalry.wrote(&zone("a"));
             assert_eq!(
@@ -203,14 +203,14 @@ mod tests {
         rivalry.wrote(&zone("a"));
         let stand = judge(&mut rivalry, &node("b"), &zone("a"), minutes(2)).unwrap();
         assert_eq!(
-            (stand.rival.as_str(), stand.key.as_str(), stand.until),
+            (stand.conflict.as_str(), stand.key.as_str(), stand.until),
             ("kubectl-label", ZONE, minutes(62))
         );
     }
 
     #[test]
     fn after_an_hour_one_revert_stops_us_again() {
-        let mut rivalry = Rivalry::default();
+        let mut rivalry = ConflictTracker::default();
         for _ in 0..3 {
             rivalry.wrote(&zone("a"));
             judge(&mut rivalry, &node("b"), &zone("a"), minutes(0));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn one_revert_seen_twice_counts_once() {
-        let mut rivalry = Rivalry::default();
+        let mut rivalry = ConflictTracker::default();
         rivalry.wrote(&zone("a"));
         for _ in 0..10 {
             assert_eq!(
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn slow_reverts_and_our_own_new_values_are_no_fight() {
-        let mut rivalry = Rivalry::default();
+        let mut rivalry = ConflictTracker::default();
         for round in 0..10 {
             rivalry.wrote(&zone("a"));
             assert_eq!(
@@ -245,7 +245,7 @@ mod tests {
                 None
             );
         }
-        let mut rivalry = Rivalry::default();
+        let mut rivalry = ConflictTracker::default();
         for (written, next) in [("a", "b"), ("b", "a"), ("a", "b"), ("b", "a")] {
             rivalry.wrote(&zone(written));
             assert_eq!(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Kubernetes Events: one for each change that a person would want to find in `kubectl describe node`.
 
-use super::conditions::{self, Wanted};
+use super::conditions::{self, DesiredCondition};
 use super::labels::LabelPlan;
 use super::placement::Placement;
 use crate::facts::node::Node;
@@ -45,7 +45,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
 }
 
 /// A condition changed its status or reason. Nothing for the first good one.
-pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
+pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> {
     if !wanted.is_transition(node) {
         return None;
     }
@@ -63,7 +63,7 @@ pub fn transition(wanted: &Wanted, node: &Node) -> Option<EventDraft> {
 }
 
 /// Returns the reason of the Event: the state that the condition now has, in one word. The message has the details.
-pub fn reason(wanted: &Wanted) -> &'static str {
+pub fn reason(wanted: &DesiredCondition) -> &'static str {
     match (wanted.kind, wanted.status) {
         (conditions::TOPOLOGY, "True") => "TopologySynced",
         (conditions::TOPOLOGY, _) => "TopologyNotSynced",

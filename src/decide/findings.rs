@@ -12,11 +12,11 @@ mod rights;
 use super::guest_agent;
 use super::labels::LabelPlan;
 use super::registration;
-use super::{Memory, Now, Seen};
+use super::{Memory, Now, Scene};
 use crate::catalogue::{Code, Finding, without_consequences};
 use crate::config::Settings;
-use crate::decide::conflict::StandDown;
-use crate::decide::label_state::Sync;
+use crate::decide::conflict::ConflictBackoff;
+use crate::decide::label_state::LabelState;
 
 pub use placement::sources;
 pub use rights::{service_account, vmi_rbac};
@@ -24,20 +24,20 @@ pub use rights::{service_account, vmi_rbac};
 /// All findings, worst first.
 pub fn raise(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     labels: &LabelPlan,
-    sync: &Sync,
-    stand_down: Option<&StandDown>,
+    sync: &LabelState,
+    stand_down: Option<&ConflictBackoff>,
     memory: &Memory,
     now: Now,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     reads::credentials(seen, &mut findings);
-    expiry::findings(seen.who, now, &mut findings);
-    reads::answers(seen.who, &mut findings);
+    expiry::findings(seen.observation, now, &mut findings);
+    reads::answers(seen.observation, &mut findings);
     let mut about_names = Vec::new();
-    names::names(seen.identity, seen.who, &mut about_names);
-    about_names.retain(|finding| memory.may_complain(finding.code));
+    names::names(seen.identity, seen.observation, &mut about_names);
+    about_names.retain(|finding| memory.may_report(finding.code));
     findings.append(&mut about_names);
     names::identity(seen.identity, &mut findings);
     placement::placement(seen, sync, &mut findings);
@@ -45,7 +45,7 @@ pub fn raise(
     if let Some(stand) = stand_down {
         let text = format!(
             "`{}` reverted {} 3 times in 10 minutes",
-            stand.rival.escape_debug(),
+            stand.conflict.escape_debug(),
             stand.key
         );
         findings.push(Finding::new(Code::LabelConflict, text));
@@ -55,12 +55,12 @@ pub fn raise(
     }
     labels::static_labels(settings, seen, &mut findings);
     let unwritten = memory.unwritten_file.as_deref();
-    let files = &seen.who.label_files;
+    let files = &seen.observation.label_files;
     findings.extend(registration::findings(settings, files, unwritten));
-    let agent = &seen.who.guest_agent;
+    let agent = &seen.observation.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
-    findings.extend(remark::findings(seen.who));
+    findings.extend(remark::findings(seen.observation));
     let mut findings = without_consequences(&findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
     findings.dedup();

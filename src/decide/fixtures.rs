@@ -10,20 +10,22 @@ use time::UtcDateTime;
 use super::identity::{Identity, identify};
 use super::placement::{Placement, locate, place};
 use super::schedule::Random;
-use super::{Memory, Now, Patience, Plan, Seen as Decided};
+use super::{Memory, Now, Patience, Plan, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::guest_agent::{
-    Channel, Enablement, Family, GuestAgent, Load, RpcFilter, State, Unit,
+    Channel, Enablement, Family, GuestAgent, Load, RpcFilter, Unit, UnitState,
 };
 use crate::facts::machine::{Mac, Machine, Vendor};
 use crate::facts::names::{HostName, Namespace, NodeName, VmName, firmware_uuid};
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Who};
+use crate::facts::observation::{
+    Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Observation,
+};
 use crate::facts::placement::{HostLabels, PlacementReads};
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
@@ -32,7 +34,7 @@ pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) settings: Settings,
-    pub(crate) who: Who,
+    pub(crate) observation: Observation,
     pub(crate) reads: PlacementReads,
     pub(crate) memory: Memory,
     pub(crate) patience: Patience,
@@ -44,12 +46,12 @@ impl World {
     /// VM, hostname and Node of one name, on host hv-a in eu-1/rack-a, read from the host's Node.
     pub(crate) fn new() -> Self {
         let reads = PlacementReads {
-            host_node: Seen::Known(host_labels("eu-1", "rack-a")),
+            host_node: Fact::Known(host_labels("eu-1", "rack-a")),
             ..PlacementReads::none(host("hv-a"))
         };
         Self {
             settings: Settings::default(),
-            who: who(),
+            observation: observation(),
             reads,
             memory: Memory::default(),
             patience: Patience::Daemon,
@@ -60,7 +62,7 @@ impl World {
 
     pub(crate) fn identity(&self) -> Identity {
         identify(
-            &self.who,
+            &self.observation,
             self.settings.harvester.vm.as_ref(),
             self.memory
                 .last_vmi
@@ -71,7 +73,7 @@ impl World {
 
     pub(crate) fn placement(&self) -> Option<Placement> {
         let identity = self.identity();
-        let located = locate(&identity, &self.who)?;
+        let located = locate(&identity, &self.observation)?;
         Some(place(&self.settings, &located, &self.reads))
     }
 
@@ -80,7 +82,7 @@ impl World {
         let placement = self.placement();
         let seen = Decided {
             reasons: self.reasons,
-            who: &self.who,
+            observation: &self.observation,
             identity: &identity,
             placement: placement.as_ref(),
         };
@@ -94,15 +96,15 @@ impl World {
     }
 
     pub(crate) fn vmi(&mut self) -> &mut Vmi {
-        match &mut self.who.candidates {
-            Seen::Known(candidates) => &mut candidates.vmis[0],
+        match &mut self.observation.candidates {
+            Fact::Known(candidates) => &mut candidates.vmis[0],
             other => panic!("no candidates: {other:?}"),
         }
     }
 
     /// Changes our own instance, where there is one.
     pub(crate) fn change_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
-        if let Seen::Known(Candidates { vmis, .. }) = &mut self.who.candidates
+        if let Fact::Known(Candidates { vmis, .. }) = &mut self.observation.candidates
             && let Some(vmi) = vmis.first_mut()
         {
             change(vmi);
@@ -111,7 +113,7 @@ impl World {
 
     /// Adds another instance, like ours but for the change, where there is one.
     pub(crate) fn add_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
-        if let Seen::Known(Candidates { vmis, .. }) = &mut self.who.candidates
+        if let Fact::Known(Candidates { vmis, .. }) = &mut self.observation.candidates
             && let Some(mut other) = vmis.first().cloned()
         {
             change(&mut other);
@@ -120,8 +122,8 @@ impl World {
     }
 
     pub(crate) fn node(&mut self) -> &mut Node {
-        match &mut self.who.node {
-            Seen::Known(node) => node,
+        match &mut self.observation.node {
+            Fact::Known(node) => node,
             other => panic!("no Node: {other:?}"),
         }
     }
@@ -175,7 +177,7 @@ impl World {
     pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
         self.change_vmi(|vmi| vmi.host = Some(host(to)));
         self.reads = PlacementReads {
-            host_node: Seen::Known(host_labels(region, zone)),
+            host_node: Fact::Known(host_labels(region, zone)),
             ..PlacementReads::none(host(to))
         };
     }
@@ -203,8 +205,8 @@ pub(crate) fn host_labels(region: &str, zone: &str) -> HostLabels {
         .collect()
 }
 
-pub(crate) fn forbidden<T>() -> Seen<T> {
-    Seen::failed(WhyKind::Forbidden, "nodes is forbidden")
+pub(crate) fn forbidden<T>() -> Fact<T> {
+    Fact::failed(UnavailableKind::Forbidden, "nodes is forbidden")
 }
 
 pub(crate) fn now(uptime: Duration) -> Now {
@@ -216,62 +218,62 @@ pub(crate) fn now(uptime: Duration) -> Now {
     }
 }
 
-fn who() -> Who {
+fn observation() -> Observation {
     let node = json!({
         "metadata": {"name": VM, "uid": "node-uid", "resourceVersion": "7"},
         "spec": {}
     });
-    Who {
+    Observation {
         machine: Machine {
-            kernel_hostname: Seen::Known(VM.to_owned()),
-            static_hostname: Seen::Known(VM.to_owned()),
-            platform_hostname: Seen::Known(VM.to_owned()),
-            product_uuid: Seen::Known(firmware_uuid(VM)),
-            product_serial: Seen::Absent,
-            nics: Seen::Absent,
-            macs: Seen::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
-            vendor: Seen::Known(Vendor {
+            kernel_hostname: Fact::Known(VM.to_owned()),
+            static_hostname: Fact::Known(VM.to_owned()),
+            platform_hostname: Fact::Known(VM.to_owned()),
+            product_uuid: Fact::Known(firmware_uuid(VM)),
+            product_serial: Fact::Absent,
+            nics: Fact::Absent,
+            macs: Fact::Known(BTreeSet::from([Mac::parse(MAC).unwrap()])),
+            vendor: Fact::Known(Vendor {
                 sys_vendor: "KubeVirt".to_owned(),
                 product_family: "KubeVirt".to_owned(),
             }),
-            machine_id: Seen::Known("0123456789abcdef0123456789abcdef".to_owned()),
+            machine_id: Fact::Known("0123456789abcdef0123456789abcdef".to_owned()),
         },
         distributions: Vec::new(),
-        kubelet: Seen::Known(Kubelet {
+        kubelet: Fact::Known(Kubelet {
             kubeconfig: "/var/lib/rancher/rke2/agent/kubelet.kubeconfig".into(),
             server: "https://127.0.0.1:6443".to_owned(),
             node_name: NodeName::parse(VM).unwrap(),
             node_name_source: NodeNameSource::Certificate,
             expires: None,
         }),
-        node: Seen::Known(serde_json::from_value(node).unwrap()),
-        harvester: Seen::Known(Harvester {
+        node: Fact::Known(serde_json::from_value(node).unwrap()),
+        harvester: Fact::Known(Harvester {
             kubeconfig: "/etc/kubernetes/cloud-config".into(),
             server: "https://192.0.2.1:6443".to_owned(),
             namespace: Namespace::parse("default").unwrap(),
             account: Some("system:serviceaccount:default:gc8".to_owned()),
             expires: None,
         }),
-        candidates: Seen::Known(Candidates {
+        candidates: Fact::Known(Candidates {
             vmis: vec![vmi()],
             coverage: Coverage::Namespace,
         }),
-        host_metrics: Seen::failed(WhyKind::NotAsked, "not needed"),
-        guest_agent: Seen::Known(GuestAgent {
-            unit: Seen::Known(Unit {
+        host_metrics: Fact::failed(UnavailableKind::NotAsked, "not needed"),
+        guest_agent: Fact::Known(GuestAgent {
+            unit: Fact::Known(Unit {
                 name: "qemu-guest-agent.service".to_owned(),
                 load: Load::Loaded,
-                state: State::Active,
+                state: UnitState::Active,
                 sub_state: "running".to_owned(),
                 enablement: Enablement::Static,
                 file_state: "static".to_owned(),
                 restarts: Some(0),
                 result: "success".to_owned(),
             }),
-            program: Seen::Known("/usr/sbin/qemu-ga".into()),
-            channel: Seen::Known(Channel {
-                guest: Seen::Known(true),
-                host: Seen::Known(true),
+            program: Fact::Known("/usr/sbin/qemu-ga".into()),
+            channel: Fact::Known(Channel {
+                guest: Fact::Known(true),
+                host: Fact::Known(true),
             }),
             filter: RpcFilter::default(),
             family: Family::Debian,

@@ -8,10 +8,10 @@ mod remedy;
 
 use std::time::Duration;
 
-use super::conditions::{Wanted, kebab};
+use super::conditions::{DesiredCondition, kebab};
 use crate::catalogue::{Code, Finding};
-use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, State, Unit};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, Unit, UnitState};
+use crate::facts::{Fact, UnavailableKind};
 
 /// Type of the condition.
 pub const CONDITION: &str = "QemuGuestAgentReady";
@@ -47,7 +47,7 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// How it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub enum GuestAgentHealth {
     /// It runs, and may run what the host needs.
     Healthy,
     /// It runs, and nobody on the host listens.
@@ -72,7 +72,7 @@ pub enum Health {
     Unknown,
 }
 
-impl Health {
+impl GuestAgentHealth {
     /// Every state.
     pub const ALL: [Self; 11] = [
         Self::Healthy,
@@ -130,8 +130,8 @@ pub struct Memory {
 
 impl Memory {
     /// Takes in a reading at `now`. A failed one changes nothing.
-    pub fn note(&mut self, seen: &Seen<GuestAgent>, now: Duration) {
-        let is_unknown = judge(seen, self, now) == Health::Unknown;
+    pub fn note(&mut self, seen: &Fact<GuestAgent>, now: Duration) {
+        let is_unknown = judge(seen, self, now) == GuestAgentHealth::Unknown;
         self.unknown = is_unknown.then(|| self.unknown.unwrap_or(now));
         let Some(agent) = seen.known() else {
             return;
@@ -192,17 +192,17 @@ impl Memory {
 }
 
 /// How it is at `now`, with `memory` that took in this reading.
-pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health {
+pub fn judge(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> GuestAgentHealth {
     let Some(agent) = seen.known() else {
-        return Health::Unknown;
+        return GuestAgentHealth::Unknown;
     };
-    if agent.channel == Seen::Absent {
-        return Health::ChannelMissing;
+    if agent.channel == Fact::Absent {
+        return GuestAgentHealth::ChannelMissing;
     }
-    let is_missing = agent.program == Seen::Absent;
+    let is_missing = agent.program == Fact::Absent;
     let unit = match &agent.unit {
-        Seen::Known(unit) => unit,
-        Seen::Absent | Seen::Failed(_) if is_missing => return Health::NotInstalled,
+        Fact::Known(unit) => unit,
+        Fact::Absent | Fact::Failed(_) if is_missing => return GuestAgentHealth::NotInstalled,
         // Without a unit that systemd knows, a program that holds the channel is the agent.
         unknown => {
             let holder = agent
@@ -211,33 +211,37 @@ pub fn judge(seen: &Seen<GuestAgent>, memory: &Memory, now: Duration) -> Health 
                 .and_then(|channel| channel.guest.known());
             return match (holder, unknown) {
                 (Some(true), _) => running(agent, memory),
-                (Some(false) | None, Seen::Absent) => Health::NotRunning,
+                (Some(false) | None, Fact::Absent) => GuestAgentHealth::NotRunning,
                 // A machine without a bus has no systemd that might be about to start it.
-                (Some(false), Seen::Failed(why)) if why.kind == WhyKind::Missing => {
-                    Health::NotRunning
+                (Some(false), Fact::Failed(why)) if why.kind == UnavailableKind::Missing => {
+                    GuestAgentHealth::NotRunning
                 }
                 // systemd did not answer: its unit may run, or be just about to.
-                (Some(false) | None, _) => Health::Unknown,
+                (Some(false) | None, _) => GuestAgentHealth::Unknown,
             };
         }
     };
     match unit.state {
-        State::Active if memory.restarted_lately(now) => Health::Restarting,
-        State::Active => running(agent, memory),
-        State::Restarting => Health::Restarting,
-        State::Changing => Health::Changing,
-        State::Inactive | State::Failed if unit.load == Load::Masked => Health::Masked,
-        State::Inactive | State::Failed if is_missing => Health::NotInstalled,
-        State::Inactive if unit.enablement == Enablement::Disabled => Health::Disabled,
-        State::Inactive | State::Failed => Health::NotRunning,
+        UnitState::Active if memory.restarted_lately(now) => GuestAgentHealth::Restarting,
+        UnitState::Active => running(agent, memory),
+        UnitState::Restarting => GuestAgentHealth::Restarting,
+        UnitState::Changing => GuestAgentHealth::Changing,
+        UnitState::Inactive | UnitState::Failed if unit.load == Load::Masked => {
+            GuestAgentHealth::Masked
+        }
+        UnitState::Inactive | UnitState::Failed if is_missing => GuestAgentHealth::NotInstalled,
+        UnitState::Inactive if unit.enablement == Enablement::Disabled => {
+            GuestAgentHealth::Disabled
+        }
+        UnitState::Inactive | UnitState::Failed => GuestAgentHealth::NotRunning,
     }
 }
 
-fn running(agent: &GuestAgent, memory: &Memory) -> Health {
+fn running(agent: &GuestAgent, memory: &Memory) -> GuestAgentHealth {
     match () {
-        () if !blocked(&agent.filter).is_empty() => Health::RpcsBlocked,
-        () if memory.is_detached() => Health::HostNotAttached,
-        () => Health::Healthy,
+        () if !blocked(&agent.filter).is_empty() => GuestAgentHealth::RpcsBlocked,
+        () if memory.is_detached() => GuestAgentHealth::HostNotAttached,
+        () => GuestAgentHealth::Healthy,
     }
 }
 
@@ -252,30 +256,32 @@ fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
 }
 
 /// Returns what the condition should say; `None` while that is changing.
-pub fn condition(health: Health) -> Option<Wanted> {
+pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
     let (status, message) = match health {
-        Health::Changing => return None,
-        Health::Healthy => ("True", "qemu-guest-agent is running"),
-        Health::HostNotAttached => (
+        GuestAgentHealth::Changing => return None,
+        GuestAgentHealth::Healthy => ("True", "qemu-guest-agent is running"),
+        GuestAgentHealth::HostNotAttached => (
             "False",
             "qemu-guest-agent is running, but the host is not connected to its channel",
         ),
-        Health::RpcsBlocked => ("False", "qemu-guest-agent blocks RPCs that the host needs"),
-        Health::Restarting => ("False", "qemu-guest-agent keeps restarting"),
-        Health::NotRunning => ("False", "qemu-guest-agent is not running"),
-        Health::Disabled => (
+        GuestAgentHealth::RpcsBlocked => {
+            ("False", "qemu-guest-agent blocks RPCs that the host needs")
+        }
+        GuestAgentHealth::Restarting => ("False", "qemu-guest-agent keeps restarting"),
+        GuestAgentHealth::NotRunning => ("False", "qemu-guest-agent is not running"),
+        GuestAgentHealth::Disabled => (
             "False",
             "qemu-guest-agent is installed, but its unit is disabled",
         ),
-        Health::Masked => ("False", "the unit of qemu-guest-agent is masked"),
-        Health::NotInstalled => ("False", "qemu-guest-agent is not installed"),
-        Health::ChannelMissing => (
+        GuestAgentHealth::Masked => ("False", "the unit of qemu-guest-agent is masked"),
+        GuestAgentHealth::NotInstalled => ("False", "qemu-guest-agent is not installed"),
+        GuestAgentHealth::ChannelMissing => (
             "False",
             "the VM has no virtio-serial channel for qemu-guest-agent",
         ),
-        Health::Unknown => ("Unknown", "the state of qemu-guest-agent is unknown"),
+        GuestAgentHealth::Unknown => ("Unknown", "the state of qemu-guest-agent is unknown"),
     };
-    Some(Wanted {
+    Some(DesiredCondition {
         kind: CONDITION,
         status,
         reason: health.reason(),
@@ -284,29 +290,31 @@ pub fn condition(health: Health) -> Option<Wanted> {
 }
 
 /// What to complain about: the cause, with commands to type on this system.
-pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
+pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Finding> {
     let Some(agent) = seen.known() else {
         return Vec::new();
     };
     let unit = agent.unit.known();
     let cause = match health {
-        Health::Healthy | Health::Changing | Health::Unknown => None,
-        Health::HostNotAttached => Some(Finding::new(
+        GuestAgentHealth::Healthy | GuestAgentHealth::Changing | GuestAgentHealth::Unknown => None,
+        GuestAgentHealth::HostNotAttached => Some(Finding::new(
             Code::GuestAgentHostNotAttached,
             "host_connected is 0 for port org.qemu.guest_agent.0",
         )),
-        Health::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
-        Health::Restarting => Some(
+        GuestAgentHealth::RpcsBlocked => Some(remedy::unblock(&blocked(&agent.filter), unit)),
+        GuestAgentHealth::Restarting => Some(
             Finding::new(Code::GuestAgentRestarting, remedy::name(unit))
                 .with_remedy(remedy::journal(unit))
                 .with_commands(vec![remedy::journal(unit)]),
         ),
-        Health::NotRunning | Health::Disabled | Health::Masked => Some(
-            Finding::new(Code::GuestAgentNotRunning, remedy::state(unit))
-                .with_remedy(remedy::start(unit))
-                .with_commands(remedy::start_commands(unit)),
-        ),
-        Health::NotInstalled => Some(
+        GuestAgentHealth::NotRunning | GuestAgentHealth::Disabled | GuestAgentHealth::Masked => {
+            Some(
+                Finding::new(Code::GuestAgentNotRunning, remedy::state(unit))
+                    .with_remedy(remedy::start(unit))
+                    .with_commands(remedy::start_commands(unit)),
+            )
+        }
+        GuestAgentHealth::NotInstalled => Some(
             Finding::new(
                 Code::GuestAgentNotInstalled,
                 "there is neither /usr/bin/qemu-ga nor /usr/sbin/qemu-ga",
@@ -314,13 +322,13 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
             .with_remedy(remedy::install(agent.family))
             .with_commands(remedy::install_commands(agent.family)),
         ),
-        Health::ChannelMissing => Some(Finding::new(
+        GuestAgentHealth::ChannelMissing => Some(Finding::new(
             Code::GuestAgentChannelMissing,
             "there is no virtio-serial port org.qemu.guest_agent.0",
         )),
     };
     let forgotten = |unit: &&Unit| {
-        unit.state == State::Active
+        unit.state == UnitState::Active
             && (unit.enablement == Enablement::Disabled || unit.load == Load::Masked)
     };
     let next_boot = unit.filter(forgotten).map(|unit| {
@@ -334,7 +342,7 @@ pub fn findings(seen: &Seen<GuestAgent>, health: Health) -> Vec<Finding> {
 /// The unit that is to be started at `now`, where the configuration allows it: one that could run and has not for a while.
 /// Never again within ten minutes, whatever came of it; never one that somebody masked or disabled.
 pub fn unit_to_start<'a>(
-    seen: &'a Seen<GuestAgent>,
+    seen: &'a Fact<GuestAgent>,
     memory: &Memory,
     now: Duration,
 ) -> Option<&'a str> {
@@ -349,8 +357,8 @@ fn startable(agent: &GuestAgent) -> Option<&Unit> {
     agent.channel.known()?;
     let may = unit.load == Load::Loaded
         && unit.enablement != Enablement::Disabled
-        && agent.program != Seen::Absent;
-    let stands = matches!(unit.state, State::Inactive | State::Failed);
+        && agent.program != Fact::Absent;
+    let stands = matches!(unit.state, UnitState::Inactive | UnitState::Failed);
     (may && stands).then_some(unit)
 }
 

@@ -6,9 +6,9 @@ mod evidence;
 use super::verdict::{Verdict, judge};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
-use crate::facts::observation::{Coverage, Who};
+use crate::facts::observation::{Coverage, Observation};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use evidence::{is_namesake, is_other_hardware, weigh};
 
 pub use evidence::{Evidence, EvidenceKind};
@@ -79,11 +79,11 @@ pub enum OwnVm {
     /// Several instances fit (`namespace/name` of the first ones, and how many more). Nothing may be written.
     Ambiguous(Vec<String>),
     /// No instance can be read just now; this is the one that was found before. Enough to judge names, not to write labels.
-    Remembered(Box<Vmi>, Why),
+    Remembered(Box<Vmi>, Unavailable),
     /// Instances were read and none fits.
     NotFound(String),
     /// No instance could be read.
-    Unknown(Why),
+    Unknown(Unavailable),
 }
 
 /// A name this machine goes by.
@@ -122,19 +122,28 @@ impl NameKind {
 /// Finds our own VM among the candidates and judges every name.
 ///
 /// `pinned` is the VM that our configuration names, `last` the instance that was found before, with the names of the others.
-pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName])>) -> Identity {
-    let (vm, evidence) = match &who.candidates {
-        Seen::Known(candidates) => choose(who, &candidates.vmis, candidates.coverage, pinned),
-        Seen::Absent => offline(who, &Why::new(WhyKind::NotAsked, "no Harvester credential")),
-        Seen::Failed(why) => match last {
+pub fn identify(
+    observation: &Observation,
+    pinned: Option<&VmName>,
+    last: Option<(&Vmi, &[VmName])>,
+) -> Identity {
+    let (vm, evidence) = match &observation.candidates {
+        Fact::Known(candidates) => {
+            choose(observation, &candidates.vmis, candidates.coverage, pinned)
+        }
+        Fact::Absent => offline(
+            observation,
+            &Unavailable::new(UnavailableKind::NotAsked, "no Harvester credential"),
+        ),
+        Fact::Failed(why) => match last {
             Some((vmi, _)) => (
                 OwnVm::Remembered(Box::new(vmi.clone()), why.clone()),
-                weigh(who, vmi),
+                weigh(observation, vmi),
             ),
-            None => offline(who, why),
+            None => offline(observation, why),
         },
     };
-    let others: Vec<&VmName> = match (&vm, who.candidates.known(), last) {
+    let others: Vec<&VmName> = match (&vm, observation.candidates.known(), last) {
         (OwnVm::Identified(own), Some(candidates), _) => candidates
             .vmis
             .iter()
@@ -144,7 +153,7 @@ pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName
         (OwnVm::Remembered(..), _, Some((_, others))) => others.iter().collect(),
         _ => Vec::new(),
     };
-    let platform = who
+    let platform = observation
         .machine
         .platform_hostname
         .known()
@@ -158,11 +167,18 @@ pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName
         OwnVm::Unknown(_) => platform.as_ref().map(|name| (name, None)),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
     };
-    let names: Vec<JudgedName> = own_names(who)
+    let names: Vec<JudgedName> = own_names(observation)
         .into_iter()
         .map(|(kind, name)| {
             let verdict = reference.map_or(Verdict::Unknown, |(vm, hostname)| {
-                judge(kind, &name, vm, hostname, &others, &who.distributions)
+                judge(
+                    kind,
+                    &name,
+                    vm,
+                    hostname,
+                    &others,
+                    &observation.distributions,
+                )
             });
             JudgedName {
                 kind,
@@ -190,8 +206,8 @@ pub fn identify(who: &Who, pinned: Option<&VmName>, last: Option<(&Vmi, &[VmName
 
 /// Whether an instance is surely this machine: its hardware agrees and nothing speaks against it, or our configuration names
 /// it. A name alone is no proof while others have not been looked at.
-pub fn is_proven(who: &Who, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
-    let evidence = weigh(who, vmi);
+pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
+    let evidence = weigh(observation, vmi);
     let by_hardware = || {
         let mut items = evidence.iter();
         items.any(|item| item.agrees && item.kind.is_hardware()) && !is_namesake(vmi, &evidence)
@@ -202,21 +218,23 @@ pub fn is_proven(who: &Who, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
 
 /// Whether what a list of metadata tells makes an instance a likely one: the UID of the VM that owns it, or its name, of which
 /// KubeVirt made firmware UUIDs before 1.6.
-pub fn is_likely(who: &Who, name: &VmName, owner: Option<&str>) -> bool {
-    let provided = who.node.known().and_then(|node| node.vm_uid());
+pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {
+    let provided = observation.node.known().and_then(|node| node.vm_uid());
     let is_owner = provided.is_some() && provided == owner;
-    is_owner || who.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
+    is_owner || observation.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
 }
 
 /// Exactly one candidate, or none.
 fn choose(
-    who: &Who,
+    observation: &Observation,
     vmis: &[Vmi],
     coverage: Coverage,
     pinned: Option<&VmName>,
 ) -> (OwnVm, Vec<Evidence>) {
-    let weighed: Vec<(&Vmi, Vec<Evidence>)> =
-        vmis.iter().map(|vmi| (vmi, weigh(who, vmi))).collect();
+    let weighed: Vec<(&Vmi, Vec<Evidence>)> = vmis
+        .iter()
+        .map(|vmi| (vmi, weigh(observation, vmi)))
+        .collect();
     // Hardware that is known on both sides and differs rules a candidate out, whatever speaks for it.
     let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
         .iter()
@@ -237,7 +255,7 @@ fn choose(
                 (OwnVm::Identified(Box::new((*vmi).clone())), evidence)
             }
             None => not_found(
-                who,
+                observation,
                 &weighed,
                 format!("the configured VM `{name}` does not exist or does not match this node"),
             ),
@@ -278,7 +296,7 @@ fn choose(
                     "no VM with a name of this node matches, and no other VM matched when they were last listed".to_owned()
                 }
             };
-            not_found(who, &weighed, seen)
+            not_found(observation, &weighed, seen)
         }
         several => {
             let mut names: Vec<String> = several
@@ -303,8 +321,12 @@ fn choose(
 }
 
 /// No candidate fits. The most telling evidence is that of one with some of our hardware, and then that of our namesake.
-fn not_found(who: &Who, weighed: &[(&Vmi, Vec<Evidence>)], text: String) -> (OwnVm, Vec<Evidence>) {
-    let names: Vec<String> = own_names(who)
+fn not_found(
+    observation: &Observation,
+    weighed: &[(&Vmi, Vec<Evidence>)],
+    text: String,
+) -> (OwnVm, Vec<Evidence>) {
+    let names: Vec<String> = own_names(observation)
         .into_iter()
         .map(|(_, name)| short(&name))
         .collect();
@@ -328,14 +350,14 @@ fn not_found(who: &Who, weighed: &[(&Vmi, Vec<Evidence>)], text: String) -> (Own
 }
 
 /// Without a candidate the firmware UUID can still prove a name.
-fn offline(who: &Who, why: &Why) -> (OwnVm, Vec<Evidence>) {
-    let Some(uuid) = who.machine.product_uuid.known() else {
+fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence>) {
+    let Some(uuid) = observation.machine.product_uuid.known() else {
         return (OwnVm::Unknown(why.clone()), Vec::new());
     };
-    let platform = who.machine.platform_hostname.known().cloned();
+    let platform = observation.machine.platform_hostname.known().cloned();
     let proven = platform
         .into_iter()
-        .chain(own_names(who).into_iter().map(|(_, name)| name))
+        .chain(own_names(observation).into_iter().map(|(_, name)| name))
         .filter_map(|name| VmName::parse(&short(&name)).ok())
         .find(|name| firmware_uuid(name.as_str()) == *uuid);
     match proven {
@@ -352,16 +374,16 @@ fn offline(who: &Who, why: &Why) -> (OwnVm, Vec<Evidence>) {
     }
 }
 
-fn own_names(who: &Who) -> Vec<(NameKind, String)> {
-    let kernel = who.machine.kernel_hostname.known().cloned();
-    let fixed = who.machine.static_hostname.known().cloned();
+fn own_names(observation: &Observation) -> Vec<(NameKind, String)> {
+    let kernel = observation.machine.kernel_hostname.known().cloned();
+    let fixed = observation.machine.static_hostname.known().cloned();
     // Before the first start of the kubelet, the name that it will have.
     let configured = || {
-        let mut distributions = who.distributions.iter();
+        let mut distributions = observation.distributions.iter();
         let name = distributions.find_map(Distribution::configured_node_name);
         name.map(str::to_owned)
     };
-    let kubelet = who.kubelet.known();
+    let kubelet = observation.kubelet.known();
     let node = kubelet
         .map(|kubelet| kubelet.node_name.to_string())
         .or_else(configured);

@@ -3,16 +3,16 @@
 
 use super::conditions::kebab;
 use super::identity::{Identity, OwnVm};
-use super::labels::{LabelPlan, LeftReason};
-use super::placement::{Outcome, Placement};
-use crate::decide::conflict::StandDown;
+use super::labels::{LabelPlan, SkipReason};
+use super::placement::{Placement, PlacementOutcome};
+use crate::decide::conflict::ConflictBackoff;
 use crate::facts::node::Node;
 use crate::facts::placement::Source;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sync {
+pub enum LabelState {
     /// The labels are those of the host.
     Synced,
     /// A change is under way, or we wait a moment for Harvester.
@@ -50,7 +50,7 @@ pub enum Sync {
     },
 }
 
-/// Every reason that [`Sync::reason`] returns.
+/// Every reason that [`LabelState::reason`] returns.
 pub const REASONS: [&str; 23] = [
     "Synced",
     "Pending",
@@ -100,7 +100,7 @@ pub fn is_final_state(state: &str) -> bool {
     reason.is_some_and(|reason| !PASSING.contains(reason))
 }
 
-impl Sync {
+impl LabelState {
     /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
     /// that explains the state has it as its code.
     pub fn reason(&self) -> &'static str {
@@ -142,22 +142,22 @@ pub struct Inputs<'a> {
     /// Where we are.
     pub placement: Option<&'a Placement>,
     /// The Node.
-    pub node: &'a Seen<Node>,
+    pub node: &'a Fact<Node>,
     /// What is to be changed.
     pub labels: &'a LabelPlan,
     /// Whether we wait for Harvester's annotations.
     pub settling: bool,
     /// Who fights us.
-    pub stand_down: Option<&'a StandDown>,
+    pub stand_down: Option<&'a ConflictBackoff>,
     /// The text of the last refusal of our change, if it was refused.
     pub refusal: Option<&'a str>,
 }
 
 /// The state.
-pub fn state(inputs: &Inputs<'_>) -> Sync {
+pub fn state(inputs: &Inputs<'_>) -> LabelState {
     let why = inputs.node.why().map(|why| why.kind);
-    if why == Some(WhyKind::AnotherMachine) {
-        return Sync::NoNode {
+    if why == Some(UnavailableKind::AnotherMachine) {
+        return LabelState::NoNode {
             reason: "NodeOfAnotherMachine",
         };
     }
@@ -165,23 +165,23 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
         return without_host(inputs.identity);
     };
     if inputs.settling {
-        return Sync::Pending;
+        return LabelState::Pending;
     }
     // While a rival has only our annotations, the labels are right.
     if let Some(stand) = inputs
         .stand_down
         .filter(|_| !inputs.labels.changes.is_empty())
     {
-        return Sync::Conflict {
-            writer: stand.rival.clone(),
+        return LabelState::Conflict {
+            writer: stand.conflict.clone(),
         };
     }
     if !inputs.labels.changes.is_empty() {
-        return inputs
-            .refusal
-            .map_or(Sync::Pending, |text| Sync::WriteFailed(text.to_owned()));
+        return inputs.refusal.map_or(LabelState::Pending, |text| {
+            LabelState::WriteFailed(text.to_owned())
+        });
     }
-    let left = |wanted: &[LeftReason]| {
+    let left = |wanted: &[SkipReason]| {
         inputs
             .labels
             .left
@@ -197,34 +197,34 @@ pub fn state(inputs: &Inputs<'_>) -> Sync {
     match &placement.known {
         // The host tells its name, and nobody its place: what is missing is the API's word.
         None if inputs.identity.vmi().is_none() => without_host(inputs.identity),
-        None if tried(Outcome::Illegal, None) => Sync::Invalid,
-        None if tried(Outcome::Stale, Some(Source::VmiAnnotations)) => Sync::Stale,
-        None => Sync::NoSource,
-        Some(_) if left(&[LeftReason::Held, LeftReason::ReportOnly]) => Sync::Pinned,
+        None if tried(PlacementOutcome::Illegal, None) => LabelState::Invalid,
+        None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,
+        None => LabelState::NoSource,
+        Some(_) if left(&[SkipReason::Held, SkipReason::ReportOnly]) => LabelState::Pinned,
         Some(_)
             if left(&[
-                LeftReason::HostHasNone,
-                LeftReason::WouldMix,
-                LeftReason::HostNotRead,
+                SkipReason::HostHasNone,
+                SkipReason::WouldMix,
+                SkipReason::HostNotRead,
             ]) =>
         {
-            Sync::Partial
+            LabelState::Partial
         }
-        Some(known) if known.topology.is_empty() => Sync::HostWithoutTopology,
+        Some(known) if known.topology.is_empty() => LabelState::HostWithoutTopology,
         Some(_) => match inputs.node {
-            Seen::Known(_) => Sync::Synced,
-            Seen::Absent => Sync::NoNode {
+            Fact::Known(_) => LabelState::Synced,
+            Fact::Absent => LabelState::NoNode {
                 reason: "NodeMissing",
             },
-            Seen::Failed(_) => Sync::NoNode {
+            Fact::Failed(_) => LabelState::NoNode {
                 reason: "NodeNotRead",
             },
         },
     }
 }
 
-fn without_host(identity: &Identity) -> Sync {
-    let no_vm = |reason, text: &str| Sync::NoVm {
+fn without_host(identity: &Identity) -> LabelState {
+    let no_vm = |reason, text: &str| LabelState::NoVm {
         reason,
         text: text.to_owned(),
     };
@@ -244,30 +244,30 @@ fn without_host(identity: &Identity) -> Sync {
         ),
         OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
             let (reason, text) = match why.kind {
-                WhyKind::Unreachable => (
+                UnavailableKind::Unreachable => (
                     "HarvesterUnreachable",
                     "the Harvester API is unreachable; labels are unchanged",
                 ),
-                WhyKind::Credential => (
+                UnavailableKind::Credential => (
                     "HarvesterUnauthorized",
                     "the Harvester API rejects the credential (401); labels are unchanged",
                 ),
-                WhyKind::Forbidden => (
+                UnavailableKind::Forbidden => (
                     "HarvesterForbidden",
                     "the Harvester credential is not allowed to read the VM (403); labels are unchanged",
                 ),
-                WhyKind::Tls => (
+                UnavailableKind::Tls => (
                     "HarvesterTLSError",
                     "the certificate of the Harvester API cannot be verified; labels are unchanged",
                 ),
-                WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => (
+                UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => (
                     "NoHarvesterCredential",
                     "no usable Harvester credential; labels are unchanged",
                 ),
-                WhyKind::Refused
-                | WhyKind::UnexpectedObject
-                | WhyKind::Malformed
-                | WhyKind::AnotherMachine => (
+                UnavailableKind::Refused
+                | UnavailableKind::UnexpectedObject
+                | UnavailableKind::Malformed
+                | UnavailableKind::AnotherMachine => (
                     "HarvesterBadResponse",
                     "unexpected response from the Harvester API; labels are unchanged",
                 ),

@@ -46,13 +46,13 @@ pub struct Left {
     /// The value of the host.
     pub wanted: Option<String>,
     /// Why it was left.
-    pub reason: LeftReason,
+    pub reason: SkipReason,
 }
 
 /// Why a label was left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LeftReason {
+pub enum SkipReason {
     /// `topology.on_change = "hold"`.
     Held,
     /// `topology.on_change = "report"`.
@@ -88,7 +88,7 @@ pub fn plan_labels(
     // A part of the pair that must stay, while the other part or the host label would change, would mix two hosts.
     let stays = left
         .iter()
-        .any(|left| left.reason == LeftReason::HostHasNone);
+        .any(|left| left.reason == SkipReason::HostHasNone);
     let undecided = placement.known.is_none() && carries_topology(node);
     if moved && (stays || undecided) {
         plan.left = TWINS
@@ -102,7 +102,7 @@ pub fn plan_labels(
                     .as_ref()
                     .and_then(|known| known.topology.value(key))
                     .map(ToString::to_string),
-                reason: LeftReason::WouldMix,
+                reason: SkipReason::WouldMix,
             })
             .collect();
         return plan;
@@ -202,7 +202,7 @@ fn plan_topology(
                 if settings.topology.on_change == OnChange::Hold && carries_topology(node) =>
             {
                 if wanted.is_some() && wanted != present.map(String::as_str) {
-                    leave(LeftReason::Held);
+                    leave(SkipReason::Held);
                 }
             }
             (Some(wanted), _) => changes.extend(with_twin(Some(wanted))),
@@ -218,7 +218,7 @@ fn plan_topology(
                 if removable {
                     changes.extend(with_twin(None));
                 } else {
-                    leave(LeftReason::HostHasNone);
+                    leave(SkipReason::HostHasNone);
                 }
             }
         }
@@ -242,7 +242,7 @@ fn plan_host_label(
                 key: key.to_owned(),
                 present: node.labels.get(key).cloned(),
                 wanted: Some(host.to_owned()),
-                reason: LeftReason::HostHasNone,
+                reason: SkipReason::HostHasNone,
             }),
         }
     }
@@ -281,7 +281,7 @@ fn plan_extra(
             key: key.to_owned(),
             present: node.labels.get(key).cloned(),
             wanted: None,
-            reason: LeftReason::HostNotRead,
+            reason: SkipReason::HostNotRead,
         }));
         return;
     };
@@ -303,7 +303,7 @@ fn plan_extra(
                 key: key.to_owned(),
                 present: present.cloned(),
                 wanted: Some(wanted.clone()),
-                reason: LeftReason::Foreign,
+                reason: SkipReason::Foreign,
             }),
         }
     }
@@ -331,7 +331,7 @@ fn report_only(settings: &Settings, node: &Node, placement: &Placement, plan: &m
                 key,
                 present,
                 wanted,
-                reason: LeftReason::ReportOnly,
+                reason: SkipReason::ReportOnly,
             });
         }
     }

@@ -3,17 +3,17 @@
 
 use uuid::Uuid;
 
-use crate::facts::observation::Who;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::observation::Observation;
+use crate::facts::{Fact, UnavailableKind};
 
 /// The same facts without the Node, where another machine's kubelet reports it: then nothing is decided about it, and so nothing
 /// is written to it.
 ///
 /// Both UUIDs must be known. The kubelet reads its own from the same file as we.
-pub fn without_node_of_another_machine(who: &Who) -> Option<Who> {
-    let node = who.node.known()?;
+pub fn without_node_of_another_machine(observation: &Observation) -> Option<Observation> {
+    let node = observation.node.known()?;
     let theirs = node.system_uuid?;
-    let ours = *who.machine.product_uuid.known()?;
+    let ours = *observation.machine.product_uuid.known()?;
     if ours.is_nil() || ours.is_max() || is_same(ours, theirs) {
         return None;
     }
@@ -21,9 +21,9 @@ pub fn without_node_of_another_machine(who: &Who) -> Option<Who> {
         "Node `{}` reports systemUUID {theirs}, product_uuid of this VM is {ours}",
         node.name
     );
-    Some(Who {
-        node: Seen::failed(WhyKind::AnotherMachine, text),
-        ..who.clone()
+    Some(Observation {
+        node: Fact::failed(UnavailableKind::AnotherMachine, text),
+        ..observation.clone()
     })
 }
 

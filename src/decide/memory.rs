@@ -10,11 +10,11 @@ use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::next::trouble;
 use super::schedule::{self, Phase, Purpose, SEARCH};
-use super::{ANNOTATION_HOST, Now, Seen, Write, rfc3339};
+use super::{ANNOTATION_HOST, Now, Scene, Write, rfc3339};
 use crate::catalogue::{Code, Finding};
 use crate::config::Settings;
-use crate::decide::conflict::Rivalry;
-use crate::decide::resync::{Epoch, Found, Outcome, Window};
+use crate::decide::conflict::ConflictTracker;
+use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};
 use crate::facts::names::{HostName, VmName};
 use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
@@ -64,7 +64,7 @@ pub struct Memory {
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.
-    pub rivalry: Rivalry,
+    pub rivalry: ConflictTracker,
     /// QEMU's guest agent.
     pub guest_agent: guest_agent::Memory,
 }
@@ -107,7 +107,7 @@ pub struct Migration {
 
 impl Memory {
     /// Takes note of where we are and how long reads have failed. Answers a move that was not known before.
-    pub(super) fn remember(&mut self, seen: Seen<'_>, now: Now) -> Option<Migration> {
+    pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
         if trouble(seen).is_empty() {
             self.unread_since = None;
         } else {
@@ -116,7 +116,7 @@ impl Memory {
         if let Some(vmi) = seen.identity.vmi() {
             self.last_vmi = Some(vmi.clone());
             let others = seen
-                .who
+                .observation
                 .candidates
                 .known()
                 .map(|candidates| candidates.vmis.as_slice())
@@ -129,7 +129,7 @@ impl Memory {
         }
         let host = seen.placement.map(|placement| placement.host.clone())?;
         let labelled = seen
-            .who
+            .observation
             .node
             .known()
             .and_then(|node| node.annotations.get(ANNOTATION_HOST))
@@ -160,8 +160,8 @@ impl Memory {
     }
 
     /// Takes note of what this look did that is done at a time of this machine's own.
-    pub(super) fn note_schedule(&mut self, seen: Seen<'_>, now: Now) {
-        let phase = |purpose| Phase::of(seen.who.machine.phase(), purpose);
+    pub(super) fn note_schedule(&mut self, seen: Scene<'_>, now: Now) {
+        let phase = |purpose| Phase::of(seen.observation.machine.phase(), purpose);
         let scope = seen.reasons.scope;
         if scope.vm && scope.node {
             self.reload = None;
@@ -210,7 +210,7 @@ impl Memory {
     }
 
     /// Takes note of the complaints about the host names.
-    pub(super) fn note_complaints(&mut self, findings: &[Finding]) {
+    pub(super) fn note_findings(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
             let codes = findings.iter().map(|finding| finding.code);
             names.complaints = codes.filter(|code| code.is_of_names()).collect();
@@ -218,7 +218,7 @@ impl Memory {
     }
 
     /// Whether this complaint about host names is raised now: they have been quiet, or it stood before.
-    pub(super) fn may_complain(&self, code: Code) -> bool {
+    pub(super) fn may_report(&self, code: Code) -> bool {
         self.names
             .as_ref()
             .is_none_or(|names| names.changed.is_none() || names.complaints.contains(&code))
@@ -242,9 +242,9 @@ impl Memory {
     /// Takes the open window a step on. Answers its end, and since when a watch must have said something.
     pub(super) fn step_window(
         &mut self,
-        found: Found<'_>,
+        found: ProbeResult<'_>,
         now: Now,
-    ) -> (Option<Epoch>, Option<Duration>) {
+    ) -> (Option<WindowId>, Option<Duration>) {
         let Some(window) = self.window.take() else {
             return (None, None);
         };
@@ -252,19 +252,19 @@ impl Memory {
         match step.state {
             Ok(window) => {
                 self.window = Some(window);
-                (None, step.prove)
+                (None, step.verify)
             }
             Err(epoch) => {
-                self.is_doubtful = !matches!(epoch.outcome, Outcome::Confirmed { .. });
-                (Some(epoch), step.prove)
+                self.is_doubtful = !matches!(epoch.outcome, WindowOutcome::Confirmed { .. });
+                (Some(epoch), step.verify)
             }
         }
     }
 
     /// The host that ran us when that was last known, to this process or to the one that labelled the Node.
-    pub(super) fn last_host(&self, seen: Seen<'_>) -> Option<HostName> {
+    pub(super) fn last_host(&self, seen: Scene<'_>) -> Option<HostName> {
         let labelled = || {
-            let annotations = &seen.who.node.known()?.annotations;
+            let annotations = &seen.observation.node.known()?.annotations;
             HostName::parse(annotations.get(ANNOTATION_HOST)?).ok()
         };
         self.host

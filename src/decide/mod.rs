@@ -34,18 +34,18 @@ use time::UtcDateTime;
 use crate::catalogue::Finding;
 use crate::config::Settings;
 use crate::facts::names::NodeName;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
 use events::EventDraft;
-use guest_agent::Health;
+use guest_agent::GuestAgentHealth;
 use identity::Identity;
-use label_state::Sync;
+use label_state::LabelState;
 use labels::{LabelPlan, Owned, plan_labels};
 use next::{next_look, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
 use registration::Registration;
-use resync::{Epoch, Found};
+use resync::{ProbeResult, WindowId};
 use schedule::Random;
 
 pub use memory::{Memory, Migration, Refused};
@@ -105,21 +105,21 @@ pub struct Plan {
     /// The unit of the guest agent that is to be started.
     pub start: Option<String>,
     /// How the guest agent is.
-    pub guest_agent: Health,
+    pub guest_agent: GuestAgentHealth,
     /// Complaints, worst first, without those that another explains.
     pub findings: Vec<Finding>,
     /// What a kubelet that starts is told.
     pub registration: Registration,
     /// How the labels stand.
-    pub sync: Sync,
+    pub sync: LabelState,
     /// The label changes and what was left alone.
     pub labels: LabelPlan,
     /// A move that this decision is the first to see.
     pub moved: Option<Migration>,
     /// The end of a re-sync window.
-    pub epoch: Option<Epoch>,
+    pub epoch: Option<WindowId>,
     /// Watches that have said nothing since then, counted from the start of the process, are to be begun anew.
-    pub prove: Option<Duration>,
+    pub verify: Option<Duration>,
     /// The look that comes by itself.
     pub next: Next,
     /// What to remember.
@@ -170,7 +170,7 @@ pub struct ConditionsPatch {
     /// Its UID, for the Events.
     pub uid: String,
     /// The conditions, each with whether its status changes, which is what `lastTransitionTime` tells.
-    pub conditions: Vec<(conditions::Wanted, Transition)>,
+    pub conditions: Vec<(conditions::DesiredCondition, Transition)>,
     /// Sent once the patch is accepted.
     pub announce: Vec<EventDraft>,
 }
@@ -186,11 +186,11 @@ pub enum Transition {
 
 /// The most that one observation knows.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct Scene<'a> {
     /// Why we looked, and how far.
     pub reasons: Reasons,
     /// Who we are.
-    pub who: &'a Who,
+    pub observation: &'a Observation,
     /// The judgement of that.
     pub identity: &'a Identity,
     /// Where we are.
@@ -200,18 +200,18 @@ pub struct Seen<'a> {
 /// Decides.
 pub fn plan(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     memory: &Memory,
     patience: Patience,
     now: Now,
 ) -> Plan {
-    let own = machine::without_node_of_another_machine(seen.who);
-    let seen = Seen {
-        who: own.as_ref().unwrap_or(seen.who),
+    let own = machine::without_node_of_another_machine(seen.observation);
+    let seen = Scene {
+        observation: own.as_ref().unwrap_or(seen.observation),
         ..seen
     };
-    let Seen {
-        who,
+    let Scene {
+        observation,
         identity,
         placement,
         reasons,
@@ -223,8 +223,8 @@ pub fn plan(
     memory.is_doubtful &= !reasons.scope.vm;
     let moved = memory.remember(seen, now);
     let start = guest_agent(settings, seen, &mut memory, now);
-    let health = guest_agent::judge(&who.guest_agent, &memory.guest_agent, now.uptime);
-    let node = who.node.known();
+    let health = guest_agent::judge(&observation.guest_agent, &memory.guest_agent, now.uptime);
+    let node = observation.node.known();
     let settling = match patience {
         Patience::Daemon => settling(settings, seen, &memory, now),
         Patience::Once => None,
@@ -247,7 +247,7 @@ pub fn plan(
     let inputs = label_state::Inputs {
         identity,
         placement,
-        node: &seen.who.node,
+        node: &seen.observation.node,
         labels: &labels,
         settling: settling.is_some(),
         stand_down: stand_down.as_ref(),
@@ -263,7 +263,7 @@ pub fn plan(
     if stand_down.is_none() {
         actions.extend(patch.map(Action::PatchNode));
     }
-    if let Some(node) = node.filter(|_| sync != Sync::Pending) {
+    if let Some(node) = node.filter(|_| sync != LabelState::Pending) {
         let names_quiet = memory.names_left(settings, now).is_none();
         let wanted = [
             names_quiet.then(|| conditions::identity(identity)),
@@ -292,7 +292,7 @@ pub fn plan(
     if registration.reloads() {
         memory.reloaded = Some(now.uptime);
     }
-    if registration.changes.is_empty() && !registration::is_unloaded(who) {
+    if registration.changes.is_empty() && !registration::is_unloaded(observation) {
         memory.unwritten_file = None;
     }
     let findings = findings::raise(
@@ -304,9 +304,9 @@ pub fn plan(
         &memory,
         now,
     );
-    memory.note_complaints(&findings);
+    memory.note_findings(&findings);
     let is_unwritten = actions.iter().any(|action| action.write() == Write::Node);
-    let found = Found {
+    let found = ProbeResult {
         host: placement.map(|placement| &placement.host),
         is_answered: placement.is_some() || identity.vmi().is_some(),
         is_read: reasons.scope.vm,
@@ -315,7 +315,7 @@ pub fn plan(
     if found.is_settled {
         memory.cause = None;
     }
-    let (epoch, prove) = memory.step_window(found, now);
+    let (epoch, verify) = memory.step_window(found, now);
     let next = next_look(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
@@ -327,7 +327,7 @@ pub fn plan(
         labels,
         moved,
         epoch,
-        prove,
+        verify,
         next,
         memory,
     }
@@ -336,11 +336,11 @@ pub fn plan(
 /// Takes note of the guest agent. Answers the unit to start, where the configuration allows it.
 fn guest_agent(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     memory: &mut Memory,
     now: Now,
 ) -> Option<String> {
-    let (agent, memory) = (&seen.who.guest_agent, &mut memory.guest_agent);
+    let (agent, memory) = (&seen.observation.guest_agent, &mut memory.guest_agent);
     if seen.reasons.scope.units {
         memory.note(agent, now.uptime);
     }
@@ -351,21 +351,21 @@ fn guest_agent(
 
 /// The sign of a move for which a re-sync window will be opened: it is told before anything is read, for reads after a move may
 /// take long.
-pub fn new_sign(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
+pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     let before = memory.window.clone();
     let opened = before.as_ref().map(|window| window.opened);
-    let window = resync::admit(before, reasons.sign, None, memory.moved)?;
+    let window = resync::admit(before, reasons.hint, None, memory.moved)?;
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
 /// Opens a re-sync window where there was a sign of a move.
-fn admit(memory: &mut Memory, seen: Seen<'_>, patience: Patience) {
+fn admit(memory: &mut Memory, seen: Scene<'_>, patience: Patience) {
     if patience == Patience::Once {
         return;
     }
     let before = memory.window.take();
     let host = memory.last_host(seen);
-    memory.window = resync::admit(before, seen.reasons.sign, host.as_ref(), memory.moved);
+    memory.window = resync::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
 }
 
 /// RFC 3339 with seconds, as Kubernetes writes times.

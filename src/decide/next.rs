@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use super::placement::Known;
-use super::{Memory, Now, Seen, schedule};
-use crate::config::{Mode, Settings};
+use super::{Memory, Now, Scene, schedule};
+use crate::config::{Settings, WatchMode};
 use crate::facts::trigger::{Next, Scope, Trigger};
-use crate::facts::{self, Why, WhyKind};
+use crate::facts::{self, Unavailable, UnavailableKind};
 
 /// Reads that failed and may go well soon.
-pub(super) fn trouble(seen: Seen<'_>) -> Vec<&Why> {
+pub(super) fn trouble(seen: Scene<'_>) -> Vec<&Unavailable> {
     let reads = [
-        seen.who.candidates.why(),
-        seen.who.node.why(),
-        seen.who.host_metrics.why(),
+        seen.observation.candidates.why(),
+        seen.observation.node.why(),
+        seen.observation.host_metrics.why(),
     ];
     let of_host = seen
         .placement
@@ -34,13 +34,13 @@ pub(super) fn trouble(seen: Seen<'_>) -> Vec<&Why> {
 /// annotations would make it taint the Node and write the old values again, so on its Nodes we let Harvester go first.
 pub(super) fn settling(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     memory: &Memory,
     now: Now,
 ) -> Option<Duration> {
     let vmi = seen.identity.vmi()?;
     let by_cloud_provider = seen
-        .who
+        .observation
         .node
         .known()
         .is_some_and(|node| node.vm_uid().is_some());
@@ -57,16 +57,16 @@ pub(super) fn settling(
 }
 
 /// What is read again after it failed: nothing of an API that answered.
-fn unanswered(seen: Seen<'_>, is_refused: bool) -> Scope {
+fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
     let placement = seen
         .placement
         .and_then(|placement| placement.trouble.as_ref());
     Scope {
         // A credential may be the remedy.
         files: true,
-        vm: seen.who.candidates.known().is_none(),
+        vm: seen.observation.candidates.known().is_none(),
         host: placement.is_some(),
-        node: is_refused || seen.who.node.known().is_none(),
+        node: is_refused || seen.observation.node.known().is_none(),
         ..Scope::NONE
     }
 }
@@ -74,14 +74,14 @@ fn unanswered(seen: Seen<'_>, is_refused: bool) -> Scope {
 /// The look that comes by itself if nothing happens before.
 pub(super) fn next_look(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     memory: &mut Memory,
     settling: Option<Duration>,
     now: Now,
 ) -> Next {
     let passing = trouble(seen);
     // A watch that is opened again and again tells when its API is back.
-    let passing: Vec<&Why> = passing.into_iter().filter(|why| !why.is_watched).collect();
+    let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
     let refused = memory.refusal.as_ref();
     // An API that is left alone longer than the other is not asked by the look that the other one is due for.
     let asked = passing
@@ -90,7 +90,7 @@ pub(super) fn next_look(
         .chain(refused.and_then(|r| r.retry_after))
         .min();
     let is_trouble =
-        !passing.is_empty() || refused.is_some() || seen.who.node == facts::Seen::Absent;
+        !passing.is_empty() || refused.is_some() || seen.observation.node == facts::Fact::Absent;
     let has_asked = seen.reasons.scope != Scope::NONE;
     memory.failures = match (is_trouble, has_asked) {
         (true, true) => memory.failures.saturating_add(1),
@@ -107,7 +107,7 @@ pub(super) fn next_look(
         Some(window) => {
             let scope = Scope {
                 host: !passing.is_empty(),
-                node: seen.who.node.known().is_none(),
+                node: seen.observation.node.known().is_none(),
                 ..Scope::MOVED
             };
             let after = window.wait(now.uptime).max(asked.unwrap_or_default());
@@ -129,12 +129,13 @@ pub(super) fn next_look(
             again(due.saturating_sub(now.uptime), Trigger::Timer, scope)
         }
         // Without a watch, a move that the API told of after the window would not be seen for an hour.
-        None if memory.is_doubtful && settings.mode == Mode::Signals => {
+        None if memory.is_doubtful && settings.mode == WatchMode::Signals => {
             again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
         }
         None => {
             let (interval, scope) = schedule::backstop(settings);
-            let phase = schedule::Phase::of(seen.who.machine.phase(), schedule::Purpose::Poll);
+            let phase =
+                schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
             let after = schedule::poll(interval, phase, now.uptime, now.random);
             let search = memory.search.is_some_and(|due| due <= now.uptime + after);
             again(after, Trigger::Timer, Scope { search, ..scope })
@@ -146,8 +147,8 @@ pub(super) fn next_look(
         .reload
         .map(|due| again(left(due), Trigger::Reload, Scope::KNOWN));
     // No name led to the VM, and the namespace is listed later.
-    let unlisted = seen.who.candidates.why();
-    let unlisted = unlisted.filter(|why| why.kind == WhyKind::NotAsked);
+    let unlisted = seen.observation.candidates.why();
+    let unlisted = unlisted.filter(|why| why.kind == UnavailableKind::NotAsked);
     let list = unlisted
         .and_then(|why| why.retry_after)
         .map(|left| again(left, Trigger::Timer, Scope::MOVED));

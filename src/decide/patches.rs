@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::identity::Identity;
-use super::labels::{LabelPlan, LeftReason};
+use super::labels::{LabelPlan, SkipReason};
 use super::placement::Placement;
 use super::{
     ANNOTATION_HOST, ANNOTATION_MIGRATION, ANNOTATION_OWNED, ANNOTATION_SOURCE, ANNOTATION_VM,
@@ -40,7 +40,7 @@ pub fn node_patch(
     let stays = labels.left.iter().any(|left| {
         matches!(
             left.reason,
-            LeftReason::WouldMix | LeftReason::Held | LeftReason::HostNotRead
+            SkipReason::WouldMix | SkipReason::Held | SkipReason::HostNotRead
         )
     });
     if !stays && placement.known.is_some() {
@@ -87,13 +87,13 @@ pub fn node_patch(
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
-    wanted: Vec<conditions::Wanted>,
+    wanted: Vec<conditions::DesiredCondition>,
     patient: bool,
 ) -> Option<ConditionsPatch> {
     if !settings.report.node_conditions {
         return None;
     }
-    let changed: Vec<conditions::Wanted> = wanted
+    let changed: Vec<conditions::DesiredCondition> = wanted
         .into_iter()
         .filter(|wanted| wanted.is_change(node))
         .filter(|wanted| !(patient && wanted.status == "Unknown"))

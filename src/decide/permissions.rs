@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::{ConfigMapName, Mode};
+use crate::config::{ConfigMapName, WatchMode};
 use crate::facts::names::{Namespace, ServiceAccount, VmName};
-use crate::facts::permissions::{INSTANCES, Place, USEFUL, Useful};
+use crate::facts::permissions::{INSTANCES, PermissionPlace, PermissionUse, USEFUL};
 use crate::facts::placement::Source;
 
 /// What is to be allowed, and to whom.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedRule {
     /// Who gets it.
     pub account: ServiceAccount,
     /// The namespace of the VMs.
@@ -20,14 +20,14 @@ pub struct Wanted {
     /// The sources of region and zone that may be asked.
     pub sources: BTreeSet<Source>,
     /// Whether watches are kept.
-    pub mode: Mode,
+    pub mode: WatchMode,
     /// What the source `configmap` reads.
     pub configmap: ConfigMapName,
 }
 
 /// A role that is bound to the account, by a binding of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Role {
+pub struct HarvesterRole {
     /// The namespace in which it holds; `None` for the whole cluster.
     pub namespace: Option<String>,
     /// What it allows.
@@ -42,7 +42,7 @@ pub struct Rule {
     /// Plural.
     pub resource: &'static str,
     /// The requests, which differ in their verbs.
-    pub requests: Vec<&'static Useful>,
+    pub requests: Vec<&'static PermissionUse>,
     /// The only objects; empty for all.
     pub names: Vec<String>,
 }
@@ -54,18 +54,18 @@ pub fn name(account: &ServiceAccount) -> String {
 }
 
 /// The roles: one for each namespace, the one for the whole cluster last.
-pub fn roles(wanted: &Wanted) -> Vec<Role> {
-    let mut roles: Vec<Role> = Vec::new();
+pub fn roles(wanted: &WantedRule) -> Vec<HarvesterRole> {
+    let mut roles: Vec<HarvesterRole> = Vec::new();
     for useful in USEFUL.iter().filter(|useful| is_wanted(wanted, useful)) {
         let namespace = match useful.place {
-            Place::Vm => Some(wanted.namespace.to_string()),
-            Place::ConfigMap => Some(wanted.configmap.namespace.as_str().to_owned()),
-            Place::Cluster => None,
+            PermissionPlace::Vm => Some(wanted.namespace.to_string()),
+            PermissionPlace::ConfigMap => Some(wanted.configmap.namespace.as_str().to_owned()),
+            PermissionPlace::Cluster => None,
         };
         match roles.iter_mut().find(|role| role.namespace == namespace) {
             Some(role) => role.add(wanted, useful),
             None => {
-                let mut role = Role {
+                let mut role = HarvesterRole {
                     namespace,
                     rules: Vec::new(),
                 };
@@ -78,13 +78,13 @@ pub fn roles(wanted: &Wanted) -> Vec<Role> {
     roles
 }
 
-fn is_wanted(wanted: &Wanted, useful: &Useful) -> bool {
+fn is_wanted(wanted: &WantedRule, useful: &PermissionUse) -> bool {
     let is_asked = useful
         .source
         .is_none_or(|source| wanted.sources.contains(&source));
     is_asked
         && match (useful.verb, useful.resource) {
-            ("watch", _) => wanted.mode == Mode::Watch,
+            ("watch", _) => wanted.mode == WatchMode::Watch,
             // A list is of all instances, and a rule with names does not allow that.
             ("list", INSTANCES) => wanted.vms.is_empty(),
             // Harvester lets everybody read that namespace.
@@ -93,8 +93,8 @@ fn is_wanted(wanted: &Wanted, useful: &Useful) -> bool {
         }
 }
 
-impl Role {
-    fn add(&mut self, wanted: &Wanted, useful: &'static Useful) {
+impl HarvesterRole {
+    fn add(&mut self, wanted: &WantedRule, useful: &'static PermissionUse) {
         let names = match useful.resource {
             INSTANCES => wanted.vms.iter().map(ToString::to_string).collect(),
             "configmaps" => vec![wanted.configmap.name.as_str().to_owned()],
@@ -117,20 +117,20 @@ impl Role {
 mod tests {
     use super::*;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> WantedRule {
+        WantedRule {
             account: ServiceAccount::parse("default:gc8").unwrap(),
             namespace: Namespace::parse("default").unwrap(),
             vms: BTreeSet::new(),
             sources: BTreeSet::from(Source::ALL),
-            mode: Mode::Watch,
+            mode: WatchMode::Watch,
             configmap: ConfigMapName::TOPOLOGY,
         }
     }
 
     /// `NAMESPACE: VERB,VERB RESOURCE NAME,NAME` for each rule.
-    fn lines(wanted: &Wanted) -> Vec<String> {
-        let line = |role: &Role, rule: &Rule| {
+    fn lines(wanted: &WantedRule) -> Vec<String> {
+        let line = |role: &HarvesterRole, rule: &Rule| {
             let verbs: Vec<&str> = rule.requests.iter().map(|useful| useful.verb).collect();
             let namespace = role.namespace.as_deref().unwrap_or("*");
             let text = format!("{namespace}: {} {}", verbs.join(","), rule.resource);
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn without_watches_no_watch_is_allowed() {
         let mut wanted = wanted();
-        wanted.mode = Mode::Signals;
+        wanted.mode = WatchMode::Signals;
         assert_eq!(
             lines(&wanted)[0],
             "default: get,list virtualmachineinstances"

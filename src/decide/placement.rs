@@ -7,11 +7,11 @@ use super::identity::{Identity, OwnVm};
 use crate::config::Settings;
 use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
 use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub struct Placement {
     /// The host that runs us.
     pub host: HostName,
     /// Who says so, for people.
-    pub told_by: &'static str,
+    pub host_source: &'static str,
     /// Its topology, where a source told it.
     pub known: Option<Known>,
     /// All labels of the host, from a source that tells all of them; for extra labels.
     pub host_labels: Option<HostLabels>,
     /// A source that could not be read and may answer soon.
-    pub trouble: Option<Why>,
+    pub trouble: Option<Unavailable>,
     /// What each source said, in order.
     pub tried: Vec<Tried>,
 }
@@ -56,7 +56,7 @@ pub struct Tried {
     /// The source.
     pub source: Source,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: PlacementOutcome,
     /// The same for people.
     pub detail: String,
 }
@@ -64,7 +64,7 @@ pub struct Tried {
 /// What became of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum PlacementOutcome {
     /// It was believed.
     Won,
     /// A source before it was believed.
@@ -87,19 +87,19 @@ pub struct Located<'a> {
     /// The host.
     pub host: HostName,
     /// Who says so.
-    pub told_by: ToldBy<'a>,
+    pub host_source: HostSource<'a>,
 }
 
 /// Who says which host runs us.
 #[derive(Debug, Clone, Copy)]
-pub enum ToldBy<'a> {
+pub enum HostSource<'a> {
     /// Harvester's API: `status.nodeName` of our instance.
     Harvester(&'a Vmi),
     /// The host itself: `HostName` of KubeVirt's downward metrics.
     DownwardMetrics(Via),
 }
 
-impl ToldBy<'_> {
+impl HostSource<'_> {
     /// The same for people.
     pub fn describe(self) -> &'static str {
         match self {
@@ -119,18 +119,18 @@ impl ToldBy<'_> {
 
 /// The host that runs us, where somebody tells. Harvester's word counts; the host's own is heard only while there is no
 /// other, and never when it is doubtful which VM we are.
-pub fn locate<'a>(identity: &'a Identity, who: &Who) -> Option<Located<'a>> {
+pub fn locate<'a>(identity: &'a Identity, observation: &Observation) -> Option<Located<'a>> {
     match &identity.vm {
         OwnVm::Identified(vmi) => Some(Located {
             host: vmi.host.clone()?,
-            told_by: ToldBy::Harvester(vmi),
+            host_source: HostSource::Harvester(vmi),
         }),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
         OwnVm::ProvenOffline(_) | OwnVm::Remembered(..) | OwnVm::Unknown(_) => {
-            let metrics = who.host_metrics.known()?;
+            let metrics = observation.host_metrics.known()?;
             Some(Located {
                 host: metrics.host.clone(),
-                told_by: ToldBy::DownwardMetrics(metrics.via),
+                host_source: HostSource::DownwardMetrics(metrics.via),
             })
         }
     }
@@ -140,7 +140,7 @@ pub fn locate<'a>(identity: &'a Identity, who: &Who) -> Option<Located<'a>> {
 pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads) -> Placement {
     let allowed = settings.topology.sources.as_slice();
     let host = located.host.clone();
-    let vmi = located.told_by.vmi();
+    let vmi = located.host_source.vmi();
     let stated = stated(settings, &host);
     // Reads for another host are of the past.
     let stale = reads.host != host;
@@ -153,17 +153,20 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             Source::VmiAnnotations | Source::LauncherPod | Source::HostsTable => Absence::Silent,
         };
         let (outcome, detail) = if !allowed.contains(&source) {
-            (Outcome::Off, "disabled by `topology.sources`".to_owned())
+            (
+                PlacementOutcome::Off,
+                "disabled by `topology.sources`".to_owned(),
+            )
         } else if known.is_some() {
             (
-                Outcome::NotNeeded,
+                PlacementOutcome::NotNeeded,
                 "an earlier source has a result".to_owned(),
             )
         } else {
             let labels = match source {
                 Source::HostsTable => stated.as_ref().ok_or_else(|| {
                     (
-                        Outcome::Nothing,
+                        PlacementOutcome::Nothing,
                         format!("the configuration has no [hosts.{host}]"),
                     )
                 }),
@@ -173,9 +176,10 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                 Source::HostNode if !stale => weigh(&reads.host_node),
                 Source::LauncherPod if !stale => weigh(&reads.launcher_pod),
                 Source::ConfigMap if !stale => weigh(&reads.configmap),
-                Source::HostNode | Source::LauncherPod | Source::ConfigMap => {
-                    Err((Outcome::Stale, format!("read for host {}", reads.host)))
-                }
+                Source::HostNode | Source::LauncherPod | Source::ConfigMap => Err((
+                    PlacementOutcome::Stale,
+                    format!("read for host {}", reads.host),
+                )),
             };
             match labels.and_then(|labels| parse(labels, &host)) {
                 Ok(topology) if topology.is_empty() => {
@@ -187,7 +191,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                         });
                     }
                     (
-                        Outcome::Nothing,
+                        PlacementOutcome::Nothing,
                         format!("has neither region nor zone of {host}"),
                     )
                 }
@@ -198,7 +202,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
                         source,
                         absence,
                     });
-                    (Outcome::Won, detail)
+                    (PlacementOutcome::Won, detail)
                 }
                 Err(outcome) => outcome,
             }
@@ -213,7 +217,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     let silent = |tried: &Tried| {
         matches!(
             tried.outcome,
-            Outcome::Nothing | Outcome::Off | Outcome::NotNeeded
+            PlacementOutcome::Nothing | PlacementOutcome::Off | PlacementOutcome::NotNeeded
         )
     };
     let empty = empty.filter(|_| tried.iter().all(silent));
@@ -225,23 +229,23 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         .into_iter()
         .filter(|(source, _)| !stale && allowed.contains(source))
         .map(|(_, seen)| seen);
-    let passing = |seen: &&Seen<HostLabels>| seen.why().is_some_and(|why| why.kind.is_passing());
+    let passing = |seen: &&Fact<HostLabels>| seen.why().is_some_and(|why| why.kind.is_passing());
     let host_labels = if asked.clone().any(|seen| passing(&seen)) {
         // What could not be read now may hold what the other does not.
         None
     } else {
-        asked.clone().find_map(Seen::known).cloned()
+        asked.clone().find_map(Fact::known).cloned()
     };
     let reads = [&reads.host_node, &reads.launcher_pod, &reads.configmap];
     let trouble = reads
         .into_iter()
         .filter(|_| !stale)
         .filter(passing)
-        .find_map(Seen::why)
+        .find_map(Fact::why)
         .cloned();
     Placement {
         host,
-        told_by: located.told_by.describe(),
+        host_source: located.host_source.describe(),
         known: known.or(empty),
         host_labels,
         trouble,
@@ -261,23 +265,23 @@ fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
 
 fn unasked() -> Failed {
     (
-        Outcome::NotNeeded,
+        PlacementOutcome::NotNeeded,
         "the VM was not read from the Harvester API".to_owned(),
     )
 }
 
-type Failed = (Outcome, String);
+type Failed = (PlacementOutcome, String);
 
-fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
+fn weigh(seen: &Fact<HostLabels>) -> Result<&HostLabels, Failed> {
     match seen {
-        Seen::Known(labels) => Ok(labels),
-        Seen::Absent => Err((Outcome::Nothing, "does not exist".to_owned())),
-        Seen::Failed(Why {
-            kind: WhyKind::NotAsked,
+        Fact::Known(labels) => Ok(labels),
+        Fact::Absent => Err((PlacementOutcome::Nothing, "does not exist".to_owned())),
+        Fact::Failed(Unavailable {
+            kind: UnavailableKind::NotAsked,
             text,
             ..
-        }) => Err((Outcome::NotNeeded, text.clone())),
-        Seen::Failed(why) => Err((Outcome::Failed, why.text.clone())),
+        }) => Err((PlacementOutcome::NotNeeded, text.clone())),
+        Fact::Failed(why) => Err((PlacementOutcome::Failed, why.text.clone())),
     }
 }
 
@@ -285,13 +289,13 @@ fn weigh(seen: &Seen<HostLabels>) -> Result<&HostLabels, Failed> {
 fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
     match vmi.annotated_host() {
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
-        Some(annotated) => Err((Outcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
-        None if vmi.annotated_by_harvester => Err((Outcome::Nothing, "Harvester has not written them yet".to_owned())),
+        Some(annotated) => Err((PlacementOutcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
+        None if vmi.annotated_by_harvester => Err((PlacementOutcome::Nothing, "Harvester has not written them yet".to_owned())),
         None if tells_topology(&vmi.annotations) => {
-            Err((Outcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
+            Err((PlacementOutcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
         }
         None => Err((
-            Outcome::Nothing,
+            PlacementOutcome::Nothing,
             "Harvester writes them only on VMs with label harvesterhci.io/creator=docker-machine-driver-harvester"
                 .to_owned(),
         )),
@@ -301,7 +305,7 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
 fn parse(labels: &HostLabels, host: &HostName) -> Result<Topology, Failed> {
     Topology::parse(labels).map_err(|IllegalValue { key, value, source }| {
         (
-            Outcome::Illegal,
+            PlacementOutcome::Illegal,
             format!("{key} of {host} is `{}`: {source}", value.escape_debug()),
         )
     })

@@ -8,15 +8,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Seen;
+use super::Scene;
 use super::labels::LabelPlan;
 use crate::catalogue::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
-use crate::facts::observation::Who;
-use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, Labels, MARK};
+use crate::facts::observation::Observation;
+use crate::facts::registration::{
+    DropIn, LabelFile, LabelFileContent, LabelFileKind, Labels, MARK,
+};
 use crate::facts::topology::{LabelValue, REGION, ZONE};
-use crate::facts::{self, WhyKind};
+use crate::facts::{self, UnavailableKind};
 
 /// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
 /// with many units.
@@ -76,14 +78,14 @@ pub fn is_wanted(settings: &Settings) -> bool {
 /// last reload for a missed one.
 pub fn decide(
     settings: &Settings,
-    seen: Seen<'_>,
+    seen: Scene<'_>,
     plan: &LabelPlan,
     reloaded: Option<Duration>,
 ) -> Registration {
     let is_wanted = is_wanted(settings);
     let labels = labels(settings, seen, plan).filter(|_| is_wanted);
-    let changes = seen.who.label_files.iter().filter_map(|file| {
-        let Content::Ours(present) = &file.content else {
+    let changes = seen.observation.label_files.iter().filter_map(|file| {
+        let LabelFileContent::Ours(present) = &file.content else {
             return None;
         };
         let text = match (&labels, is_wanted) {
@@ -102,7 +104,7 @@ pub fn decide(
     let is_kubelet = |change: &FileChange| change.kind == LabelFileKind::Kubelet;
     let is_rested = reloaded.is_none_or(|ago| ago >= RELOAD_PAUSE);
     // A change of the file includes a reload.
-    if is_unloaded(seen.who) && is_rested && !changes.iter().any(is_kubelet) {
+    if is_unloaded(seen.observation) && is_rested && !changes.iter().any(is_kubelet) {
         changes.push(FileChange {
             kind: LabelFileKind::Kubelet,
             edit: Edit::Reload,
@@ -117,12 +119,12 @@ pub fn decide(
 
 /// Reports whether systemd has loaded another version of our drop-in of the kubelet's unit than the one on disk: the file was
 /// changed or removed, and the reload was missed.
-pub(super) fn is_unloaded(who: &Who) -> bool {
+pub(super) fn is_unloaded(observation: &Observation) -> bool {
     let is_ours = |file: &LabelFile| file.kind == LabelFileKind::Kubelet && file.is_ours();
     let is_concerned = |drop_in: &DropIn| {
-        drop_in.needs_reload && (drop_in.is_listed || who.label_files.iter().any(is_ours))
+        drop_in.needs_reload && (drop_in.is_listed || observation.label_files.iter().any(is_ours))
     };
-    who.drop_in.as_ref().is_some_and(is_concerned)
+    observation.drop_in.as_ref().is_some_and(is_concerned)
 }
 
 /// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone. `hidden`: whether
@@ -143,7 +145,7 @@ pub fn first_files(
         let text = text(*kind, labels);
         let may_write = match present.iter().find(|file| file.kind == *kind) {
             None => true,
-            Some(file) => file.is_ours() && file.content != Content::Ours(text.clone()),
+            Some(file) => file.is_ours() && file.content != LabelFileContent::Ours(text.clone()),
         };
         may_write.then_some(FileChange {
             kind: *kind,
@@ -164,7 +166,7 @@ pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>)
     }
     for file in files {
         let path = file.kind.path().display();
-        if let Content::Foreign(why) = &file.content {
+        if let LabelFileContent::Foreign(why) = &file.content {
             findings.push(Finding::new(
                 Code::LabelFileNotManaged,
                 format!("{path} {why}"),
@@ -195,18 +197,18 @@ fn hidden(other: &Path) -> Finding {
 }
 
 /// Our Node's labels after the plan; those of a Node to be where there is none yet.
-fn labels(settings: &Settings, seen: Seen<'_>, plan: &LabelPlan) -> Option<Labels> {
+fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
     let placement = seen.placement?;
     let keys = [REGION, ZONE]
         .into_iter()
         .chain(settings.topology.host_label.as_ref().map(LabelKey::as_str));
-    if let facts::Seen::Known(node) = &seen.who.node {
+    if let facts::Fact::Known(node) = &seen.observation.node {
         return Some(of_node(keys, node, plan));
     }
     let has_no_kubelet =
-        matches!(seen.who.kubelet.why(), Some(why) if why.kind == WhyKind::Missing);
+        matches!(seen.observation.kubelet.why(), Some(why) if why.kind == UnavailableKind::Missing);
     // A Node that cannot be read just now has labels that are not known.
-    if !has_no_kubelet && seen.who.node != facts::Seen::Absent {
+    if !has_no_kubelet && seen.observation.node != facts::Fact::Absent {
         return None;
     }
     let topology = &placement.known.as_ref()?.topology;

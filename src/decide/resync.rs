@@ -64,7 +64,7 @@ pub struct Window {
 
 /// What a look found, as far as the window cares.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub struct ProbeResult<'a> {
     /// The host that runs us now, where an API or the host itself tells.
     pub host: Option<&'a HostName>,
     /// Whether that was asked and answered.
@@ -77,11 +77,11 @@ pub struct Found<'a> {
 
 /// The end of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Epoch {
+pub struct WindowId {
     /// The first sign.
     pub trigger: Trigger,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: WindowOutcome,
     /// The host before, where it was known.
     pub from: Option<HostName>,
     /// From the first sign to the end.
@@ -92,7 +92,7 @@ pub struct Epoch {
 
 /// What became of a sign of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WindowOutcome {
     /// The VM runs on another host.
     Confirmed {
         /// The host before.
@@ -106,8 +106,8 @@ pub enum Outcome {
     ApiUnavailable,
 }
 
-impl Outcome {
-    /// Every name that [`Outcome::as_str`] returns.
+impl WindowOutcome {
+    /// Every name that [`WindowOutcome::as_str`] returns.
     pub const NAMES: [&'static str; 3] = ["confirmed", "unconfirmed", "api-unavailable"];
 
     /// The name used in reports.
@@ -122,11 +122,11 @@ impl Outcome {
 
 /// How it goes on after a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ProbeStep {
     /// The window, or how it ended.
-    pub state: Result<Window, Epoch>,
+    pub state: Result<Window, WindowId>,
     /// Watches that have said nothing since then are to be begun anew.
-    pub prove: Option<Duration>,
+    pub verify: Option<Duration>,
 }
 
 /// Takes note of a sign: it opens a window, belongs to the open one, or begins it anew.
@@ -134,11 +134,11 @@ pub struct Step {
 /// `host` is the host that ran us when that was last known, `moved` the time of the last move that was seen.
 pub fn admit(
     open: Option<Window>,
-    sign: Option<(Trigger, Duration)>,
+    hint: Option<(Trigger, Duration)>,
     host: Option<&HostName>,
     moved: Option<Duration>,
 ) -> Option<Window> {
-    let Some((trigger, at)) = sign else {
+    let Some((trigger, at)) = hint else {
         return open;
     };
     if let Some(window) = open {
@@ -182,7 +182,7 @@ impl Window {
     }
 
     /// Goes on, or ends, after a look.
-    pub fn step(mut self, found: Found<'_>, now: Now) -> Step {
+    pub fn step(mut self, found: ProbeResult<'_>, now: Now) -> ProbeStep {
         let elapsed = now.uptime.saturating_sub(self.opened);
         self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;
         let mut is_over = false;
@@ -203,7 +203,7 @@ impl Window {
             .clone()
             .zip(found.host.cloned())
             .filter(|(from, to)| from != to);
-        let end = |outcome| Epoch {
+        let end = |outcome| WindowId {
             trigger: self.trigger,
             outcome,
             from: self.from.clone(),
@@ -212,18 +212,18 @@ impl Window {
         };
         let ended = match moved {
             Some((from, to)) if found.is_settled || is_over => {
-                Some(end(Outcome::Confirmed { from, to }))
+                Some(end(WindowOutcome::Confirmed { from, to }))
             }
-            None if is_over && self.is_answered => Some(end(Outcome::Unconfirmed)),
-            None if is_over => Some(end(Outcome::ApiUnavailable)),
+            None if is_over && self.is_answered => Some(end(WindowOutcome::Unconfirmed)),
+            None if is_over => Some(end(WindowOutcome::ApiUnavailable)),
             _ => None,
         };
         let is_time = elapsed >= PROVE_AFTER || ended.is_some();
-        let prove = (is_time && !self.is_proven).then_some(self.opened);
+        let verify = (is_time && !self.is_proven).then_some(self.opened);
         self.is_proven |= is_time;
-        Step {
+        ProbeStep {
             state: ended.map_or(Ok(self), Err),
-            prove,
+            verify,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Mode, Settings};
+use crate::config::{Settings, WatchMode};
 use crate::facts::trigger::Scope;
 
 /// The first ceiling of a retry.
@@ -180,8 +180,8 @@ pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) 
 /// watches asks rarely, and what the API servers' caches hold is new enough for it.
 pub fn backstop(settings: &Settings) -> (Duration, Scope) {
     match settings.mode {
-        Mode::Watch => (settings.timing.poll, Scope::KNOWN),
-        Mode::Signals => (settings.timing.poll.max(POLL_OF_SIGNALS), Scope::CACHED),
+        WatchMode::Watch => (settings.timing.poll, Scope::KNOWN),
+        WatchMode::Signals => (settings.timing.poll.max(POLL_OF_SIGNALS), Scope::CACHED),
     }
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::*;
 use crate::catalogue::Code;
-use crate::decide::resync::Outcome;
+use crate::decide::resync::WindowOutcome;
 use crate::facts::names::VmName;
-use crate::facts::observation::{Api, Remark};
+use crate::facts::observation::{Api, ObservationIssue};
 use crate::facts::topology::{REGION, TWINS, ZONE, ZONE_BETA};
 use crate::facts::trigger::Scope;
-use crate::facts::{Seen as Fact, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 fn codes(plan: &Plan) -> Vec<Code> {
     plan.findings.iter().map(|finding| finding.code).collect()
@@ -49,10 +49,10 @@ fn worlds() -> Vec<World> {
         |w| w.reads.host_node = Fact::Absent,
         |w| w.annotate("hv-b", "eu-1", "rack-b"),
         |w| w.change_vmi(|vmi| vmi.host = None),
-        |w| w.who.candidates = Fact::failed(WhyKind::Unreachable, "timeout"),
-        |w| w.who.candidates = Fact::Absent,
-        |w| w.who.node = Fact::Absent,
-        |w| w.who.node = Fact::failed(WhyKind::Unreachable, "timeout"),
+        |w| w.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout"),
+        |w| w.observation.candidates = Fact::Absent,
+        |w| w.observation.node = Fact::Absent,
+        |w| w.observation.node = Fact::failed(UnavailableKind::Unreachable, "timeout"),
         |w| w.add_vmi(|other| other.uid = "twin".to_owned()),
         |w| w.settings.topology.remove_stale = true,
     ];
@@ -112,7 +112,7 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
         for read in [
             forbidden(),
             Fact::Absent,
-            Fact::failed(WhyKind::Unreachable, "timeout"),
+            Fact::failed(UnavailableKind::Unreachable, "timeout"),
         ] {
             world.reads.host_node = read;
             let plan = world.plan();
@@ -147,7 +147,7 @@ fn invariant_3_and_4_writes_name_our_own_node_and_hold_only_labels_annotations_a
 #[test]
 fn invariant_5_an_unchanged_world_costs_no_write() {
     for mut world in worlds() {
-        if world.who.node.known().is_none() {
+        if world.observation.node.known().is_none() {
             assert_eq!(world.plan().actions, []);
             continue;
         }
@@ -165,7 +165,7 @@ fn invariant_5_an_unchanged_world_costs_no_write() {
 #[test]
 fn invariant_6_an_ambiguous_identity_costs_no_label() {
     for mut world in worlds() {
-        if let Fact::Known(candidates) = &world.who.candidates
+        if let Fact::Known(candidates) = &world.observation.candidates
             && candidates.vmis.len() == 1
         {
             world.add_vmi(|other| other.uid = "twin".to_owned());
@@ -187,7 +187,7 @@ fn invariant_6_an_ambiguous_identity_costs_no_label() {
 fn invariant_3_the_node_of_another_machine_costs_no_write() {
     let other = uuid::Uuid::from_u128(0x6cea_024f_f050_5571_b0e3_4262_bd19_b153);
     for mut world in worlds() {
-        if world.who.node.known().is_some() {
+        if world.observation.node.known().is_some() {
             world.node().system_uuid = Some(other);
             let plan = world.plan();
             assert_eq!(plan.actions, []);
@@ -205,14 +205,14 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
     assert_eq!(plan.sync.reason(), "NodeOfAnotherMachine");
     // The kubelet may just not have started yet.
     assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
-    let ours = *world.who.machine.product_uuid.known().unwrap();
+    let ours = *world.observation.machine.product_uuid.known().unwrap();
     let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
     for fine in [None, Some(ours), Some(swapped)] {
         let mut world = world.clone();
         world.node().system_uuid = fine;
         assert_eq!(patches(&world.plan()).len(), 1, "{fine:?}");
     }
-    world.who.machine.product_uuid = forbidden();
+    world.observation.machine.product_uuid = forbidden();
     assert_eq!(patches(&world.plan()).len(), 1);
 }
 
@@ -297,7 +297,7 @@ fn with_a_cloud_provider_harvesters_annotations_go_first_but_not_for_ever() {
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
-    assert_eq!((plan.actions.len(), &plan.sync), (0, &Sync::Pending));
+    assert_eq!((plan.actions.len(), &plan.sync), (0, &LabelState::Pending));
     assert!(plan.next.after <= Duration::from_secs(10));
     world.memory = plan.memory;
     let mut late = world.clone();
@@ -337,7 +337,7 @@ fn annotations_that_stay_stale_are_a_finding_after_the_settling_time() {
 fn a_short_outage_changes_no_condition_and_a_long_one_says_unknown() {
     let mut world = World::new();
     world.settle();
-    world.who.candidates = Fact::failed(WhyKind::Unreachable, "connection refused");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "connection refused");
     let plan = world.plan();
     assert_eq!(
         (plan.actions.len(), codes(&plan)),
@@ -358,18 +358,18 @@ fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
     for api in [Api::Harvester, Api::Guest] {
         let what = format!("{api:?} refuses");
         world
-            .who
+            .observation
             .remarks
-            .push(Remark::WatchUnavailable { api, what });
+            .push(ObservationIssue::WatchUnavailable { api, what });
     }
     let unavailable = |plan: &Plan| {
         let code = Code::WatchUnavailable;
         plan.findings.iter().filter(|f| f.code == code).count()
     };
     assert_eq!(unavailable(&world.plan()), 2);
-    world.who.candidates = forbidden();
+    world.observation.candidates = forbidden();
     assert_eq!(unavailable(&world.plan()), 1);
-    world.who.node = forbidden();
+    world.observation.node = forbidden();
     let plan = world.plan();
     assert_eq!(unavailable(&plan), 0, "{:?}", codes(&plan));
 }
@@ -378,8 +378,8 @@ fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
 fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     let mut world = World::new();
     world.settle();
-    world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-    world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+    world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+    world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
     // It may be one of several changes in a row: a look that reads nothing more comes when it has been quiet.
@@ -414,8 +414,8 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
     // Another wrong name is no moment without a complaint.
-    world.who.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
-    world.who.machine.static_hostname = Fact::Known("wrong-too".to_owned());
+    world.observation.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
+    world.observation.machine.static_hostname = Fact::Known("wrong-too".to_owned());
     let plan = world.plan();
     assert_eq!(
         (codes(&plan), plan.actions),
@@ -429,8 +429,8 @@ fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
         let mut world = World::new();
         world.settings.timing.hostname_debounce = Duration::from_secs(seconds);
         world.settle();
-        world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-        world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+        world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+        world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
         let plan = world.plan();
         world.apply(&plan);
         // Later than the default of two seconds.
@@ -462,11 +462,11 @@ fn a_registered_node_is_never_told_to_take_another_name() {
     world.settle();
     world.memory = Memory::default();
     let name = |name: &str| Fact::Known(name.to_owned());
-    world.who.machine.kernel_hostname = name("localhost");
-    world.who.machine.static_hostname = name("wrong");
+    world.observation.machine.kernel_hostname = name("localhost");
+    world.observation.machine.static_hostname = name("wrong");
     let to_the_vm = format!("hostnamectl set-hostname {VM}");
     assert_eq!(typed(&world), [to_the_vm.as_str(), &to_the_vm]);
-    if let Fact::Known(kubelet) = &mut world.who.kubelet {
+    if let Fact::Known(kubelet) = &mut world.observation.kubelet {
         kubelet.node_name = NodeName::parse("registered").unwrap();
     }
     assert_eq!(typed(&world), ["hostnamectl set-hostname registered"]);
@@ -476,12 +476,12 @@ fn a_registered_node_is_never_told_to_take_another_name() {
 fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start_is_at_once() {
     let mut world = World::new();
     world.settle();
-    let right = world.who.machine.kernel_hostname.clone();
-    world.who.machine.kernel_hostname = Fact::Known("localhost".to_owned());
+    let right = world.observation.machine.kernel_hostname.clone();
+    world.observation.machine.kernel_hostname = Fact::Known("localhost".to_owned());
     let plan = world.plan();
     world.apply(&plan);
     world.uptime += Duration::from_millis(500);
-    world.who.machine.kernel_hostname = right;
+    world.observation.machine.kernel_hostname = right;
     let plan = world.plan();
     assert_eq!(codes(&plan), []);
     world.apply(&plan);
@@ -490,8 +490,8 @@ fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start
     assert_eq!((codes(&plan), plan.actions), (vec![], vec![]));
 
     let mut world = World::new();
-    world.who.machine.kernel_hostname = Fact::Known("wrong".to_owned());
-    world.who.machine.static_hostname = Fact::Known("wrong".to_owned());
+    world.observation.machine.kernel_hostname = Fact::Known("wrong".to_owned());
+    world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
     assert_eq!(codes(&world.plan()), [Code::HostnameDiffers]);
 }
 
@@ -499,11 +499,11 @@ fn a_hostname_that_comes_back_in_time_is_no_finding_and_a_wrong_one_at_the_start
 fn without_standing_watches_everything_is_read_once_an_hour_from_the_caches() {
     let mut world = World::new();
     world.settle();
-    world.settings.mode = crate::config::Mode::Signals;
+    world.settings.mode = crate::config::WatchMode::Signals;
     let next = world.plan().next;
     assert!(next.after >= Duration::from_secs(6 * 60), "{next:?}");
     assert_eq!((next.trigger, next.scope), (Trigger::Timer, Scope::CACHED));
-    world.settings.mode = crate::config::Mode::Watch;
+    world.settings.mode = crate::config::WatchMode::Watch;
     assert_eq!(world.plan().next.scope, Scope::KNOWN);
 }
 
@@ -512,7 +512,7 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
-    assert_eq!(new_sign(&world.memory, &world.reasons), Some(Trigger::Link));
+    assert_eq!(new_hint(&world.memory, &world.reasons), Some(Trigger::Link));
     let plan = world.plan();
     assert_eq!(plan.epoch, None);
     assert_eq!(plan.next.trigger, Trigger::Resync);
@@ -524,7 +524,7 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     );
     world.apply(&plan);
     assert_eq!(
-        new_sign(&world.memory, &world.reasons),
+        new_hint(&world.memory, &world.reasons),
         None,
         "it is told once"
     );
@@ -543,7 +543,7 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     let plan = world.plan();
     let epoch = plan.epoch.unwrap();
     assert_eq!((epoch.took, epoch.reads), (Duration::from_millis(100), 2));
-    assert!(matches!(epoch.outcome, Outcome::Confirmed { .. }));
+    assert!(matches!(epoch.outcome, WindowOutcome::Confirmed { .. }));
     assert_eq!(plan.memory.window, None);
     assert_eq!(plan.next.trigger, Trigger::Timer);
 }
@@ -570,7 +570,7 @@ fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
-    world.who.candidates = Fact::failed(WhyKind::Unreachable, "connection refused");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "connection refused");
     let mut looks = 0;
     let ended = loop {
         let plan = world.plan();
@@ -584,7 +584,7 @@ fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
         world.reasons = Reasons::new(Trigger::Resync, world.uptime);
     };
     assert!(looks <= 11, "{looks} looks");
-    assert_eq!(ended.epoch.unwrap().outcome, Outcome::ApiUnavailable);
+    assert_eq!(ended.epoch.unwrap().outcome, WindowOutcome::ApiUnavailable);
     let unanswered = Scope {
         files: true,
         vm: true,
@@ -697,7 +697,7 @@ fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condit
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "", "");
-    world.reads.host_node = Fact::failed(WhyKind::Unreachable, "503");
+    world.reads.host_node = Fact::failed(UnavailableKind::Unreachable, "503");
     let plan = world.plan();
     assert!(
         plan.next.after <= Duration::from_millis(500),
@@ -738,9 +738,9 @@ fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
         other.firmware_uuid = None;
         other.macs = [crate::facts::machine::Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();
     });
-    world.who.machine.kernel_hostname = Fact::Known("other".to_owned());
+    world.observation.machine.kernel_hostname = Fact::Known("other".to_owned());
     world.settle();
-    world.who.candidates = Fact::failed(WhyKind::Unreachable, "timeout");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
     assert_eq!(world.identity().verdict, verdict::Verdict::AnotherVm);
     assert!(
         conditions(&world.plan())
@@ -805,7 +805,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
     assert!(plan.findings[0].seen.contains("kubectl-label"));
     assert_eq!(
         plan.sync,
-        Sync::Conflict {
+        LabelState::Conflict {
             writer: "kubectl-label".to_owned()
         }
     );
@@ -842,7 +842,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
         (0, vec![Code::LabelConflict])
     );
     // The labels are right all the while.
-    assert_eq!(plan.sync, Sync::Synced);
+    assert_eq!(plan.sync, LabelState::Synced);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
     assert_eq!(patches(&plan)[0].annotations[ANNOTATION_HOST], "hv-b");
@@ -928,13 +928,13 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
     let mut world = World::new();
     world.settle();
     assert!(world.plan().next.after >= Duration::from_secs(60));
-    world.who.candidates = Fact::failed(WhyKind::Unreachable, "503");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     assert!(world.plan().next.after <= Duration::from_millis(500));
-    let why = Why {
+    let why = Unavailable {
         retry_after: Some(Duration::from_secs(30)),
-        ..Why::new(WhyKind::Unreachable, "429")
+        ..Unavailable::new(UnavailableKind::Unreachable, "429")
     };
-    world.who.candidates = Fact::Failed(why);
+    world.observation.candidates = Fact::Failed(why);
     assert!(world.plan().next.after >= Duration::from_secs(30));
 }
 
@@ -942,7 +942,7 @@ fn trouble_is_tried_again_sooner_than_the_poll_and_as_late_as_the_server_asks() 
 fn a_look_that_asks_nothing_puts_off_no_retry() {
     let mut world = World::new();
     world.settle();
-    world.who.candidates = Fact::failed(WhyKind::Unreachable, "503");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "503");
     world.memory.failures = 9;
     let before = world.plan();
     let passed = before.next.after / 2;
@@ -957,7 +957,7 @@ fn a_look_that_asks_nothing_puts_off_no_retry() {
 #[test]
 fn a_credential_that_ends_soon_is_named_with_a_date_and_a_step() {
     let mut world = World::new();
-    let Fact::Known(harvester) = &mut world.who.harvester else {
+    let Fact::Known(harvester) = &mut world.observation.harvester else {
         panic!()
     };
     harvester.expires = Some(1_795_000_000 + 5 * 86_400);
@@ -978,9 +978,10 @@ fn a_credential_that_ends_soon_is_named_with_a_date_and_a_step() {
 fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     let ended = |harvester: i64, kubelet: i64| {
         let mut world = World::new();
-        let (Fact::Known(token), Fact::Known(certificate)) =
-            (&mut world.who.harvester, &mut world.who.kubelet)
-        else {
+        let (Fact::Known(token), Fact::Known(certificate)) = (
+            &mut world.observation.harvester,
+            &mut world.observation.kubelet,
+        ) else {
             panic!()
         };
         token.expires = Some(1_795_000_000 + harvester);
@@ -993,15 +994,15 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     };
     let (day, year) = (86_400, 365 * 86_400);
     let mut world = ended(-day, year);
-    world.who.candidates = Fact::failed(WhyKind::Credential, "401");
+    world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(codes(&world), [Code::HarvesterCredentialExpired]);
     let mut world = ended(year, -day);
-    world.who.node = Fact::failed(WhyKind::Credential, "401");
+    world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(codes(&world), [Code::KubeletCredentialExpired]);
     // What has not ended is refused for another reason.
     let mut world = ended(-day, year);
-    world.who.candidates = Fact::failed(WhyKind::Credential, "401");
-    world.who.node = Fact::failed(WhyKind::Credential, "401");
+    world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
+    world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(
         codes(&world),
         [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized]
@@ -1054,14 +1055,14 @@ fn what_a_watch_will_tell_is_not_asked_for_meanwhile() {
     let mut world = World::new();
     world.settle();
     let away = |is_watched| {
-        let why = Why::new(WhyKind::Unreachable, "connection refused");
-        Fact::Failed(Why { is_watched, ..why })
+        let why = Unavailable::new(UnavailableKind::Unreachable, "connection refused");
+        Fact::Failed(Unavailable { is_watched, ..why })
     };
     world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
-    world.who.candidates = away(false);
+    world.observation.candidates = away(false);
     assert!(world.plan().next.after <= Duration::from_secs(60));
     assert!(codes(&world.plan()).contains(&Code::HarvesterUnreachable));
-    world.who.candidates = away(true);
+    world.observation.candidates = away(true);
     assert!(world.plan().next.after >= Duration::from_secs(60));
     assert!(codes(&world.plan()).contains(&Code::HarvesterUnreachable));
 }
@@ -1071,8 +1072,11 @@ fn a_namespace_that_is_listed_later_is_looked_at_then() {
     let mut world = World::new();
     world.settle();
     let later = Duration::from_secs(34);
-    let why = Why::new(WhyKind::NotAsked, "no VM of our names is this machine");
-    world.who.candidates = Fact::Failed(Why {
+    let why = Unavailable::new(
+        UnavailableKind::NotAsked,
+        "no VM of our names is this machine",
+    );
+    world.observation.candidates = Fact::Failed(Unavailable {
         retry_after: Some(later),
         ..why
     });

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 pub use filter::{Block, CONFIGURATION, Listed, RpcFilter, Variable, Variables, WITHOUT_SYSTEMD};
 
-use super::Seen;
+use super::Fact;
 
 /// The names that the agent's unit has, newest first: Debian, Ubuntu, Fedora, EL and openSUSE >= 15.3 with SLE >= 15 SP3;
 /// then SLE 15 <= SP2; then older ones.
@@ -27,11 +27,11 @@ pub const DEVICE_UNIT: &str = r"dev-virtio\x2dports-org.qemu.guest_agent.0.devic
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestAgent {
     /// The unit; `Absent` when systemd knows none of [`UNITS`].
-    pub unit: Seen<Unit>,
+    pub unit: Fact<Unit>,
     /// The program, at the first of the usual places.
-    pub program: Seen<PathBuf>,
+    pub program: Fact<PathBuf>,
     /// The channel to the host; `Absent` when the host offers none.
-    pub channel: Seen<Channel>,
+    pub channel: Fact<Channel>,
     /// Which commands it does not run.
     pub filter: RpcFilter,
     /// Whose packages this system has, which decides the commands of a remedy.
@@ -46,7 +46,7 @@ pub struct Unit {
     /// Whether somebody may start it.
     pub load: Load,
     /// What it does now.
-    pub state: State,
+    pub state: UnitState,
     /// `SubState`, for people.
     pub sub_state: String,
     /// How it is started at boot.
@@ -72,7 +72,7 @@ pub enum Load {
 
 /// `ActiveState`, with the one sub-state that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum UnitState {
     /// It runs.
     Active,
     /// It is about to run, or about to end.
@@ -85,7 +85,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl UnitState {
     /// From `ActiveState` and `SubState`. systemd 254 and later has three more sub-states of a service between two runs, all
     /// named after the first (`src/core/service.c`).
     pub fn parse(active: &str, sub: &str) -> Self {
@@ -127,9 +127,9 @@ impl Enablement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
     /// Whether a program in this machine holds it open.
-    pub guest: Seen<bool>,
+    pub guest: Fact<bool>,
     /// Whether somebody on the host does: libvirt, for KubeVirt.
-    pub host: Seen<bool>,
+    pub host: Fact<bool>,
 }
 
 /// Makers of distributions whose commands differ.
@@ -171,19 +171,27 @@ mod tests {
     #[test]
     fn each_sub_state_between_two_runs_counts_as_restarting() {
         for (active, sub, state) in [
-            ("active", "running", State::Active),
-            ("reloading", "reload", State::Active),
-            ("activating", "start", State::Changing),
-            ("deactivating", "stop-sigterm", State::Changing),
-            ("activating", "auto-restart", State::Restarting),
-            ("activating", "auto-restart-queued", State::Restarting),
-            ("inactive", "dead-before-auto-restart", State::Restarting),
-            ("failed", "failed-before-auto-restart", State::Restarting),
-            ("inactive", "dead", State::Inactive),
-            ("failed", "failed", State::Failed),
-            ("", "", State::Inactive),
+            ("active", "running", UnitState::Active),
+            ("reloading", "reload", UnitState::Active),
+            ("activating", "start", UnitState::Changing),
+            ("deactivating", "stop-sigterm", UnitState::Changing),
+            ("activating", "auto-restart", UnitState::Restarting),
+            ("activating", "auto-restart-queued", UnitState::Restarting),
+            (
+                "inactive",
+                "dead-before-auto-restart",
+                UnitState::Restarting,
+            ),
+            (
+                "failed",
+                "failed-before-auto-restart",
+                UnitState::Restarting,
+            ),
+            ("inactive", "dead", UnitState::Inactive),
+            ("failed", "failed", UnitState::Failed),
+            ("", "", UnitState::Inactive),
         ] {
-            assert_eq!(State::parse(active, sub), state, "{active}/{sub}");
+            assert_eq!(UnitState::parse(active, sub), state, "{active}/{sub}");
         }
     }
 

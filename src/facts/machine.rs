@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Seen;
+use super::Fact;
 use super::nic::Nic;
 
 /// What `sys_vendor` or `product_family` says under KubeVirt (`pkg/virt-config`, default SMBIOS).
@@ -17,23 +17,23 @@ const KUBEVIRT: &str = "KubeVirt";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// What the kernel answers to `uname -n`.
-    pub kernel_hostname: Seen<String>,
+    pub kernel_hostname: Fact<String>,
     /// `/etc/hostname`.
-    pub static_hostname: Seen<String>,
+    pub static_hostname: Fact<String>,
     /// The name that the platform gave: cloud-init's `v1.local_hostname`, which user-data cannot change.
-    pub platform_hostname: Seen<String>,
+    pub platform_hostname: Fact<String>,
     /// DMI `product_uuid`, which KubeVirt sets to the VMI's `spec.domain.firmware.uuid`.
-    pub product_uuid: Seen<Uuid>,
+    pub product_uuid: Fact<Uuid>,
     /// DMI `product_serial`, which KubeVirt sets to `spec.domain.firmware.serial` where there is one.
-    pub product_serial: Seen<String>,
+    pub product_serial: Fact<String>,
     /// The NICs with a device behind them.
-    pub nics: Seen<Vec<Nic>>,
+    pub nics: Fact<Vec<Nic>>,
     /// Permanent addresses of physical NICs; never those of CNI devices.
-    pub macs: Seen<BTreeSet<Mac>>,
+    pub macs: Fact<BTreeSet<Mac>>,
     /// DMI `sys_vendor` and `product_family`.
-    pub vendor: Seen<Vendor>,
+    pub vendor: Fact<Vendor>,
     /// `/etc/machine-id`.
-    pub machine_id: Seen<String>,
+    pub machine_id: Fact<String>,
 }
 
 impl Machine {

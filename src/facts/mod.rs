@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts: what was read, parsed once into types that say what they are.
 //!
-//! Nothing here does I/O, looks at a clock or judges. A fact that could not be read is a value too ([`Seen`]), so that
+//! Nothing here does I/O, looks at a clock or judges. A fact that could not be read is a value too ([`Fact`]), so that
 //! a decision always says what it did about a missing one.
 //!
 //! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.
@@ -29,16 +29,16 @@ use serde::Serialize;
 
 /// A fact, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen<T> {
+pub enum Fact<T> {
     /// The source was read and holds this.
     Known(T),
     /// The source was read and says that there is none.
     Absent,
     /// The source could not be read; nothing may be concluded from it.
-    Failed(Why),
+    Failed(Unavailable),
 }
 
-impl<T> Seen<T> {
+impl<T> Fact<T> {
     /// The fact, where known.
     pub fn known(&self) -> Option<&T> {
         match self {
@@ -48,7 +48,7 @@ impl<T> Seen<T> {
     }
 
     /// Why the source could not be read.
-    pub fn why(&self) -> Option<&Why> {
+    pub fn why(&self) -> Option<&Unavailable> {
         match self {
             Self::Failed(why) => Some(why),
             Self::Known(_) | Self::Absent => None,
@@ -56,25 +56,25 @@ impl<T> Seen<T> {
     }
 
     /// The same with the value changed.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Seen<U> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
-            Self::Known(value) => Seen::Known(change(value)),
-            Self::Absent => Seen::Absent,
-            Self::Failed(why) => Seen::Failed(why),
+            Self::Known(value) => Fact::Known(change(value)),
+            Self::Absent => Fact::Absent,
+            Self::Failed(why) => Fact::Failed(why),
         }
     }
 
     /// Not read because of `text`.
-    pub fn failed(kind: WhyKind, text: impl Into<String>) -> Self {
-        Self::Failed(Why::new(kind, text))
+    pub fn failed(kind: UnavailableKind, text: impl Into<String>) -> Self {
+        Self::Failed(Unavailable::new(kind, text))
     }
 }
 
 /// Why a source could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Why {
+pub struct Unavailable {
     /// What kind of failure.
-    pub kind: WhyKind,
+    pub kind: UnavailableKind,
     /// One line for people: what failed, on which object.
     pub text: String,
     /// How long the server asked us to stay away.
@@ -85,9 +85,9 @@ pub struct Why {
     pub is_watched: bool,
 }
 
-impl Why {
+impl Unavailable {
     /// A failure with one line for people.
-    pub fn new(kind: WhyKind, text: impl Into<String>) -> Self {
+    pub fn new(kind: UnavailableKind, text: impl Into<String>) -> Self {
         Self {
             kind,
             text: text.into(),
@@ -100,7 +100,7 @@ impl Why {
 /// The kinds of failure that decisions tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum WhyKind {
+pub enum UnavailableKind {
     /// It was not asked, because something before it is missing or because it is switched off.
     #[serde(rename = "not-requested")]
     NotAsked,
@@ -130,7 +130,7 @@ pub enum WhyKind {
     AnotherMachine,
 }
 
-impl WhyKind {
+impl UnavailableKind {
     /// Whether the same question may have another answer soon, with nothing changed here.
     pub fn is_passing(self) -> bool {
         matches!(

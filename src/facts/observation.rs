@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::Seen;
+use super::Fact;
 use super::distribution::Distribution;
 use super::guest_agent::GuestAgent;
 use super::host_metrics::HostMetrics;
@@ -15,29 +15,29 @@ use super::vmi::Vmi;
 
 /// The facts of one observation.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub struct Observation {
     /// This machine.
     pub machine: Machine,
     /// The Kubernetes distributions whose files are here.
     pub distributions: Vec<Distribution>,
     /// The kubelet's credential.
-    pub kubelet: Seen<Kubelet>,
+    pub kubelet: Fact<Kubelet>,
     /// Our own Node.
-    pub node: Seen<Node>,
+    pub node: Fact<Node>,
     /// The Harvester credential.
-    pub harvester: Seen<Harvester>,
+    pub harvester: Fact<Harvester>,
     /// The VirtualMachineInstances that this machine might be.
-    pub candidates: Seen<Candidates>,
+    pub candidates: Fact<Candidates>,
     /// What the host itself tells of itself, where it was asked: while Harvester's API tells of our VM it is not needed.
-    pub host_metrics: Seen<HostMetrics>,
+    pub host_metrics: Fact<HostMetrics>,
     /// QEMU's guest agent in this machine.
-    pub guest_agent: Seen<GuestAgent>,
+    pub guest_agent: Fact<GuestAgent>,
     /// What stands at the places of our files for the kubelet's first labels.
     pub label_files: Vec<LabelFile>,
     /// State of the kubelet's unit in systemd's manager, if it was read.
     pub drop_in: Option<DropIn>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<ObservationIssue>,
 }
 
 /// One of the two APIs that the agent talks to.
@@ -61,7 +61,7 @@ impl Api {
 
 /// A side remark of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remark {
+pub enum ObservationIssue {
     /// A credential file can be read by others than its owner.
     CredentialExposed {
         /// Whose credential: `harvester` or `kubelet`.

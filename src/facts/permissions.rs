@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the Harvester credential may do, what each of it is good for, and what is lost without it.
 
-use super::Seen;
+use super::Fact;
 use super::placement::Source;
 
 /// A request that would be of use.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Useful {
+pub struct PermissionUse {
     /// Verb.
     pub verb: &'static str,
     /// API group; empty for the core group.
@@ -14,7 +14,7 @@ pub struct Useful {
     /// Plural.
     pub resource: &'static str,
     /// Where its objects are.
-    pub place: Place,
+    pub place: PermissionPlace,
     /// The source of region and zone that sends it; `None` for what finds and follows the VM.
     pub source: Option<Source>,
     /// What it is good for.
@@ -25,7 +25,7 @@ pub struct Useful {
 
 /// Where the objects of a request are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PermissionPlace {
     /// In the VM's namespace.
     Vm,
     /// In the namespace of the ConfigMap with the hosts' topology.
@@ -39,57 +39,57 @@ pub const INSTANCES: &str = "virtualmachineinstances";
 
 /// All requests that the agent sends to Harvester, beside the question what it may do, which everybody may ask, and two
 /// that find out, when nothing else can be read, whether the credential leads to the guest cluster.
-pub static USEFUL: &[Useful] = &[
-    Useful {
+pub static USEFUL: &[PermissionUse] = &[
+    PermissionUse {
         verb: "get",
         group: "kubevirt.io",
         resource: INSTANCES,
-        place: Place::Vm,
+        place: PermissionPlace::Vm,
         source: None,
         purpose: "required: reads the VM and its host",
         without: "live migrations are not followed (finding harvester-forbidden)",
     },
-    Useful {
+    PermissionUse {
         verb: "list",
         group: "kubevirt.io",
         resource: INSTANCES,
-        place: Place::Vm,
+        place: PermissionPlace::Vm,
         source: None,
         purpose: "finds the VM if no name matches, and its duplicates",
         without: "the VM is found only by a name of this node, or by [harvester] vm in its configuration",
     },
-    Useful {
+    PermissionUse {
         verb: "watch",
         group: "kubevirt.io",
         resource: INSTANCES,
-        place: Place::Vm,
+        place: PermissionPlace::Vm,
         source: None,
         purpose: "detects a migration immediately",
         without: "a migration without a hint in the guest is detected within ten minutes (finding watch-unavailable)",
     },
-    Useful {
+    PermissionUse {
         verb: "get",
         group: "",
         resource: "nodes",
-        place: Place::Cluster,
+        place: PermissionPlace::Cluster,
         source: Some(Source::HostNode),
         purpose: "source host-node: any VM, any host label",
         without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
     },
-    Useful {
+    PermissionUse {
         verb: "list",
         group: "",
         resource: "pods",
-        place: Place::Vm,
+        place: PermissionPlace::Vm,
         source: Some(Source::LauncherPod),
         purpose: "source launcher-pod, used if host-node and vmi-annotations provide nothing",
         without: "region and zone come from the other sources",
     },
-    Useful {
+    PermissionUse {
         verb: "get",
         group: "",
         resource: "configmaps",
-        place: Place::ConfigMap,
+        place: PermissionPlace::ConfigMap,
         source: Some(Source::ConfigMap),
         purpose: "source configmap, used if the earlier sources provide nothing",
         without: "region and zone come from the other sources",
@@ -100,7 +100,7 @@ pub static USEFUL: &[Useful] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     /// The request.
-    pub useful: &'static Useful,
+    pub useful: &'static PermissionUse,
     /// Whether it would be let through.
-    pub allowed: Seen<bool>,
+    pub allowed: Fact<bool>,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::HostName;
 use super::topology::{REGION, ZONE};
-use super::{Seen, WhyKind};
+use super::{Fact, UnavailableKind};
 
 /// Labels that a source tells of a host.
 pub type HostLabels = BTreeMap<String, String>;
@@ -59,23 +59,23 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the sources said of one host. A source that was not needed is [`WhyKind::NotAsked`].
+/// What the sources said of one host. A source that was not needed is [`UnavailableKind::NotAsked`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementReads {
     /// The host that was asked about.
     pub host: HostName,
     /// Labels of the host's Node.
-    pub host_node: Seen<HostLabels>,
+    pub host_node: Fact<HostLabels>,
     /// Labels of the virt-launcher pod that runs on the host.
-    pub launcher_pod: Seen<HostLabels>,
+    pub launcher_pod: Fact<HostLabels>,
     /// The host's entry in the ConfigMap.
-    pub configmap: Seen<HostLabels>,
+    pub configmap: Fact<HostLabels>,
 }
 
 impl PlacementReads {
     /// Nothing asked yet.
     pub fn none(host: HostName) -> Self {
-        let not_asked = || Seen::failed(WhyKind::NotAsked, "not read");
+        let not_asked = || Fact::failed(UnavailableKind::NotAsked, "not read");
         Self {
             host,
             host_node: not_asked(),
@@ -88,7 +88,7 @@ impl PlacementReads {
 impl PlacementReads {
     /// Every source failed for one reason.
     pub fn failed(host: HostName, text: &str) -> Self {
-        let failed = || Seen::failed(WhyKind::Unreachable, text);
+        let failed = || Fact::failed(UnavailableKind::Unreachable, text);
         Self {
             host,
             host_node: failed(),

@@ -61,7 +61,7 @@ pub struct LabelFile {
     /// Which one.
     pub kind: LabelFileKind,
     /// Whose it is.
-    pub content: Content,
+    pub content: LabelFileContent,
     /// A file that sets the same variable; ours then holds nothing.
     pub hidden_by: Option<PathBuf>,
 }
@@ -69,7 +69,7 @@ pub struct LabelFile {
 impl LabelFile {
     /// Whether it is ours.
     pub fn is_ours(&self) -> bool {
-        matches!(self.content, Content::Ours(_))
+        matches!(self.content, LabelFileContent::Ours(_))
     }
 }
 
@@ -84,7 +84,7 @@ pub struct DropIn {
 
 /// What stands in such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum LabelFileContent {
     /// Our own text.
     Ours(String),
     /// Something else, or nothing that can be read; why it does not count as ours.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// Tells people of a sign of a move at once, before anybody looks what became of it.
-pub type Herald = Box<dyn Fn(Trigger) + Send>;
+pub type HintSink = Box<dyn Fn(Trigger) + Send>;
 
 /// Why the agent looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -64,7 +64,7 @@ impl Trigger {
     }
 
     /// Whether it is a sign that another host runs us now: the guest sees a move before the API tells of it.
-    pub fn is_sign_of_move(self) -> bool {
+    pub fn is_migration_hint(self) -> bool {
         matches!(self, Self::Link | Self::Port)
     }
 
@@ -214,7 +214,7 @@ pub struct Reasons {
     /// When the first reason arrived, since the start of the process.
     pub at: Duration,
     /// The first sign of a move among them, and when it arrived.
-    pub sign: Option<(Trigger, Duration)>,
+    pub hint: Option<(Trigger, Duration)>,
     /// Whether a new name of this machine is among them. It is told before any API is asked.
     pub renamed: bool,
 }
@@ -226,7 +226,7 @@ impl Reasons {
             trigger,
             scope: trigger.scope(),
             at,
-            sign: trigger.is_sign_of_move().then_some((trigger, at)),
+            hint: trigger.is_migration_hint().then_some((trigger, at)),
             renamed: trigger == Trigger::Hostname,
         }
     }
@@ -236,7 +236,7 @@ impl Reasons {
     pub fn and(self, later: Self) -> Self {
         Self {
             scope: self.scope.and(later.scope),
-            sign: self.sign.or(later.sign),
+            hint: self.hint.or(later.hint),
             renamed: self.renamed || later.renamed,
             ..self
         }

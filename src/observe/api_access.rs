@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use crate::access::Credential;
 use crate::access::own_api;
-use crate::access::search::{self, Candidate, Found};
-use crate::access::source::{Outcome, Source};
+use crate::access::search::{self, Candidate, FoundCredential};
+use crate::access::source::{CredentialSource, LoadOutcome};
 use crate::config::OptIns;
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::{Api, Remark};
+use crate::facts::observation::{Api, ObservationIssue};
 use crate::facts::requests::Requests;
-use crate::facts::{Why, WhyKind};
+use crate::facts::{Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::backoff::Backoff;
@@ -26,21 +26,21 @@ use crate::wire::kubeapi::{Client, Tally, Timeouts};
 #[derive(Debug, Default)]
 pub struct Connections {
     /// Harvester's API.
-    pub harvester: Side,
+    pub harvester: ApiAccess,
     /// The guest cluster's API, as the kubelet.
-    pub guest: Side,
+    pub guest: ApiAccess,
     /// How long an answer may take, of clients that are made from now on.
     pub timeouts: Timeouts,
 }
 
 /// One side.
 #[derive(Debug, Default)]
-pub struct Side {
-    source: Option<Source>,
+pub struct ApiAccess {
+    source: Option<CredentialSource>,
     candidates: Vec<Candidate>,
     allow: OptIns,
-    link: Option<Link>,
-    problem: Option<Why>,
+    link: Option<ApiLink>,
+    problem: Option<Unavailable>,
     kept: Option<String>,
     generation: u64,
     /// Outlives the clients: a new credential is no new count.
@@ -51,7 +51,7 @@ pub struct Side {
 
 /// A credential and the client made from it. A clone shares both.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct ApiLink {
     /// The credential.
     pub credential: Arc<Credential>,
     /// The client.
@@ -89,20 +89,25 @@ impl Connections {
                 "`{file}` points to {}, the API of this guest cluster: {evidence}",
                 harvester.client.server()
             );
-            self.harvester.refuse(Why::new(WhyKind::OwnApi, text));
+            self.harvester
+                .refuse(Unavailable::new(UnavailableKind::OwnApi, text));
         }
     }
 
     /// What is odd about the credentials, though they work.
-    pub fn remarks(&self, root: &Root) -> Vec<Remark> {
+    pub fn remarks(&self, root: &Root) -> Vec<ObservationIssue> {
         let mut remarks = Vec::new();
         for (side, name) in [(&self.harvester, "harvester"), (&self.guest, "kubelet")] {
-            remarks.extend(side.kept.clone().map(|problem| Remark::CredentialKept {
-                side: name,
-                problem,
-            }));
+            remarks.extend(
+                side.kept
+                    .clone()
+                    .map(|problem| ObservationIssue::CredentialKept {
+                        side: name,
+                        problem,
+                    }),
+            );
             let exposed = side.source.iter().flat_map(|source| source.exposures(root));
-            remarks.extend(exposed.map(|exposure| Remark::CredentialExposed {
+            remarks.extend(exposed.map(|exposure| ObservationIssue::CredentialExposed {
                 side: name,
                 path: exposure.path,
                 mode: exposure.mode,
@@ -111,16 +116,18 @@ impl Connections {
                 .source
                 .iter()
                 .flat_map(|source| source.changeable(root));
-            remarks.extend(changeable.map(|found| Remark::CredentialChangeable {
-                side: name,
-                problem: found.to_string(),
-                place: found.place,
-            }));
+            remarks.extend(
+                changeable.map(|found| ObservationIssue::CredentialChangeable {
+                    side: name,
+                    problem: found.to_string(),
+                    place: found.place,
+                }),
+            );
         }
         if let Some(link) = &self.harvester.link
             && own_api::loopback(&link.credential)
         {
-            remarks.push(Remark::HarvesterOnLoopback {
+            remarks.push(ObservationIssue::HarvesterOnLoopback {
                 server: link.client.server().to_owned(),
             });
         }
@@ -128,9 +135,9 @@ impl Connections {
     }
 
     /// Lets both APIs recover after failures, each on its own, from now on.
-    pub fn back_off(&mut self, dice: fn() -> Random) {
-        self.harvester.backoff = Backoff::new(dice);
-        self.guest.backoff = Backoff::new(dice);
+    pub fn back_off(&mut self, random: fn() -> Random) {
+        self.harvester.backoff = Backoff::new(random);
+        self.guest.backoff = Backoff::new(random);
     }
 
     /// Lets both APIs be asked at once, whatever failed before.
@@ -142,7 +149,7 @@ impl Connections {
     /// How often each API was asked.
     pub fn requests(&self) -> Vec<Requests> {
         let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
-        let of = |(api, side): (Api, &Side)| {
+        let of = |(api, side): (Api, &ApiAccess)| {
             let counts = side.tally.counts().into_iter();
             counts.map(move |(result, count)| Requests { api, result, count })
         };
@@ -166,10 +173,10 @@ impl Connections {
     }
 }
 
-impl Side {
+impl ApiAccess {
     /// The link, or why there is none.
-    pub fn link(&self) -> Result<&Link, Why> {
-        let missing = || Why::new(WhyKind::NotAsked, "not searched yet");
+    pub fn link(&self) -> Result<&ApiLink, Unavailable> {
+        let missing = || Unavailable::new(UnavailableKind::NotAsked, "not searched yet");
         self.link
             .as_ref()
             .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
@@ -181,7 +188,7 @@ impl Side {
     }
 
     /// Gives the link up for a reason that reading the files again does not take away.
-    pub fn refuse(&mut self, why: Why) {
+    pub fn refuse(&mut self, why: Unavailable) {
         self.link = None;
         self.problem = Some(why);
     }
@@ -197,24 +204,24 @@ impl Side {
         self.kept = None;
         self.candidates.clone_from(&candidates);
         let path = match search::find(root, candidates) {
-            Found::At(candidate) => candidate.path,
-            Found::Unreadable { candidate, error } => {
+            FoundCredential::At(candidate) => candidate.path,
+            FoundCredential::Unreadable { candidate, error } => {
                 let text = format!("{what}: {} ({})", chain(&error), candidate.why);
                 match &self.link {
                     Some(_) => self.kept = Some(text),
-                    None => self.refuse(Why::new(unreadable(error.is_denied()), text)),
+                    None => self.refuse(Unavailable::new(unreadable(error.is_denied()), text)),
                 }
                 return;
             }
-            Found::Nowhere { tried } => {
+            FoundCredential::Nowhere { tried } => {
                 // A credential whose file is gone was taken away.
                 self.source = None;
                 let tried: Vec<String> = tried
                     .iter()
                     .map(|candidate| format!("{} ({})", candidate.path.display(), candidate.why))
                     .collect();
-                self.refuse(Why::new(
-                    WhyKind::Missing,
+                self.refuse(Unavailable::new(
+                    UnavailableKind::Missing,
                     format!("no {what} found at {}", tried.join(", ")),
                 ));
                 return;
@@ -222,13 +229,13 @@ impl Side {
         };
         let source = match self.source.take() {
             Some(source) if source.path() == path && self.allow == allow => source,
-            _ => Source::new(path, allow),
+            _ => CredentialSource::new(path, allow),
         };
         self.allow = allow;
         let source = self.source.insert(source);
         match source.refresh(root) {
-            Outcome::Unchanged if self.link.is_some() => {}
-            Outcome::Unchanged | Outcome::Changed => {
+            LoadOutcome::Unchanged if self.link.is_some() => {}
+            LoadOutcome::Unchanged | LoadOutcome::Changed => {
                 let Some(credential) = source.credential().cloned() else {
                     return;
                 };
@@ -239,30 +246,32 @@ impl Side {
                         self.backoff.succeeded();
                         self.generation += 1;
                         self.problem = None;
-                        self.link = Some(Link {
+                        self.link = Some(ApiLink {
                             credential,
                             client,
                             generation: self.generation,
                         });
                     }
-                    Err(error) => self.refuse(Why::new(WhyKind::Credential, chain(&error))),
+                    Err(error) => {
+                        self.refuse(Unavailable::new(UnavailableKind::Credential, chain(&error)))
+                    }
                 }
             }
-            Outcome::KeptOld(error) => self.kept = Some(chain(&error)),
-            Outcome::Absent => {}
-            Outcome::Failed(error) => {
+            LoadOutcome::KeptOld(error) => self.kept = Some(chain(&error)),
+            LoadOutcome::Absent => {}
+            LoadOutcome::Failed(error) => {
                 let kind = unreadable(error.is_denied());
-                self.refuse(Why::new(kind, chain(&error)));
+                self.refuse(Unavailable::new(kind, chain(&error)));
             }
         }
     }
 }
 
 /// Whether the file is at fault, or the kernel does not let us read it.
-fn unreadable(is_denied: bool) -> WhyKind {
+fn unreadable(is_denied: bool) -> UnavailableKind {
     if is_denied {
-        WhyKind::Forbidden
+        UnavailableKind::Forbidden
     } else {
-        WhyKind::Credential
+        UnavailableKind::Credential
     }
 }

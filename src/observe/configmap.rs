@@ -3,7 +3,7 @@
 
 use crate::facts::placement::HostLabels;
 use crate::sys::document::DocumentError;
-use crate::sys::document::yaml::{Value, parse};
+use crate::sys::document::yaml::{YamlValue, parse};
 use crate::sys::escape::one_line;
 
 /// Bytes of one entry. A host has some dozens of labels of less than 400 bytes each.
@@ -41,7 +41,7 @@ pub(super) fn labels(text: &str) -> Result<HostLabels, EntryError> {
         return Err(EntryError::Document(DocumentError::TooLong { limit }));
     }
     let entries = match parse(text.as_bytes()).map_err(EntryError::Document)? {
-        Value::Map(entries) => entries,
+        YamlValue::Map(entries) => entries,
         other => {
             let found = other.kind();
             return Err(EntryError::NotAMapping { found });
@@ -50,8 +50,8 @@ pub(super) fn labels(text: &str) -> Result<HostLabels, EntryError> {
     let mut labels = Vec::new();
     for (key, value) in entries {
         match value {
-            Value::Text(text) => labels.push((key, text.to_string())),
-            Value::Number(number) => labels.push((key, number)),
+            YamlValue::Text(text) => labels.push((key, text.to_string())),
+            YamlValue::Number(number) => labels.push((key, number)),
             other => {
                 let key = one_line(&key, KEY_SHOWN).into_owned();
                 let found = other.kind();

@@ -6,22 +6,22 @@ use crate::access::token::{self, TokenKind};
 use crate::config::Settings;
 use crate::facts::names::Namespace;
 use crate::facts::observation::{Harvester, Kubelet, NodeNameSource};
-use crate::facts::{Why, WhyKind};
-use crate::observe::api_access::Link;
+use crate::facts::{Unavailable, UnavailableKind};
+use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
 
 /// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
-pub fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
+pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailable> {
     let chain_of = link
         .credential
         .client_certificate
         .as_ref()
         .map(|certificate| certificate.chain.as_slice());
     let file = link.credential.kubeconfig.display();
-    let malformed = |text: String| Why::new(WhyKind::Credential, text);
+    let malformed = |text: String| Unavailable::new(UnavailableKind::Credential, text);
     let named = chain_of.map(certificate::node_name);
     let (node_name, node_name_source) = match (&settings.guest.node_name, named) {
         (_, Some(Ok(NodeIdentity::Node(name)))) => (name, NodeNameSource::Certificate),
@@ -57,7 +57,7 @@ pub fn kubelet(link: &Link, settings: &Settings) -> Result<Kubelet, Why> {
 }
 
 /// The Harvester credential without its secrets.
-pub fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
+pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unavailable> {
     let claims = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => Some(claims),
         _ => None,
@@ -77,8 +77,8 @@ pub fn harvester(link: &Link, settings: &Settings) -> Result<Harvester, Why> {
                 .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
             Namespace::parse(&text).map_err(|error| {
                 let file = link.credential.kubeconfig.display();
-                Why::new(
-                    WhyKind::Credential,
+                Unavailable::new(
+                    UnavailableKind::Credential,
                     format!("`{file}`: namespace `{}`: {error}", text.escape_debug()),
                 )
             })?

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::search::{KUBEADM_KUBECONFIG, RKE1_KUBECONFIG};
 use crate::facts::distribution::{Distribution, DistributionKind, Unshareable};
-use crate::sys::document::yaml::{DocumentError, Value, parse};
+use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::{ReadError, Root};
 
 use crate::observe::environment_file::{flags, variables};
@@ -114,7 +114,7 @@ pub fn watched() -> impl Iterator<Item = PathBuf> {
 
 /// Reads the files of all distributions.
 pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionProblem>) {
-    let mut reader = Reader {
+    let mut reader = DistributionReader {
         root,
         kind: DistributionKind::Unknown,
         unshareable: Vec::new(),
@@ -143,14 +143,14 @@ pub fn read_distribution(root: &Root) -> (Vec<Distribution>, Vec<DistributionPro
     )
 }
 
-struct Reader<'a> {
+struct DistributionReader<'a> {
     root: &'a Root,
     kind: DistributionKind,
     unshareable: Vec<Unshareable>,
     problems: Vec<DistributionProblem>,
 }
 
-impl Reader<'_> {
+impl DistributionReader<'_> {
     /// RKE2 and K3s, which share their form of configuration. Their configuration files count more than their environment.
     fn rancher(
         &mut self,
@@ -279,8 +279,8 @@ impl Reader<'_> {
             }
         };
         let entries = match document {
-            Value::Map(entries) => entries,
-            Value::Null => return,
+            YamlValue::Map(entries) => entries,
+            YamlValue::Null => return,
             other => {
                 self.wrong_kind(path, "the whole", &other, "a mapping");
                 return;
@@ -328,7 +328,7 @@ impl Reader<'_> {
         }
     }
 
-    fn wrong_kind(&mut self, path: &Path, key: &str, found: &Value, expected: &'static str) {
+    fn wrong_kind(&mut self, path: &Path, key: &str, found: &YamlValue, expected: &'static str) {
         self.problems.push(DistributionProblem::WrongKind {
             path: path.to_owned(),
             key: key.to_owned(),

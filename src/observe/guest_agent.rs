@@ -11,9 +11,9 @@ use zbus::wire::Variant;
 
 use crate::facts::guest_agent::{
     CONFIGURATION, Channel, DEVICE_UNIT, Enablement, Family, GuestAgent, Load, PORT, RpcFilter,
-    State, UNITS, Unit, Variable, Variables, WITHOUT_SYSTEMD,
+    UNITS, Unit, UnitState, Variable, Variables, WITHOUT_SYSTEMD,
 };
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::environment_file;
 use crate::sys::escape::{chain, one_line};
 use crate::sys::root::{ReadError, Root};
@@ -70,29 +70,29 @@ pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
         filter: filter(root, &arguments),
         family: family(root),
         unit: match asked {
-            Ok(Some((unit, _))) => Seen::Known(unit),
-            Ok(None) => Seen::Absent,
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(Some((unit, _))) => Fact::Known(unit),
+            Ok(None) => Fact::Absent,
+            Err(error) => Fact::Failed(why(&error)),
         },
     }
 }
 
 /// A unit, and the arguments of its command where it is in memory.
-type Found = (Unit, Option<Vec<String>>);
+type FoundUnits = (Unit, Option<Vec<String>>);
 
 /// The first of the names that systemd knows; one that runs before all others.
-async fn unit(bus: &Bus) -> Result<Option<Found>, BusError> {
+async fn unit(bus: &Bus) -> Result<Option<FoundUnits>, BusError> {
     let mut first = None;
     for name in UNITS {
         match unit_named(bus, name).await? {
-            Some(found) if found.0.state == State::Active => return Ok(Some(found)),
+            Some(found) if found.0.state == UnitState::Active => return Ok(Some(found)),
             found => first = first.or(found),
         }
     }
     Ok(first)
 }
 
-async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Found>, BusError> {
+async fn unit_named(bus: &Bus, name: &str) -> Result<Option<FoundUnits>, BusError> {
     let Some(path) = known(bus.text(MANAGER, "GetUnit", &[name]).await)? else {
         return Ok(unit_on_disk(bus, name).await?.map(|unit| (unit, None)));
     };
@@ -124,7 +124,7 @@ async fn unit_named(bus: &Bus, name: &str) -> Result<Option<Found>, BusError> {
     let unit = Unit {
         name: name.to_owned(),
         load,
-        state: State::parse(&active, &sub_state),
+        state: UnitState::parse(&active, &sub_state),
         sub_state,
         enablement: Enablement::parse(&file_state, is_wanted),
         file_state,
@@ -145,7 +145,7 @@ async fn unit_on_disk(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
             "bad" => Load::Broken,
             _ => Load::Loaded,
         },
-        state: State::Inactive,
+        state: UnitState::Inactive,
         sub_state: "dead".to_owned(),
         enablement: Enablement::parse(&state, false),
         file_state: one_line(&state, WORD_MAX).into_owned(),
@@ -155,7 +155,7 @@ async fn unit_on_disk(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
 }
 
 /// Whether systemd has the channel's device.
-async fn is_plugged(bus: &Bus) -> Result<bool, Why> {
+async fn is_plugged(bus: &Bus) -> Result<bool, Unavailable> {
     let state = async {
         if known(bus.text(MANAGER, "GetUnit", &[DEVICE_UNIT]).await)?.is_none() {
             return Ok(false);
@@ -225,39 +225,46 @@ fn arguments(commands: &Variant<'_>) -> Vec<String> {
     all
 }
 
-fn why(error: &BusError) -> Why {
+fn why(error: &BusError) -> Unavailable {
     let kind = match error {
-        BusError::Absent(_) => WhyKind::Missing,
-        BusError::Connect { .. } | BusError::Silent | BusError::Ended => WhyKind::Unreachable,
-        BusError::Refused { .. } => WhyKind::Forbidden,
-        BusError::Malformed(_) => WhyKind::Malformed,
+        BusError::Absent(_) => UnavailableKind::Missing,
+        BusError::Connect { .. } | BusError::Silent | BusError::Ended => {
+            UnavailableKind::Unreachable
+        }
+        BusError::Refused { .. } => UnavailableKind::Forbidden,
+        BusError::Malformed(_) => UnavailableKind::Malformed,
     };
-    Why::new(kind, chain(error))
+    Unavailable::new(kind, chain(error))
 }
 
 /// The kernel knows the channel first; systemd's device stands for it where the kernel's files cannot be seen.
-fn channel(root: &Root, device: Result<bool, Why>) -> Seen<Channel> {
+fn channel(root: &Root, device: Result<bool, Unavailable>) -> Fact<Channel> {
     let Some(port) = port::find(root, PORT) else {
-        let unseen = || Seen::failed(WhyKind::NotAsked, "the kernel does not show the port");
+        let unseen = || {
+            Fact::failed(
+                UnavailableKind::NotAsked,
+                "the kernel does not show the port",
+            )
+        };
         return match device {
-            Ok(true) => Seen::Known(Channel {
+            Ok(true) => Fact::Known(Channel {
                 guest: unseen(),
                 host: unseen(),
             }),
-            Ok(false) => Seen::Absent,
-            Err(_) if root.exists("/sys/class") => Seen::Absent,
-            Err(why) => Seen::Failed(why),
+            Ok(false) => Fact::Absent,
+            Err(_) if root.exists("/sys/class") => Fact::Absent,
+            Err(why) => Fact::Failed(why),
         };
     };
     // udev's link leads to `../vport1p1`, which is the name in debugfs.
     let device = root.link_target(&port).unwrap_or(port);
     let file = Path::new(DEBUGFS).join(device.file_name().unwrap_or_default());
     match root.read_text(file, FILE_MAX) {
-        Ok(text) => Seen::Known(Channel {
+        Ok(text) => Fact::Known(Channel {
             guest: end(&text, "guest_connected"),
             host: end(&text, "host_connected"),
         }),
-        Err(error) => Seen::Known(Channel {
+        Err(error) => Fact::Known(Channel {
             guest: unread(&error),
             host: unread(&error),
         }),
@@ -265,39 +272,39 @@ fn channel(root: &Root, device: Result<bool, Why>) -> Seen<Channel> {
 }
 
 /// One line of the driver's, such as `host_connected: 1`.
-fn end(text: &str, key: &str) -> Seen<bool> {
+fn end(text: &str, key: &str) -> Fact<bool> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut values = lines
         .filter(|(name, _)| *name == key)
         .map(|(_, value)| value.trim());
     match values.next() {
-        Some("0") => Seen::Known(false),
-        Some("1") => Seen::Known(true),
-        _ => Seen::failed(
-            WhyKind::Malformed,
+        Some("0") => Fact::Known(false),
+        Some("1") => Fact::Known(true),
+        _ => Fact::failed(
+            UnavailableKind::Malformed,
             format!("the kernel does not report `{key}`"),
         ),
     }
 }
 
-fn unread<T>(error: &ReadError) -> Seen<T> {
+fn unread<T>(error: &ReadError) -> Fact<T> {
     let kind = match error {
-        ReadError::NotFound(_) => WhyKind::Missing,
-        ReadError::Denied(_) => WhyKind::Forbidden,
-        _ => WhyKind::Malformed,
+        ReadError::NotFound(_) => UnavailableKind::Missing,
+        ReadError::Denied(_) => UnavailableKind::Forbidden,
+        _ => UnavailableKind::Malformed,
     };
-    Seen::failed(kind, chain(error))
+    Fact::failed(kind, chain(error))
 }
 
-fn program(root: &Root) -> Seen<PathBuf> {
+fn program(root: &Root) -> Fact<PathBuf> {
     for path in PROGRAMS {
         match root.metadata(path) {
-            Ok(_) => return Seen::Known(PathBuf::from(path)),
+            Ok(_) => return Fact::Known(PathBuf::from(path)),
             Err(error) if error.is_absent() => {}
             Err(error) => return unread(&error),
         }
     }
-    Seen::Absent
+    Fact::Absent
 }
 
 fn filter(root: &Root, arguments: &[&str]) -> RpcFilter {

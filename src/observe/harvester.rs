@@ -13,7 +13,7 @@ use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
@@ -76,7 +76,7 @@ pub fn collection(namespace: &Namespace) -> String {
 
 /// Whether all instances of the namespace may be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum List {
+pub enum ListPolicy {
     /// They may not: no other instance could be ours, or they were listed lately.
     Never,
     /// They may be after so long. Many machines may be in the same situation.
@@ -111,7 +111,7 @@ pub struct Search<'a> {
     /// Whether metadata makes an instance a likely one: its name, and the UID of the VM that owns it.
     pub is_likely: &'a (dyn Fn(&VmName, Option<&str>) -> bool + Sync),
     /// Whether to list.
-    pub list: List,
+    pub list: ListPolicy,
 }
 
 impl fmt::Debug for Search<'_> {
@@ -127,9 +127,9 @@ impl fmt::Debug for Search<'_> {
 
 /// What a search found.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// The candidates.
-    pub candidates: Seen<Candidates>,
+    pub candidates: Fact<Candidates>,
     /// Whether the namespace was listed.
     pub is_listed: bool,
     /// UID and resource version of each instance that was read by its name.
@@ -148,11 +148,11 @@ impl Compared {
 
 impl Search<'_> {
     /// Reads the candidates. `compared` holds those of the searches before.
-    pub async fn run(&self, compared: &mut Compared) -> Found {
+    pub async fn run(&self, compared: &mut Compared) -> SearchResult {
         let (named, refused) = match self.named().await {
             Ok(named) => named,
             Err(error) => {
-                return Found {
+                return SearchResult {
                     candidates: failed(&error),
                     is_listed: false,
                     versions: Vec::new(),
@@ -162,7 +162,7 @@ impl Search<'_> {
         let version = |read: &Versioned<Vmi>| (read.object.uid.clone(), read.version.clone());
         let versions = named.iter().map(version).collect();
         let named: Vec<Vmi> = named.into_iter().map(|read| read.object).collect();
-        let unlisted = |candidates, versions| Found {
+        let unlisted = |candidates, versions| SearchResult {
             candidates,
             is_listed: false,
             versions,
@@ -173,22 +173,22 @@ impl Search<'_> {
             return unlisted(failed(error), versions);
         }
         match self.list {
-            List::IfNeeded if !is_found => {}
-            List::Always => {}
-            List::After(left) if !is_found => {
+            ListPolicy::IfNeeded if !is_found => {}
+            ListPolicy::Always => {}
+            ListPolicy::After(left) if !is_found => {
                 let text = format!(
                     "no VM with a name of this node matches; the VMs of the namespace are listed in {} s",
                     left.as_secs()
                 );
-                let why = Why {
+                let why = Unavailable {
                     retry_after: Some(left),
-                    ..Why::new(WhyKind::NotAsked, text)
+                    ..Unavailable::new(UnavailableKind::NotAsked, text)
                 };
-                return unlisted(Seen::Failed(why), versions);
+                return unlisted(Fact::Failed(why), versions);
             }
             _ => {
                 let coverage = Coverage::Listed;
-                let candidates = Seen::Known(Candidates {
+                let candidates = Fact::Known(Candidates {
                     vmis: named,
                     coverage,
                 });
@@ -203,7 +203,7 @@ impl Search<'_> {
         let candidates = match listed {
             Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
-                Seen::Known(Candidates {
+                Fact::Known(Candidates {
                     vmis,
                     coverage: Coverage::Namespace,
                 })
@@ -212,14 +212,14 @@ impl Search<'_> {
             Err(error)
                 if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
             {
-                Seen::Known(Candidates {
+                Fact::Known(Candidates {
                     vmis: named,
                     coverage: Coverage::Named,
                 })
             }
             Err(error) => failed(&error),
         };
-        Found {
+        SearchResult {
             is_listed: candidates.known().is_some(),
             candidates,
             versions,
@@ -272,7 +272,8 @@ impl Search<'_> {
             let read = get(self.client, &collection, name, Freshness::Newest).await?;
             vmis.extend(read.map(|read| read.object));
         }
-        let is_enough = self.list != List::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_enough =
+            self.list != ListPolicy::Always && vmis.iter().any(|vmi| (self.is_ours)(vmi));
         if !is_enough && rest.len() <= READ_ONE_BY_ONE {
             for name in &rest {
                 vmis.extend(get_readable(self.client, &collection, name).await?);
@@ -307,7 +308,7 @@ pub enum Others {
 #[derive(Debug)]
 pub struct Own {
     /// The candidates.
-    pub candidates: Seen<Candidates>,
+    pub candidates: Fact<Candidates>,
     /// The version of our own instance.
     pub version: Option<String>,
 }
@@ -391,7 +392,7 @@ pub async fn read_own(
             },
         }
     }
-    let candidates = Seen::Known(Candidates {
+    let candidates = Fact::Known(Candidates {
         vmis,
         coverage: known.others.coverage,
     });
@@ -484,16 +485,16 @@ impl TryFrom<Item> for Listed {
     }
 }
 
-fn failed(error: &Error) -> Seen<Candidates> {
+fn failed(error: &Error) -> Fact<Candidates> {
     let reason = why(error);
     if error.class() == Class::NotFound {
         let text = format!(
             "{}: the server has no KubeVirt API, so it is not Harvester, or a proxy responds in its place",
             reason.text
         );
-        return Seen::failed(WhyKind::Refused, text);
+        return Fact::failed(UnavailableKind::Refused, text);
     }
-    Seen::Failed(reason)
+    Fact::Failed(reason)
 }
 
 #[cfg(test)]

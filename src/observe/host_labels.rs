@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::facts::names::HostName;
 use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error, Selectors};
@@ -27,7 +27,7 @@ const HOSTS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub struct Denied {
     generation: u64,
-    until: BTreeMap<(Source, HostName), (Duration, Why)>,
+    until: BTreeMap<(Source, HostName), (Duration, Unavailable)>,
 }
 
 impl Denied {
@@ -42,7 +42,7 @@ impl Denied {
         host: &HostName,
         generation: u64,
         uptime: Duration,
-    ) -> Option<Why> {
+    ) -> Option<Unavailable> {
         if self.generation != generation {
             self.generation = generation;
             self.clear();
@@ -53,9 +53,9 @@ impl Denied {
             .map(|(_, why)| why.clone())
     }
 
-    fn keep(&mut self, source: Source, host: &HostName, uptime: Duration, why: &Why) {
+    fn keep(&mut self, source: Source, host: &HostName, uptime: Duration, why: &Unavailable) {
         self.until.retain(|_, (until, _)| uptime < *until);
-        if why.kind == WhyKind::Forbidden {
+        if why.kind == UnavailableKind::Forbidden {
             self.until
                 .insert((source, host.clone()), (uptime + DENIED_FOR, why.clone()));
         }
@@ -112,18 +112,18 @@ pub async fn read(
     let allowed = |source| settings.topology.sources.contains(&source);
     if allowed(Source::HostNode) {
         reads.host_node = match hosts.get(host, settings.timing.poll, uptime) {
-            Some(labels) => Seen::Known(labels),
+            Some(labels) => Fact::Known(labels),
             None => {
                 hosts.forget(host);
                 let answer = host_node(client, host);
                 ask(Source::HostNode, answer, host, denied, generation, uptime).await
             }
         };
-        if let Seen::Known(labels) = &reads.host_node {
+        if let Fact::Known(labels) = &reads.host_node {
             hosts.keep(host, labels, uptime);
         }
     }
-    let tells = |seen: &Seen<HostLabels>| seen.known().is_some_and(tells_topology);
+    let tells = |seen: &Fact<HostLabels>| seen.known().is_some_and(tells_topology);
     let annotated = allowed(Source::VmiAnnotations)
         && vmi.annotations_are_fresh()
         && tells_topology(&vmi.annotations);
@@ -150,29 +150,29 @@ pub async fn read(
 
 async fn ask(
     source: Source,
-    answer: impl Future<Output = Seen<HostLabels>>,
+    answer: impl Future<Output = Fact<HostLabels>>,
     host: &HostName,
     denied: &mut Denied,
     generation: u64,
     uptime: Duration,
-) -> Seen<HostLabels> {
+) -> Fact<HostLabels> {
     if let Some(why) = denied.get(source, host, generation, uptime) {
-        return Seen::Failed(why);
+        return Fact::Failed(why);
     }
     let seen = answer.await;
-    if let Seen::Failed(why) = &seen {
+    if let Fact::Failed(why) = &seen {
         denied.keep(source, host, uptime, why);
     }
     seen
 }
 
-async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
+async fn host_node(client: &Client, host: &HostName) -> Fact<HostLabels> {
     match client.get_metadata(&format!("/api/v1/nodes/{host}")).await {
         Ok(node) if node.metadata.name.as_deref() == Some(host.as_str()) => {
-            Seen::Known(node.metadata.labels.0)
+            Fact::Known(node.metadata.labels.0)
         }
-        Ok(_) => Seen::failed(
-            WhyKind::Refused,
+        Ok(_) => Fact::failed(
+            UnavailableKind::Refused,
             format!("requested Node `{host}` of Harvester, got another one"),
         ),
         Err(error) => absent_or_failed(&error),
@@ -180,7 +180,7 @@ async fn host_node(client: &Client, host: &HostName) -> Seen<HostLabels> {
 }
 
 #[derive(Deserialize)]
-struct Pod {
+struct LauncherPod {
     metadata: PodMetadata,
     #[serde(default)]
     spec: PodSpec,
@@ -202,22 +202,22 @@ struct PodSpec {
 }
 
 /// Of the instance's pods the one that is active on the host: during a migration there are two.
-async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Seen<HostLabels> {
+async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostLabels> {
     let path = format!("/api/v1/namespaces/{}/pods", vmi.namespace);
     let selectors = Selectors {
         label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
         field: None,
     };
     // The label is anyone's to set: pods that are not of the instance are neither kept nor do they count.
-    let is_here = |pod: &Pod| {
+    let is_here = |pod: &LauncherPod| {
         pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
     };
-    match client.pick::<Pod>(&path, &selectors, is_here).await {
+    match client.pick::<LauncherPod>(&path, &selectors, is_here).await {
         Ok(pods) => {
             let mut here = pods.into_iter();
             match (here.next(), here.next()) {
-                (Some(pod), None) => Seen::Known(pod.metadata.labels.0),
-                _ => Seen::Absent,
+                (Some(pod), None) => Fact::Known(pod.metadata.labels.0),
+                _ => Fact::Absent,
             }
         }
         Err(error) => absent_or_failed(&error),
@@ -231,7 +231,7 @@ struct ConfigMap {
 }
 
 /// The entry of the host: YAML, label to value.
-async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Seen<HostLabels> {
+async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fact<HostLabels> {
     let name = &settings.topology.configmap;
     let path = format!(
         "/api/v1/namespaces/{}/configmaps/{}",
@@ -239,9 +239,9 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> See
     );
     match client.get::<ConfigMap>(&path).await {
         Ok(configmap) => match configmap.data.get(host.as_str()) {
-            None => Seen::Absent,
+            None => Fact::Absent,
             Some(text) => match super::configmap::labels(text) {
-                Ok(labels) => Seen::Known(labels),
+                Ok(labels) => Fact::Known(labels),
                 Err(error) => {
                     let text = format!(
                         "entry `{host}` of ConfigMap {}/{}: {}",
@@ -249,7 +249,7 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> See
                         name.name,
                         chain(&error)
                     );
-                    Seen::failed(WhyKind::Malformed, text)
+                    Fact::failed(UnavailableKind::Malformed, text)
                 }
             },
         },
@@ -257,10 +257,10 @@ async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> See
     }
 }
 
-fn absent_or_failed(error: &Error) -> Seen<HostLabels> {
+fn absent_or_failed(error: &Error) -> Fact<HostLabels> {
     if error.is_absence() {
-        Seen::Absent
+        Fact::Absent
     } else {
-        Seen::Failed(why(error))
+        Fact::Failed(why(error))
     }
 }

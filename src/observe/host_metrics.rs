@@ -4,10 +4,10 @@
 use time::UtcDateTime;
 
 use crate::facts::host_metrics::{HostMetrics, MetricsError};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::virtio::downward_metrics::{self, AskError, Patience, ask};
+use crate::wire::virtio::downward_metrics::{self, AskError, ReadPatience, ask};
 use crate::wire::virtio::port::{self, PortError};
 use crate::wire::virtio::vhostmd_disk::{self, DiskError};
 
@@ -17,15 +17,19 @@ const DISK_AGE_MAX: u64 = 60;
 /// Reads the metrics. `wall` is the time now: an answer of an earlier time is not believed.
 ///
 /// It takes up to 20 s where the host is slow, and 5 s where nobody serves the port: read it beside the other sources.
-pub async fn read(root: &Root, wall: UtcDateTime) -> Seen<HostMetrics> {
-    read_patiently(root, wall, Patience::default()).await
+pub async fn read(root: &Root, wall: UtcDateTime) -> Fact<HostMetrics> {
+    read_patiently(root, wall, ReadPatience::default()).await
 }
 
-async fn read_patiently(root: &Root, wall: UtcDateTime, patience: Patience) -> Seen<HostMetrics> {
+async fn read_patiently(
+    root: &Root,
+    wall: UtcDateTime,
+    patience: ReadPatience,
+) -> Fact<HostMetrics> {
     let asked = match ask(root, wall.unix_timestamp(), patience).await {
-        Ok(metrics) => return Seen::Known(metrics),
-        Err(AskError::NotOffered) => Seen::Absent,
-        Err(error) => Seen::failed(ask_kind(&error), chain(&error)),
+        Ok(metrics) => return Fact::Known(metrics),
+        Err(AskError::NotOffered) => Fact::Absent,
+        Err(error) => Fact::failed(ask_kind(&error), chain(&error)),
     };
     match (vhostmd_disk::read(root).await, asked) {
         (Ok(Some(metrics)), asked) => match age(&metrics, wall) {
@@ -33,15 +37,15 @@ async fn read_patiently(root: &Root, wall: UtcDateTime, patience: Patience) -> S
                 let text = format!(
                     "the metrics on the disk are {age} s old, or the clocks of host and guest differ"
                 );
-                if asked == Seen::Absent {
-                    Seen::failed(WhyKind::Unreachable, text)
+                if asked == Fact::Absent {
+                    Fact::failed(UnavailableKind::Unreachable, text)
                 } else {
                     asked
                 }
             }
-            _ => Seen::Known(metrics),
+            _ => Fact::Known(metrics),
         },
-        (Err(error), Seen::Absent) => Seen::failed(disk_kind(&error), chain(&error)),
+        (Err(error), Fact::Absent) => Fact::failed(disk_kind(&error), chain(&error)),
         // A VM has one of them or the other: the port that was there is what has to be explained.
         (_, asked) => asked,
     }
@@ -67,39 +71,43 @@ pub fn probe(root: &Root) -> (bool, String) {
     }
 }
 
-fn ask_kind(error: &AskError) -> WhyKind {
+fn ask_kind(error: &AskError) -> UnavailableKind {
     match error {
-        AskError::Port(PortError::Denied(_)) => WhyKind::Forbidden,
+        AskError::Port(PortError::Denied(_)) => UnavailableKind::Forbidden,
         AskError::NotOffered
         | AskError::Busy
         | AskError::Port(_)
         | AskError::NotServed(_)
         | AskError::NoAnswer(_)
         | AskError::HungUp
-        | AskError::Stale { .. } => WhyKind::Unreachable,
-        AskError::TooLarge | AskError::Refused => WhyKind::Refused,
-        AskError::NotText => WhyKind::Malformed,
+        | AskError::Stale { .. } => UnavailableKind::Unreachable,
+        AskError::TooLarge | AskError::Refused => UnavailableKind::Refused,
+        AskError::NotText => UnavailableKind::Malformed,
         AskError::Document(error) => document_kind(error),
     }
 }
 
-fn disk_kind(error: &DiskError) -> WhyKind {
+fn disk_kind(error: &DiskError) -> UnavailableKind {
     match error {
-        DiskError::Denied(_) => WhyKind::Forbidden,
-        DiskError::Io { .. } | DiskError::Busy(_) | DiskError::Stalled => WhyKind::Unreachable,
-        DiskError::TooLarge { .. } | DiskError::Several(_) => WhyKind::Refused,
+        DiskError::Denied(_) => UnavailableKind::Forbidden,
+        DiskError::Io { .. } | DiskError::Busy(_) | DiskError::Stalled => {
+            UnavailableKind::Unreachable
+        }
+        DiskError::TooLarge { .. } | DiskError::Several(_) => UnavailableKind::Refused,
         DiskError::Checksum(_) | DiskError::Truncated(_) | DiskError::NotText(_) => {
-            WhyKind::Malformed
+            UnavailableKind::Malformed
         }
         DiskError::Document { source, .. } => document_kind(source),
     }
 }
 
-fn document_kind(error: &MetricsError) -> WhyKind {
+fn document_kind(error: &MetricsError) -> UnavailableKind {
     match error {
-        error if error.is_passing() => WhyKind::Unreachable,
-        MetricsError::Dtd | MetricsError::TooMany | MetricsError::NotMetrics(_) => WhyKind::Refused,
-        _ => WhyKind::Malformed,
+        error if error.is_passing() => UnavailableKind::Unreachable,
+        MetricsError::Dtd | MetricsError::TooMany | MetricsError::NotMetrics(_) => {
+            UnavailableKind::Refused
+        }
+        _ => UnavailableKind::Malformed,
     }
 }
 

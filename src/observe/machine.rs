@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::nics;
 use crate::facts::machine::{Machine, Vendor};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::{ReadError, Root};
 
 /// The static host name; every tool that changes the host name for good replaces this file.
@@ -37,11 +37,11 @@ pub fn read_machine(root: &Root) -> Machine {
 }
 
 /// The kernel's host name. In `/proc/sys`, so that a tree can hold one; `uname(2)` where a sandbox hides that file.
-fn kernel_hostname(root: &Root) -> Seen<String> {
+fn kernel_hostname(root: &Root) -> Fact<String> {
     match line(root, "/proc/sys/kernel/hostname") {
-        Seen::Known(name) => Seen::Known(name),
+        Fact::Known(name) => Fact::Known(name),
         missing if root.is_live() => match nix::unistd::gethostname() {
-            Ok(name) => Seen::Known(name.to_string_lossy().into_owned()),
+            Ok(name) => Fact::Known(name.to_string_lossy().into_owned()),
             Err(_) => missing,
         },
         missing => missing,
@@ -58,7 +58,7 @@ struct InstanceDataV1 {
     local_hostname: Option<String>,
 }
 
-fn platform_hostname(root: &Root) -> Seen<String> {
+fn platform_hostname(root: &Root) -> Fact<String> {
     let path = "/run/cloud-init/instance-data.json";
     match root.read(path, INSTANCE_DATA_MAX) {
         Err(error) => failed(&error),
@@ -68,11 +68,11 @@ fn platform_hostname(root: &Root) -> Seen<String> {
                 .and_then(|v1| v1.local_hostname)
                 .filter(|name| !name.is_empty())
             {
-                Some(name) => Seen::Known(name),
-                None => Seen::Absent,
+                Some(name) => Fact::Known(name),
+                None => Fact::Absent,
             },
-            Err(error) => Seen::failed(
-                WhyKind::Malformed,
+            Err(error) => Fact::failed(
+                UnavailableKind::Malformed,
                 format!("`{path}` is not JSON of cloud-init: {error}"),
             ),
         },
@@ -80,62 +80,62 @@ fn platform_hostname(root: &Root) -> Seen<String> {
 }
 
 /// KubeVirt leaves the serial out where the VM has none; firmware then shows one of these.
-fn serial(root: &Root) -> Seen<String> {
+fn serial(root: &Root) -> Fact<String> {
     match line(root, "/sys/class/dmi/id/product_serial") {
-        Seen::Known(text) if ["None", "Not Specified", "0"].contains(&text.as_str()) => {
-            Seen::Absent
+        Fact::Known(text) if ["None", "Not Specified", "0"].contains(&text.as_str()) => {
+            Fact::Absent
         }
         seen => seen,
     }
 }
 
-fn vendor(root: &Root) -> Seen<Vendor> {
+fn vendor(root: &Root) -> Fact<Vendor> {
     let sys_vendor = line(root, "/sys/class/dmi/id/sys_vendor");
     let product_family = line(root, "/sys/class/dmi/id/product_family");
     match (sys_vendor, product_family) {
-        (Seen::Failed(why), Seen::Failed(_)) => Seen::Failed(why),
-        (Seen::Absent, Seen::Absent) => Seen::Absent,
-        (sys_vendor, product_family) => Seen::Known(Vendor {
+        (Fact::Failed(why), Fact::Failed(_)) => Fact::Failed(why),
+        (Fact::Absent, Fact::Absent) => Fact::Absent,
+        (sys_vendor, product_family) => Fact::Known(Vendor {
             sys_vendor: sys_vendor.known().cloned().unwrap_or_default(),
             product_family: product_family.known().cloned().unwrap_or_default(),
         }),
     }
 }
 
-fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
+fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
     match line(root, path) {
-        Seen::Known(text) => match parse(&text) {
-            Some(value) => Seen::Known(value),
-            None => Seen::failed(
-                WhyKind::Malformed,
+        Fact::Known(text) => match parse(&text) {
+            Some(value) => Fact::Known(value),
+            None => Fact::failed(
+                UnavailableKind::Malformed,
                 format!("`{path}` has `{}`", text.escape_debug()),
             ),
         },
-        Seen::Absent => Seen::Absent,
-        Seen::Failed(why) => Seen::Failed(why),
+        Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why),
     }
 }
 
 /// The first line of a file, without surrounding space; an empty one is none. Bytes that are not UTF-8 are kept visible.
-fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Seen<String> {
+fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
     match root.read(path, LINE_MAX) {
         Err(error) => failed(&error),
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes);
             match text.trim().lines().next() {
-                Some(first) if !first.is_empty() => Seen::Known(first.to_owned()),
-                _ => Seen::Absent,
+                Some(first) if !first.is_empty() => Fact::Known(first.to_owned()),
+                _ => Fact::Absent,
             }
         }
     }
 }
 
 /// A file that could not be read, as a fact.
-pub(super) fn failed<T>(error: &ReadError) -> Seen<T> {
+pub(super) fn failed<T>(error: &ReadError) -> Fact<T> {
     match error {
-        ReadError::NotFound(_) => Seen::Absent,
-        ReadError::Denied(_) => Seen::failed(WhyKind::Forbidden, error.to_string()),
-        _ => Seen::failed(WhyKind::Malformed, error.to_string()),
+        ReadError::NotFound(_) => Fact::Absent,
+        ReadError::Denied(_) => Fact::failed(UnavailableKind::Forbidden, error.to_string()),
+        _ => Fact::failed(UnavailableKind::Malformed, error.to_string()),
     }
 }
 
@@ -158,10 +158,10 @@ mod tests {
     fn an_empty_tree_knows_nothing_and_fails_nowhere() {
         let (_dir, root) = tree(&[]);
         let machine = read_machine(&root);
-        assert_eq!(machine.kernel_hostname, Seen::Absent);
-        assert_eq!(machine.product_uuid, Seen::Absent);
-        assert_eq!(machine.macs, Seen::Absent);
-        assert_eq!(machine.vendor, Seen::Absent);
+        assert_eq!(machine.kernel_hostname, Fact::Absent);
+        assert_eq!(machine.product_uuid, Fact::Absent);
+        assert_eq!(machine.macs, Fact::Absent);
+        assert_eq!(machine.vendor, Fact::Absent);
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         let (_dir, root) = tree(&[("/proc/sys/kernel/hostname", "evil\u{1b}[31m\nsecond line\n")]);
         assert_eq!(
             read_machine(&root).kernel_hostname,
-            Seen::Known("evil\u{1b}[31m".to_owned())
+            Fact::Known("evil\u{1b}[31m".to_owned())
         );
     }
 
@@ -201,12 +201,12 @@ mod tests {
         let (_dir, root) = tree(&[(path, r#"{"v1":{"local_hostname":"vm-1"},"ds":{}}"#)]);
         assert_eq!(
             read_machine(&root).platform_hostname,
-            Seen::Known("vm-1".to_owned())
+            Fact::Known("vm-1".to_owned())
         );
         let (_dir, root) = tree(&[(path, "{")]);
         assert_eq!(
             read_machine(&root).platform_hostname.why().unwrap().kind,
-            WhyKind::Malformed
+            UnavailableKind::Malformed
         );
     }
 

@@ -4,33 +4,33 @@
 use std::collections::BTreeSet;
 
 use super::machine::failed;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::machine::Mac;
 use crate::facts::nic::Nic;
 use crate::sys::root::Root;
 use crate::wire::netlink::inventory::read_nics;
 
 /// The NICs with a device behind them.
-pub fn read(root: &Root) -> Seen<Vec<Nic>> {
+pub fn read(root: &Root) -> Fact<Vec<Nic>> {
     match read_nics(root) {
-        Ok(nics) if nics.is_empty() => Seen::Absent,
-        Ok(nics) => Seen::Known(nics),
+        Ok(nics) if nics.is_empty() => Fact::Absent,
+        Ok(nics) => Fact::Known(nics),
         Err(error) => failed(&error),
     }
 }
 
 /// The addresses that belong to their hardware: those that can identify the machine.
-pub fn addresses(nics: &Seen<Vec<Nic>>) -> Seen<BTreeSet<Mac>> {
+pub fn addresses(nics: &Fact<Vec<Nic>>) -> Fact<BTreeSet<Mac>> {
     match nics {
-        Seen::Known(nics) => {
+        Fact::Known(nics) => {
             let addresses: BTreeSet<Mac> = nics.iter().filter_map(|nic| nic.address).collect();
             if addresses.is_empty() {
-                Seen::Absent
+                Fact::Absent
             } else {
-                Seen::Known(addresses)
+                Fact::Known(addresses)
             }
         }
-        Seen::Absent => Seen::Absent,
-        Seen::Failed(why) => Seen::Failed(why.clone()),
+        Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why.clone()),
     }
 }

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use super::why;
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
-use crate::facts::{Seen, WhyKind};
-use crate::observe::api_access::Link;
+use crate::facts::{Fact, UnavailableKind};
+use crate::observe::api_access::ApiLink;
 use crate::wire::kubeapi::{Client, Error};
 
 /// How new an answer must be.
@@ -30,15 +30,15 @@ impl Freshness {
 }
 
 /// Reads the Node of this name.
-pub async fn read(link: &Link, name: &NodeName, freshness: Freshness) -> Seen<Node> {
+pub async fn read(link: &ApiLink, name: &NodeName, freshness: Freshness) -> Fact<Node> {
     let path = format!("/api/v1/nodes/{name}");
     match freshness.get::<Node>(&link.client, &path).await {
-        Ok(node) if node.name == *name => Seen::Known(node),
-        Ok(node) => Seen::failed(
-            WhyKind::Refused,
+        Ok(node) if node.name == *name => Fact::Known(node),
+        Ok(node) => Fact::failed(
+            UnavailableKind::Refused,
             format!("requested Node `{name}`, got `{}`", node.name),
         ),
-        Err(error) if error.is_absence() => Seen::Absent,
-        Err(error) => Seen::Failed(why(&error)),
+        Err(error) if error.is_absence() => Fact::Absent,
+        Err(error) => Fact::Failed(why(&error)),
     }
 }

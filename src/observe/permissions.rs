@@ -4,7 +4,7 @@
 use super::why;
 use crate::config::ConfigMapName;
 use crate::facts::names::{HostName, Namespace, VmName};
-use crate::facts::permissions::{INSTANCES, Permission, Place, USEFUL, Useful};
+use crate::facts::permissions::{INSTANCES, Permission, PermissionPlace, PermissionUse, USEFUL};
 use crate::wire::kubeapi::{Client, ResourceAttributes};
 
 /// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
@@ -21,19 +21,19 @@ pub struct Objects<'a> {
 }
 
 impl Objects<'_> {
-    fn attributes(&self, useful: &Useful) -> ResourceAttributes {
+    fn attributes(&self, useful: &PermissionUse) -> ResourceAttributes {
         let (namespace, name) = match useful.place {
-            Place::Vm => (
+            PermissionPlace::Vm => (
                 Some(self.namespace.to_string()),
                 self.vm
                     .filter(|_| useful.resource == INSTANCES)
                     .map(ToString::to_string),
             ),
-            Place::ConfigMap => (
+            PermissionPlace::ConfigMap => (
                 Some(self.configmap.namespace.as_str().to_owned()),
                 Some(self.configmap.name.as_str().to_owned()),
             ),
-            Place::Cluster => (None, self.host.map(ToString::to_string)),
+            PermissionPlace::Cluster => (None, self.host.map(ToString::to_string)),
         };
         ResourceAttributes {
             namespace,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zbus::wire::Variant;
 
-use crate::facts::registration::{Content, DropIn, LabelFile, LabelFileKind, MARK};
+use crate::facts::registration::{DropIn, LabelFile, LabelFileContent, LabelFileKind, MARK};
 use crate::observe::environment_file::variables;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
@@ -82,12 +82,12 @@ pub fn installed(root: &Root) -> Vec<LabelFileKind> {
 pub fn read(root: &Root) -> Vec<LabelFile> {
     let file = |kind: LabelFileKind| {
         let content = match root.read_text(kind.path(), FILE_MAX) {
-            Ok(text) if text.starts_with(MARK) => Content::Ours(text),
-            Ok(_) => Content::Foreign(
+            Ok(text) if text.starts_with(MARK) => LabelFileContent::Ours(text),
+            Ok(_) => LabelFileContent::Foreign(
                 "does not begin with the comment of harvester-node-agent".to_owned(),
             ),
             Err(error) if error.is_absent() => return None,
-            Err(error) => Content::Foreign(chain(&error)),
+            Err(error) => LabelFileContent::Foreign(chain(&error)),
         };
         let hidden_by = match kind {
             LabelFileKind::Kubelet => hidden_by(root),
@@ -195,7 +195,7 @@ mod tests {
         write(&root, LabelFileKind::Rke2.path(), &ours);
         write(&root, LabelFileKind::K3s.path(), "node-label: []\n");
         let files = read(&root);
-        assert_eq!(files[0].content, Content::Ours(ours));
+        assert_eq!(files[0].content, LabelFileContent::Ours(ours));
         assert!(!files[1].is_ours());
         assert_eq!(files.len(), 2);
     }

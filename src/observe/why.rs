@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors of the wire as reasons why a fact is not known.
 
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Class, Error};
 
 /// An error of the wire as a reason.
-pub fn why(error: &Error) -> Why {
+pub fn why(error: &Error) -> Unavailable {
     let kind = match error.class() {
-        Class::Retry | Class::Gone | Class::Conflict => WhyKind::Unreachable,
-        Class::Credential => WhyKind::Credential,
-        Class::Forbidden => WhyKind::Forbidden,
-        Class::Tls => WhyKind::Tls,
-        Class::UnexpectedObject => WhyKind::UnexpectedObject,
-        Class::NotFound | Class::Refused => WhyKind::Refused,
+        Class::Retry | Class::Gone | Class::Conflict => UnavailableKind::Unreachable,
+        Class::Credential => UnavailableKind::Credential,
+        Class::Forbidden => UnavailableKind::Forbidden,
+        Class::Tls => UnavailableKind::Tls,
+        Class::UnexpectedObject => UnavailableKind::UnexpectedObject,
+        Class::NotFound | Class::Refused => UnavailableKind::Refused,
     };
-    Why {
+    Unavailable {
         retry_after: error.retry_after(),
-        ..Why::new(kind, chain(error))
+        ..Unavailable::new(kind, chain(error))
     }
 }
 
-impl<T> From<Result<T, Why>> for Seen<T> {
-    fn from(result: Result<T, Why>) -> Self {
+impl<T> From<Result<T, Unavailable>> for Fact<T> {
+    fn from(result: Result<T, Unavailable>) -> Self {
         match result {
             Ok(value) => Self::Known(value),
             Err(why) => Self::Failed(why),

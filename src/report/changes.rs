@@ -11,12 +11,12 @@ use super::status::{NameStatus, Status};
 use crate::catalogue::{Code, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
-use crate::decide::resync::{Epoch, Outcome};
+use crate::decide::resync::{WindowId, WindowOutcome};
 use crate::facts::trigger::Trigger;
 
 /// What was reported already.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct Reported {
     /// What was seen, by code; one code may have several.
     findings: BTreeMap<String, BTreeSet<String>>,
     vm: Option<String>,
@@ -29,7 +29,7 @@ pub struct Told {
 
 /// What happened in a round, beyond its status.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Deeds<'a> {
+pub struct RoundEvents<'a> {
     /// Labels that were written, as `key=value` or `key-`.
     pub labelled: &'a [String],
     /// Milliseconds from the trigger to the end of the last write.
@@ -37,30 +37,30 @@ pub struct Deeds<'a> {
     /// A move that is seen for the first time.
     pub moved: Option<&'a Migration>,
     /// What became of a sign.
-    pub epoch: Option<&'a Epoch>,
+    pub epoch: Option<&'a WindowId>,
     /// The unit that was to be started, and why it was not.
     pub started: Option<(&'a str, Option<&'a str>)>,
 }
 
-impl Told {
+impl Reported {
     /// Returns the entry of a migration hint, with the VM and the host as they were reported last.
-    pub fn sign(&self, sign: Trigger) -> Record {
+    pub fn hint(&self, hint: Trigger) -> Record {
         let text = format!(
             "possible live migration ({}); querying current host",
-            meaning(sign)
+            meaning(hint)
         );
         Record {
             message_id: Some(message_id::SIGN),
             vm: self.vm.clone(),
             host: self.host.clone(),
             zone: self.zone.clone(),
-            trigger: Some(sign.as_str().to_owned()),
+            trigger: Some(hint.as_str().to_owned()),
             ..Record::new(Priority::Info, text)
         }
     }
 
     /// Returns the entries for what is new in `status`, in the order of events.
-    pub fn news(&mut self, status: &Status, deeds: Deeds<'_>) -> Vec<Record> {
+    pub fn news(&mut self, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
             Some(namespace) => format!("{namespace}/{}", vm.name),
@@ -99,7 +99,7 @@ impl Told {
         if let Some(text) = self.clock_set(status) {
             records.push(record(Priority::Info, message_id::CLOCK_SET, text));
         }
-        if let Some(Migration { from, to, .. }) = deeds.moved {
+        if let Some(Migration { from, to, .. }) = events.moved {
             let text = format!("migrated from Harvester host {from} to {to}");
             let moved = record(Priority::Notice, message_id::MIGRATED, text);
             records.push(Record {
@@ -107,28 +107,28 @@ impl Told {
                 ..moved
             });
         }
-        if !deeds.labelled.is_empty() {
+        if !events.labelled.is_empty() {
             let node = status.labels.node.as_deref().unwrap_or_default();
             let text = format!(
                 "Node {node} labeled in {} ms: {}",
-                deeds.latency_ms,
-                deeds.labelled.join(" ")
+                events.latency_ms,
+                events.labelled.join(" ")
             );
             let labelled = record(Priority::Notice, message_id::LABELLED, text);
             records.push(Record {
-                latency_ms: Some(deeds.latency_ms),
+                latency_ms: Some(events.latency_ms),
                 ..labelled
             });
         }
-        if let Some((priority, text)) = deeds.epoch.and_then(|epoch| ended(epoch, host.as_deref()))
+        if let Some((priority, text)) = events.epoch.and_then(|epoch| ended(epoch, host.as_deref()))
         {
             let ended = record(priority, message_id::UNCONFIRMED, text);
             records.push(Record {
-                trigger: deeds.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
+                trigger: events.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
                 ..ended
             });
         }
-        if let Some((unit, refused)) = deeds.started {
+        if let Some((unit, refused)) = events.started {
             let (priority, text) = match refused {
                 None => (
                     Priority::Notice,
@@ -139,7 +139,7 @@ impl Told {
             records.push(record(priority, message_id::UNIT_STARTED, text));
         }
         for finding in &status.findings {
-            if self.is_news(&finding.code, &finding.observed) {
+            if self.is_new(&finding.code, &finding.observed) {
                 let priority = match finding.severity.as_str() {
                     word if word == Severity::Error.as_str() => Priority::Error,
                     word if word == Severity::Warning.as_str() => Priority::Warning,
@@ -227,7 +227,7 @@ impl Told {
     }
 
     /// Whether a finding is to be told: it is new, or something else was seen.
-    fn is_news(&self, code: &str, seen: &str) -> bool {
+    fn is_new(&self, code: &str, seen: &str) -> bool {
         let same = |told: &BTreeSet<String>| {
             told.contains(seen) || Code::parse(code).is_some_and(Code::is_error_text)
         };
@@ -236,8 +236,8 @@ impl Told {
 }
 
 /// Describes a migration hint.
-fn meaning(sign: Trigger) -> &'static str {
-    match sign {
+fn meaning(hint: Trigger) -> &'static str {
+    match hint {
         Trigger::Link => "link: virtio NIC sent GUEST_ANNOUNCE",
         Trigger::Port => "port: host side of a virtio-serial port disconnected",
         other => other.as_str(),
@@ -245,12 +245,12 @@ fn meaning(sign: Trigger) -> &'static str {
 }
 
 /// Returns the entry for the end of a fast-poll window without a migration. A migration has an entry of its own.
-fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
-    let (sign, reads) = (epoch.trigger.as_str(), epoch.reads);
+fn ended(epoch: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
+    let (hint, reads) = (epoch.trigger.as_str(), epoch.reads);
     let seconds = epoch.took.as_secs();
     match epoch.outcome {
-        Outcome::Confirmed { .. } => None,
-        Outcome::Unconfirmed => {
+        WindowOutcome::Confirmed { .. } => None,
+        WindowOutcome::Unconfirmed => {
             let host = host.unwrap_or("an unknown host");
             let cause = match epoch.trigger {
                 _ if epoch.from.is_none() => "previous host unknown",
@@ -258,13 +258,13 @@ fn ended(epoch: &Epoch, host: Option<&str>) -> Option<(Priority, String)> {
                 _ => "VM restored or announce-self",
             };
             let text = format!(
-                "no live migration: still on {host} {seconds}s after hint {sign} ({reads} reads); {cause}"
+                "no live migration: still on {host} {seconds}s after hint {hint} ({reads} reads); {cause}"
             );
             Some((Priority::Info, text))
         }
-        Outcome::ApiUnavailable => {
+        WindowOutcome::ApiUnavailable => {
             let text = format!(
-                "current host unknown {seconds}s after migration hint {sign}: Harvester API unavailable; labels unchanged, \
+                "current host unknown {seconds}s after migration hint {hint}: Harvester API unavailable; labels unchanged, \
                  retrying"
             );
             Some((Priority::Warning, text))

@@ -9,17 +9,17 @@ use super::status::{
     MigrationHintStatus, MigrationStatus, NameStatus, PermissionStatus, PlacementStatus,
     RegistrationStatus, SkippedLabelStatus, SourceStatus, Status, VmStatus,
 };
-use crate::agent::Report;
+use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
-use crate::decide::labels::{LeftReason, Owned};
-use crate::decide::placement::{Outcome, Placement};
-use crate::decide::resync::Epoch;
+use crate::decide::labels::{Owned, SkipReason};
+use crate::decide::placement::{Placement, PlacementOutcome};
+use crate::decide::resync::WindowId;
 use crate::decide::{self, Migration};
-use crate::facts::Seen;
-use crate::facts::observation::Who;
-use crate::facts::permissions::{Permission, Place};
+use crate::facts::Fact;
+use crate::facts::observation::Observation;
+use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::topology::LabelValue;
 use crate::sys::escape::one_line;
 
@@ -43,7 +43,7 @@ pub struct Context {
 
 impl Status {
     /// The status after a round.
-    pub fn new(report: &Report<'_>, context: &Context) -> Self {
+    pub fn new(report: &RoundReport<'_>, context: &Context) -> Self {
         let last_update_time = decide::rfc3339(report.now.wall);
         let findings = report
             .plan
@@ -74,7 +74,7 @@ impl Status {
             registration: registration(report),
             last_migration: last_migration(report, context),
             last_migration_hint: context.last_migration_hint.clone(),
-            credentials: credentials(report.who),
+            credentials: credentials(report.observation),
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(report),
             event_sources: context.event_sources.clone(),
@@ -140,7 +140,7 @@ fn placement(placement: &Placement) -> PlacementStatus {
     let topology = known.map(|known| &known.topology);
     PlacementStatus {
         host: placement.host.to_string(),
-        host_source: placement.told_by.to_owned(),
+        host_source: placement.host_source.to_owned(),
         region: topology
             .and_then(|topology| topology.region.as_ref())
             .map(ToString::to_string),
@@ -160,20 +160,20 @@ fn placement(placement: &Placement) -> PlacementStatus {
     }
 }
 
-fn outcome(outcome: Outcome) -> &'static str {
+fn outcome(outcome: PlacementOutcome) -> &'static str {
     match outcome {
-        Outcome::Won => "used",
-        Outcome::NotNeeded => "not-needed",
-        Outcome::Off => "disabled",
-        Outcome::Stale => "stale",
-        Outcome::Nothing => "empty",
-        Outcome::Failed => "failed",
-        Outcome::Illegal => "invalid",
+        PlacementOutcome::Won => "used",
+        PlacementOutcome::NotNeeded => "not-needed",
+        PlacementOutcome::Off => "disabled",
+        PlacementOutcome::Stale => "stale",
+        PlacementOutcome::Nothing => "empty",
+        PlacementOutcome::Failed => "failed",
+        PlacementOutcome::Illegal => "invalid",
     }
 }
 
-fn labels(report: &Report<'_>) -> LabelsStatus {
-    let node = report.who.node.known();
+fn labels(report: &RoundReport<'_>) -> LabelsStatus {
+    let node = report.observation.node.known();
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
     let written =
         !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
@@ -187,18 +187,18 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
             current: left.present.clone(),
             desired: left.wanted.clone(),
             reason: match left.reason {
-                LeftReason::Held => "pinned",
-                LeftReason::ReportOnly => "report-only",
-                LeftReason::Foreign => "not-managed",
-                LeftReason::HostHasNone => "host-has-none",
-                LeftReason::WouldMix => "would-mix",
-                LeftReason::HostNotRead => "host-not-read",
+                SkipReason::Held => "pinned",
+                SkipReason::ReportOnly => "report-only",
+                SkipReason::Foreign => "not-managed",
+                SkipReason::HostHasNone => "host-has-none",
+                SkipReason::WouldMix => "would-mix",
+                SkipReason::HostNotRead => "host-not-read",
             }
             .to_owned(),
         });
     LabelsStatus {
         node: report
-            .who
+            .observation
             .kubelet
             .known()
             .map(|kubelet| kubelet.node_name.to_string()),
@@ -212,11 +212,15 @@ fn labels(report: &Report<'_>) -> LabelsStatus {
     }
 }
 
-fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
+fn registration(report: &RoundReport<'_>) -> Option<RegistrationStatus> {
     let registration = &report.plan.registration;
     let labels = registration.labels.as_ref();
     let text = |(key, value): (&String, &LabelValue)| (key.clone(), value.to_string());
-    let ours = report.who.label_files.iter().filter(|file| file.is_ours());
+    let ours = report
+        .observation
+        .label_files
+        .iter()
+        .filter(|file| file.is_ours());
     registration.is_wanted.then(|| RegistrationStatus {
         labels: labels.map(|labels| labels.iter().map(text).collect()),
         files: ours
@@ -225,7 +229,7 @@ fn registration(report: &Report<'_>) -> Option<RegistrationStatus> {
     })
 }
 
-fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationStatus> {
+fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<MigrationStatus> {
     let remembered = report.plan.memory.last_migration.as_ref()?;
     let same = |Migration { from, to, at }: &Migration, status: &MigrationStatus| {
         *from == status.from && *to == status.to && *at == status.time
@@ -242,14 +246,14 @@ fn last_migration(report: &Report<'_>, context: &Context) -> Option<MigrationSta
     }
 }
 
-fn credentials(who: &Who) -> CredentialsStatus {
+fn credentials(observation: &Observation) -> CredentialsStatus {
     let date = |seconds: Option<i64>| {
         seconds
             .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
             .map(decide::rfc3339)
     };
-    let harvester = match &who.harvester {
-        Seen::Known(harvester) => CredentialStatus {
+    let harvester = match &observation.harvester {
+        Fact::Known(harvester) => CredentialStatus {
             kubeconfig: Some(harvester.kubeconfig.display().to_string()),
             server: Some(harvester.server.clone()),
             user: harvester.account.clone(),
@@ -262,8 +266,8 @@ fn credentials(who: &Who) -> CredentialsStatus {
             ..CredentialStatus::default()
         },
     };
-    let kubelet = match &who.kubelet {
-        Seen::Known(kubelet) => CredentialStatus {
+    let kubelet = match &observation.kubelet {
+        Fact::Known(kubelet) => CredentialStatus {
             kubeconfig: Some(kubelet.kubeconfig.display().to_string()),
             server: Some(kubelet.server.clone()),
             user: Some(format!("system:node:{}", kubelet.node_name)),
@@ -289,8 +293,8 @@ impl From<(&'static str, Signal)> for EventSourceStatus {
     }
 }
 
-fn guest_agent(report: &Report<'_>) -> GuestAgentStatus {
-    let agent = report.who.guest_agent.known();
+fn guest_agent(report: &RoundReport<'_>) -> GuestAgentStatus {
+    let agent = report.observation.guest_agent.known();
     let unit = agent.and_then(|agent| agent.unit.known());
     GuestAgentStatus {
         state: report.plan.guest_agent.name(),
@@ -298,14 +302,14 @@ fn guest_agent(report: &Report<'_>) -> GuestAgentStatus {
         unit_state: unit.map(|unit| format!("{}, {}", unit.sub_state, unit.file_state)),
         error: agent
             .and_then(|agent| agent.unit.why())
-            .or(report.who.guest_agent.why())
+            .or(report.observation.guest_agent.why())
             .map(|why| why.text.clone()),
     }
 }
 
 impl MigrationHintStatus {
     /// Returns the outcome of a fast-poll window that ended at `at`.
-    pub fn new(epoch: &Epoch, at: String) -> Self {
+    pub fn new(epoch: &WindowId, at: String) -> Self {
         Self {
             trigger: epoch.trigger.as_str().to_owned(),
             outcome: epoch.outcome.as_str().to_owned(),
@@ -326,14 +330,14 @@ impl PermissionStatus {
             format!(".{}", useful.group)
         };
         let scope = match useful.place {
-            Place::Vm => "in the namespace of the VM",
-            Place::ConfigMap => "in the namespace of the ConfigMap",
-            Place::Cluster => "in the cluster",
+            PermissionPlace::Vm => "in the namespace of the VM",
+            PermissionPlace::ConfigMap => "in the namespace of the ConfigMap",
+            PermissionPlace::Cluster => "in the cluster",
         };
         let (allowed, error) = match &permission.allowed {
-            Seen::Known(allowed) => (Some(*allowed), None),
-            Seen::Absent => (Some(false), None),
-            Seen::Failed(why) => (None, Some(why.text.clone())),
+            Fact::Known(allowed) => (Some(*allowed), None),
+            Fact::Absent => (Some(false), None),
+            Fact::Failed(why) => (None, Some(why.text.clone())),
         };
         Self {
             request: format!("{} {}{group} {scope}", useful.verb, useful.resource),

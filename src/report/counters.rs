@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::agent::Report;
-use crate::decide::resync::Outcome;
+use crate::agent::RoundReport;
+use crate::decide::resync::WindowOutcome;
 use crate::facts::trigger::Trigger;
 
 /// Bounds of the histogram of label updates, in seconds: from an immediate read to the last read of a fast-poll window.
@@ -29,8 +29,8 @@ impl Default for Counters {
     fn default() -> Self {
         let detecting = [Trigger::Link, Trigger::Port, Trigger::Vmi, Trigger::Timer];
         let hints = [Trigger::Link, Trigger::Port].into_iter();
-        let outcomes =
-            hints.flat_map(|hint| Outcome::NAMES.map(|outcome| ((hint.as_str(), outcome), 0)));
+        let outcomes = hints
+            .flat_map(|hint| WindowOutcome::NAMES.map(|outcome| ((hint.as_str(), outcome), 0)));
         Self {
             migrations: detecting
                 .into_iter()
@@ -44,7 +44,7 @@ impl Default for Counters {
 
 impl Counters {
     /// Adds what one round saw.
-    pub fn note(&mut self, report: &Report<'_>) {
+    pub fn note(&mut self, report: &RoundReport<'_>) {
         if report.plan.moved.is_some() {
             let migrations = self.migrations.entry(report.trigger.as_str());
             *migrations.or_default() += 1;

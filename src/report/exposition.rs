@@ -29,12 +29,12 @@ impl Kind {
 /// The text of one family, which grows by its samples. Names, help texts and label names are our own, in ASCII; label
 /// values may be anything. No two samples may have the same labels: Prometheus rejects a whole page with such a pair.
 #[derive(Debug)]
-pub struct Family<'a> {
+pub struct MetricFamily<'a> {
     name: &'static str,
     text: &'a mut String,
 }
 
-impl<'a> Family<'a> {
+impl<'a> MetricFamily<'a> {
     /// Begins a family at the end of `text`.
     pub fn new(text: &'a mut String, name: &'static str, kind: Kind, help: &'static str) -> Self {
         // Writing to a string cannot fail.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_family_has_its_help_its_kind_and_its_samples_each_on_a_line_of_its_own() {
         let mut text = String::new();
-        let mut up = Family::new(
+        let mut up = MetricFamily::new(
             &mut text,
             "hna_up",
             Kind::Gauge,
@@ -82,8 +82,8 @@ mod tests {
         );
         up.sample(&[("host", "hv-a"), ("zone", "a\"b\\c\nd")], 1.0);
         up.sample(&[("host", "hv-b")], 0.25);
-        Family::new(&mut text, "hna_moves_total", Kind::Counter, "Moves.").sample(&[], 3.0);
-        Family::new(&mut text, "hna_seconds", Kind::Histogram, "Time.").sample_of(
+        MetricFamily::new(&mut text, "hna_moves_total", Kind::Counter, "Moves.").sample(&[], 3.0);
+        MetricFamily::new(&mut text, "hna_seconds", Kind::Histogram, "Time.").sample_of(
             "_bucket",
             &[("le", "+Inf")],
             1_700_000_000.0,

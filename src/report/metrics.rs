@@ -10,28 +10,33 @@ use std::collections::BTreeSet;
 use time::UtcDateTime;
 
 use super::counters::{BOUNDS, Counters};
-use super::exposition::{Family, Kind};
+use super::exposition::{Kind, MetricFamily};
 use super::status::{IdentityStatus, Status};
-use crate::agent::Report;
+use crate::agent::RoundReport;
 use crate::config::Settings;
 use crate::decide::conditions::kebab;
-use crate::decide::guest_agent::Health;
+use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::label_state;
 use crate::decide::schedule;
 use crate::decide::verdict::Verdict;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 
 /// Returns the page of the state and of what happened.
-pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counters) -> String {
+pub fn state(
+    status: &Status,
+    observation: &Observation,
+    settings: &Settings,
+    counters: &Counters,
+) -> String {
     let mut text = String::new();
     let page = &mut text;
     standing(page, status);
     findings(page, status);
     happened(page, counters);
-    expiries(page, who);
+    expiries(page, observation);
     let (interval, _) = schedule::backstop(settings);
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_poll_interval_seconds",
         Kind::Gauge,
@@ -42,7 +47,7 @@ pub fn state(status: &Status, who: &Who, settings: &Settings, counters: &Counter
 }
 
 /// Returns the page of what every reconcile changes.
-pub fn activity(report: &Report<'_>) -> String {
+pub fn activity(report: &RoundReport<'_>) -> String {
     let mut text = String::new();
     requests(&mut text, report.requests);
     reconciled(&mut text, report.now.wall);
@@ -54,7 +59,7 @@ fn number(holds: bool) -> f64 {
 }
 
 fn standing(page: &mut String, status: &Status) {
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_build_info",
         Kind::Gauge,
@@ -70,7 +75,7 @@ fn standing(page: &mut String, status: &Status) {
                 status.labels.node.as_deref().unwrap_or_default(),
             ),
         ];
-        Family::new(
+        MetricFamily::new(
             page,
             "harvester_node_agent_vm_info",
             Kind::Gauge,
@@ -84,7 +89,7 @@ fn standing(page: &mut String, status: &Status) {
             ("region", placement.region.as_deref().unwrap_or_default()),
             ("zone", placement.zone.as_deref().unwrap_or_default()),
         ];
-        Family::new(
+        MetricFamily::new(
             page,
             "harvester_node_agent_placement_info",
             Kind::Gauge,
@@ -93,7 +98,7 @@ fn standing(page: &mut String, status: &Status) {
         .sample(&labels, 1.0);
     }
     let (verdict, is_verified) = verified(&status.identity);
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_identity_verified",
         Kind::Gauge,
@@ -110,7 +115,7 @@ fn standing(page: &mut String, status: &Status) {
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
     let state = &status.labels.state;
     let is_synced = matches!(state.as_str(), "synced" | "host-without-topology");
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_topology_synced",
         Kind::Gauge,
@@ -125,18 +130,18 @@ fn standing(page: &mut String, status: &Status) {
         state,
     );
     let health = &status.qemu_guest_agent.state;
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_qemu_guest_agent_ready",
         Kind::Gauge,
         "Whether qemu-guest-agent runs and serves the host; also 0 while its state is unknown.",
     )
-    .sample(&[], number(*health == Health::Healthy.name()));
+    .sample(&[], number(*health == GuestAgentHealth::Healthy.name()));
     states(
         page,
         "harvester_node_agent_qemu_guest_agent_state",
         "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
-        &Health::ALL.map(Health::name),
+        &GuestAgentHealth::ALL.map(GuestAgentHealth::name),
         health,
     );
 }
@@ -149,7 +154,7 @@ fn states<const N: usize>(
     known: &[String; N],
     current: &str,
 ) {
-    let mut family = Family::new(page, name, Kind::Gauge, help);
+    let mut family = MetricFamily::new(page, name, Kind::Gauge, help);
     for state in known {
         family.sample(&[("state", state)], number(state == current));
     }
@@ -176,7 +181,7 @@ fn findings(page: &mut String, status: &Status) {
     let keys: BTreeSet<(&str, &str)> = keys
         .map(|finding| (finding.code.as_str(), finding.severity.as_str()))
         .collect();
-    let mut family = Family::new(
+    let mut family = MetricFamily::new(
         page,
         "harvester_node_agent_findings",
         Kind::Gauge,
@@ -195,7 +200,7 @@ fn findings(page: &mut String, status: &Status) {
 }
 
 fn happened(page: &mut String, counters: &Counters) {
-    let mut migrations = Family::new(
+    let mut migrations = MetricFamily::new(
         page,
         "harvester_node_agent_migrations_total",
         Kind::Counter,
@@ -204,7 +209,7 @@ fn happened(page: &mut String, counters: &Counters) {
     for (trigger, count) in &counters.migrations {
         migrations.sample(&[("trigger", trigger)], *count as f64);
     }
-    let mut hints = Family::new(
+    let mut hints = MetricFamily::new(
         page,
         "harvester_node_agent_migration_hints_total",
         Kind::Counter,
@@ -213,7 +218,7 @@ fn happened(page: &mut String, counters: &Counters) {
     for ((trigger, outcome), count) in &counters.hints {
         hints.sample(&[("trigger", trigger), ("outcome", outcome)], *count as f64);
     }
-    let mut latency = Family::new(
+    let mut latency = MetricFamily::new(
         page,
         "harvester_node_agent_label_update_duration_seconds",
         Kind::Histogram,
@@ -228,10 +233,13 @@ fn happened(page: &mut String, counters: &Counters) {
     latency.sample_of("_count", &[], histogram.count as f64);
 }
 
-fn expiries(page: &mut String, who: &Who) {
-    let harvester = who.harvester.known().and_then(|known| known.expires);
-    let kubelet = who.kubelet.known().and_then(|known| known.expires);
-    let mut family = Family::new(
+fn expiries(page: &mut String, observation: &Observation) {
+    let harvester = observation
+        .harvester
+        .known()
+        .and_then(|known| known.expires);
+    let kubelet = observation.kubelet.known().and_then(|known| known.expires);
+    let mut family = MetricFamily::new(
         page,
         "harvester_node_agent_credential_expiry_timestamp_seconds",
         Kind::Gauge,
@@ -245,7 +253,7 @@ fn expiries(page: &mut String, who: &Who) {
 }
 
 fn requests(page: &mut String, requests: &[Requests]) {
-    let mut family = Family::new(
+    let mut family = MetricFamily::new(
         page,
         "harvester_node_agent_api_requests_total",
         Kind::Counter,
@@ -257,7 +265,7 @@ fn requests(page: &mut String, requests: &[Requests]) {
 }
 
 fn reconciled(page: &mut String, wall: UtcDateTime) {
-    Family::new(
+    MetricFamily::new(
         page,
         "harvester_node_agent_last_reconcile_timestamp_seconds",
         Kind::Gauge,

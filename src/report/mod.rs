@@ -28,18 +28,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{Saver, State};
-use crate::agent::{Publish, Report};
+use crate::agent::{Publish, RoundReport};
 use crate::catalogue::Code;
-use crate::config::{Settings, TextFile};
+use crate::config::{MetricsFile, Settings};
 use crate::decide::{Action, rfc3339};
-use crate::facts::observation::Remark;
-use crate::facts::trigger::{Herald, Trigger};
-use crate::report::endpoint::Board;
+use crate::facts::observation::ObservationIssue;
+use crate::facts::trigger::{HintSink, Trigger};
+use crate::report::endpoint::MetricsPage;
 use crate::sys::atomic_file;
 use crate::sys::root::Root;
-use changes::{Deeds, Told};
+use changes::{Reported, RoundEvents};
 use compose::Context;
 use counters::Counters;
 use journal::{Journal, Priority, Record};
@@ -60,14 +60,14 @@ pub struct Reporter {
     root: Root,
     journal: Journal,
     systemd: Notifier,
-    health: Health,
-    told: Arc<Mutex<Told>>,
+    health: SignalBoard,
+    told: Arc<Mutex<Reported>>,
     state: State,
     saver: Saver,
     context: Context,
     counters: Counters,
     textfile: Textfile,
-    board: Board,
+    board: MetricsPage,
     ready: bool,
     line: String,
     /// Reports that could not be made, by what they are of.
@@ -80,10 +80,10 @@ impl Reporter {
         root: Root,
         journal: Journal,
         systemd: Notifier,
-        health: Health,
+        health: SignalBoard,
         saver: Saver,
         agent: AgentStatus,
-        board: Board,
+        board: MetricsPage,
     ) -> Self {
         let state = saver.saved();
         let last_migration = state
@@ -131,11 +131,11 @@ impl Reporter {
     }
 
     /// Tells of a sign of a move at once, from any thread, with the VM and the host as they were told last.
-    pub fn herald(&self) -> Herald {
+    pub fn hint_sink(&self) -> HintSink {
         let (journal, told) = (self.journal.clone(), Arc::clone(&self.told));
-        Box::new(move |sign| {
+        Box::new(move |hint| {
             let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.send(told.sign(sign));
+            journal.send(told.hint(hint));
         })
     }
 
@@ -162,7 +162,7 @@ impl Reporter {
         }
     }
 
-    fn remember(&mut self, report: &Report<'_>) {
+    fn remember(&mut self, report: &RoundReport<'_>) {
         let mut state = self.state.clone();
         if state.last_migration != report.plan.memory.last_migration {
             state
@@ -210,7 +210,7 @@ impl Reporter {
     }
 
     /// The metrics, where anybody wants them.
-    fn measure(&mut self, status: &Status, report: &Report<'_>) {
+    fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
         let settings = report.settings;
         let (path, listen) = (
@@ -220,7 +220,7 @@ impl Reporter {
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
-                metrics::state(status, report.who, settings, &self.counters),
+                metrics::state(status, report.observation, settings, &self.counters),
                 metrics::activity(report),
             ),
             false => (String::new(), String::new()),
@@ -234,7 +234,7 @@ impl Reporter {
         });
         // A Prometheus sees nothing of it, so that a look has to tell.
         let what = trouble.or(left).map(|trouble| trouble.what);
-        let remark = what.map(|what| Remark::MetricsUnavailable {
+        let remark = what.map(|what| ObservationIssue::MetricsUnavailable {
             what,
             forbidden: None,
         });
@@ -243,15 +243,15 @@ impl Reporter {
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
         match &settings.metrics.textfile {
-            TextFile::Off => None,
-            TextFile::Path(path) => Some(path.clone()),
-            TextFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),
+            MetricsFile::Off => None,
+            MetricsFile::Path(path) => Some(path.clone()),
+            MetricsFile::Auto => textfile::default_file(&self.root).map(Path::to_owned),
         }
     }
 }
 
 impl Publish for Reporter {
-    fn publish(&mut self, report: &Report<'_>) {
+    fn publish(&mut self, report: &RoundReport<'_>) {
         self.remember(report);
         let now = rfc3339(report.now.wall);
         let codes: BTreeSet<&str> = report
@@ -283,7 +283,7 @@ impl Publish for Reporter {
         }
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
-        let deeds = Deeds {
+        let events = RoundEvents {
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
             moved: plan.moved.as_ref(),
@@ -300,7 +300,7 @@ impl Publish for Reporter {
                 }),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = told.news(&status, deeds);
+        let records = told.news(&status, events);
         drop(told);
         for record in records {
             self.journal.send(record);
@@ -314,10 +314,10 @@ impl Publish for Reporter {
         self.save();
     }
 
-    fn sign(&mut self, sign: Trigger) {
+    fn hint(&mut self, hint: Trigger) {
         // The listener has told of it already, from its own thread.
-        if sign != Trigger::Link {
-            self.herald()(sign);
+        if hint != Trigger::Link {
+            self.hint_sink()(hint);
         }
     }
 
@@ -335,9 +335,11 @@ impl Publish for Reporter {
 
     fn reloaded(&mut self, outcome: Result<(), &str>) {
         self.systemd.reloading();
-        let kept = outcome.err().map(|text| Remark::ConfigurationKept {
-            faults: text.lines().collect::<Vec<_>>().join("; "),
-        });
+        let kept = outcome
+            .err()
+            .map(|text| ObservationIssue::ConfigurationKept {
+                faults: text.lines().collect::<Vec<_>>().join("; "),
+            });
         if kept.is_none() {
             self.say(
                 Priority::Info,
@@ -362,7 +364,7 @@ impl Publish for Reporter {
 }
 
 /// The labels that were written in this round, as `key=value` or `key-`.
-fn labelled(report: &Report<'_>) -> Vec<String> {
+fn labelled(report: &RoundReport<'_>) -> Vec<String> {
     let written = report
         .plan
         .actions

@@ -37,14 +37,14 @@ pub struct NotifyEnvironment<'a> {
 /// The line to systemd; without a socket every message goes nowhere.
 #[derive(Debug)]
 pub struct Notifier {
-    line: Option<Line>,
+    line: Option<StatusLine>,
     watchdog_interval: Option<Duration>,
     status: Option<String>,
     owed: VecDeque<String>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct StatusLine {
     socket: UnixDatagram,
     address: SocketAddr,
 }
@@ -53,7 +53,7 @@ impl Notifier {
     /// Opens the line, if there is one that can be used. `own_pid` tells whether the watchdog means us.
     pub fn new(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Self {
         Self {
-            line: environment.notify_socket.and_then(Line::open),
+            line: environment.notify_socket.and_then(StatusLine::open),
             watchdog_interval: watchdog_interval(environment, own_pid),
             status: None,
             owed: VecDeque::new(),
@@ -70,8 +70,8 @@ impl Notifier {
     /// What the service does now, in one line. Sent only when it changed.
     pub fn status(&mut self, status: &str) {
         let status = one_line(status, STATUS_LIMIT);
-        let is_news = self.status.as_deref() != Some(status.as_ref());
-        if is_news && self.send(&[NotifyState::Status(&status)]) {
+        let is_new = self.status.as_deref() != Some(status.as_ref());
+        if is_new && self.send(&[NotifyState::Status(&status)]) {
             self.status = Some(status.into_owned());
         }
     }
@@ -136,7 +136,7 @@ impl Notifier {
     }
 }
 
-impl Line {
+impl StatusLine {
     /// A path, or an abstract name after `@`. systemd uses other kinds only towards a hypervisor.
     fn open(name: &OsStr) -> Option<Self> {
         let address = match name.as_bytes() {

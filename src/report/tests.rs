@@ -32,20 +32,20 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
         root.clone(),
         Journal::new(Sink::Stderr(StderrStyle::Plain), LogLevel::Info),
         Notifier::new(&environment, 1),
-        Health::default(),
+        SignalBoard::default(),
         saver,
         agent,
-        Board::default(),
+        MetricsPage::default(),
     )
 }
 
 /// Reports what a world plans.
 fn publish(reporter: &mut Reporter, world: &World) {
     let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
-    reporter.publish(&Report {
+    reporter.publish(&RoundReport {
         trigger: Trigger::Vmi,
         now: now(world.uptime),
-        who: &world.who,
+        observation: &world.observation,
         identity: &identity,
         placement: placement.as_ref(),
         plan: &plan,
@@ -66,7 +66,7 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     let (allow, allowed) = mpsc::channel::<()>();
     let (allowed, place) = (Mutex::new(allowed), root.join(STATUS_FILE));
     let world = World::new();
-    let state = State::new(MachineId::of(&world.who.machine));
+    let state = State::new(MachineId::of(&world.observation.machine));
     let saver = Saver::with(state, move |state| {
         began.send((place.exists(), state.clone())).unwrap();
         let _ = allowed.lock().unwrap().recv_timeout(SOON);

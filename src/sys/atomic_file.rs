@@ -30,7 +30,7 @@ const PRIVATE_MODE: u32 = 0o700;
 
 /// Whether a write was needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// The file now has the new content.
     Written,
     /// The file had this content and mode already; nothing was touched.
@@ -70,13 +70,13 @@ pub fn write_atomic(
     path: impl AsRef<Path>,
     bytes: &[u8],
     mode: u32,
-) -> Result<Outcome, WriteError> {
-    let place = Place::open(root, path.as_ref())?;
+) -> Result<WriteOutcome, WriteError> {
+    let place = Location::open(root, path.as_ref())?;
     if let Some(present) = place.stat()?
         && present.st_mode & 0o7777 == mode
         && place.holds(bytes)
     {
-        return Ok(Outcome::Unchanged);
+        return Ok(WriteOutcome::Unchanged);
     }
     let result = place.write_new(bytes, mode).and_then(|()| place.publish());
     if result.is_err() {
@@ -87,7 +87,7 @@ pub fn write_atomic(
             UnlinkatFlags::NoRemoveDir,
         );
     }
-    result.map(|()| Outcome::Written)
+    result.map(|()| WriteOutcome::Written)
 }
 
 /// Renames the file at `path` by appending `.suffix`, over an earlier one of that name: one specimen is kept, not a collection.
@@ -96,7 +96,7 @@ pub fn move_aside(
     path: impl AsRef<Path>,
     suffix: &str,
 ) -> Result<PathBuf, WriteError> {
-    let place = Place::open(root, path.as_ref())?;
+    let place = Location::open(root, path.as_ref())?;
     let aside = format!("{}.{suffix}", place.name);
     renameat(
         &place.directory,
@@ -117,7 +117,7 @@ pub fn make_directory(root: &Root, directory: &Path) -> Result<(), WriteError> {
 
 /// Removes the file at `path`, if it is there and ours.
 pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
-    let place = Place::open(root, path.as_ref())?;
+    let place = Location::open(root, path.as_ref())?;
     if place.stat()?.is_none() {
         return Ok(());
     }
@@ -131,7 +131,7 @@ pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
 
 /// A name in a directory that is held open, so that no later change of the path above it can redirect a write.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     directory: OwnedFd,
     keeping: Keeping,
     path: PathBuf,
@@ -167,7 +167,7 @@ impl Keeping {
     }
 }
 
-impl Place {
+impl Location {
     /// Opens the directory of `path`, creating it if it is one of our own.
     pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, WriteError> {
         let invalid = || WriteError::Io {

@@ -13,13 +13,13 @@ use tokio::net::unix::pipe;
 
 /// Waits for edges of one descriptor.
 #[derive(Debug)]
-pub struct Edges {
+pub struct EdgeTriggered {
     inner: Epoll,
     /// The same epoll instance, as tokio can wait for it.
     readable: pipe::Receiver,
 }
 
-impl Edges {
+impl EdgeTriggered {
     /// Follows `descriptor`, which must stay open as long as this is used. A state that holds already is the first edge.
     /// `EPOLLPRI` of a file in `/proc` is told only together with `EPOLLIN`: looking for the one takes the event away.
     ///
@@ -83,7 +83,7 @@ mod tests {
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
         let mut reader = std::fs::File::from(open(&path, flags, Mode::empty()).unwrap());
-        let edges = Edges::of(&reader, EpollFlags::EPOLLIN).unwrap();
+        let edges = EdgeTriggered::of(&reader, EpollFlags::EPOLLIN).unwrap();
         let mut woken = 0;
         for _ in 0..100 {
             let mut writer = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -108,6 +108,6 @@ mod tests {
     #[tokio::test]
     async fn a_regular_file_is_refused() {
         let file = tempfile::tempfile().unwrap();
-        Edges::of(&file, EpollFlags::EPOLLIN).unwrap_err();
+        EdgeTriggered::of(&file, EpollFlags::EPOLLIN).unwrap_err();
     }
 }

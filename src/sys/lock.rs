@@ -18,7 +18,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::libc;
 use nix::sys::stat::Mode;
 
-use crate::sys::atomic_file::{Place, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below};
+use crate::sys::atomic_file::{
+    Location, RUNTIME_DIRECTORY, STATE_DIRECTORY, WriteError, open_below,
+};
 use crate::sys::root::{ReadError, Root};
 
 /// The lock, in the private directory of the agent.
@@ -127,7 +129,7 @@ impl Instance {
 
 /// Takes the lock, or says who has it. Never waits.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
-    let place = Place::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
+    let place = Location::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
     let mut file = place
         .open_in_place(LOCK_MODE)
         .map_err(LockError::Unusable)?;

@@ -13,8 +13,8 @@ use super::Sender;
 use super::files;
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Health, Signal};
-use crate::facts::observation::Remark;
+use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::triggers::operator_channel::{Conversation, Event, NAME};
@@ -31,7 +31,7 @@ const NO_PORT: &str = "the host does not provide the port";
 const NOBODY: &str = "provided, host not connected";
 
 /// Serves the channel until dropped. How it stands is known at once: the first report comes before the first turn of this.
-pub fn serve(root: Root, sender: Sender, health: Health) -> impl Future<Output = ()> + Send {
+pub fn serve(root: Root, sender: Sender, health: SignalBoard) -> impl Future<Output = ()> + Send {
     let Signal { live, detail } = probe(&root);
     health.set(SIGNAL, live, detail);
     let server = Server {
@@ -58,7 +58,7 @@ pub fn probe(root: &Root) -> Signal {
 struct Server {
     root: Root,
     sender: Sender,
-    health: Health,
+    health: SignalBoard,
     /// Where udev links the port.
     link: PathBuf,
     /// Something new may stand there.
@@ -95,7 +95,7 @@ impl Server {
                 Err(error) => {
                     let wait = may_pass(&error).then(|| waits.after(opened.elapsed()));
                     let what = chain(&error);
-                    let remark = wait.map(|_| Remark::SignalUnavailable { what });
+                    let remark = wait.map(|_| ObservationIssue::SignalUnavailable { what });
                     self.health.remark(SIGNAL, remark);
                     self.say(false, &describe(&error));
                     wait

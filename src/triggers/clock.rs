@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use super::Sender;
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Health, Signal};
-use crate::facts::observation::Remark;
-use crate::sys::epoll::Edges;
+use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::facts::observation::ObservationIssue;
+use crate::sys::epoll::EdgeTriggered;
 use crate::sys::root::Root;
 
 const SIGNAL: &str = "clock";
@@ -29,7 +29,7 @@ const SIGNAL: &str = "clock";
 const FAR_FUTURE: Duration = Duration::from_secs(8_000_000_000);
 
 /// Listens until dropped.
-pub async fn listen(sender: Sender, health: Health) {
+pub async fn listen(sender: Sender, health: SignalBoard) {
     let mut waits = Waits::default();
     loop {
         let opened = Instant::now();
@@ -37,7 +37,7 @@ pub async fn listen(sender: Sender, health: Health) {
         let detail = format!("timerfd: {error}");
         health.set(SIGNAL, false, detail.clone());
         let what = format!("{detail}; steps of the clock are not detected");
-        health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
+        health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }
 }
@@ -56,7 +56,7 @@ pub fn probe(_root: &Root) -> Signal {
     }
 }
 
-async fn follow(sender: &Sender, health: &Health) -> io::Result<std::convert::Infallible> {
+async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::convert::Infallible> {
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
     let mut steps: u64 = 0;
@@ -90,12 +90,12 @@ fn offset(realtime: TimeSpec, monotonic: TimeSpec) -> i128 {
 
 /// A step of so many nanoseconds, in seconds to the millisecond: finer is the time between two readings.
 fn describe_step(nanoseconds: i128) -> String {
-    let sign = if nanoseconds < 0 { '-' } else { '+' };
+    let hint = if nanoseconds < 0 { '-' } else { '+' };
     let milliseconds = (nanoseconds.unsigned_abs() + 500_000) / 1_000_000;
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     match milliseconds {
         0 => "less than 1 ms".to_owned(),
-        _ => format!("{sign}{seconds}.{rest:03} s"),
+        _ => format!("{hint}{seconds}.{rest:03} s"),
     }
 }
 
@@ -103,7 +103,7 @@ fn describe_step(nanoseconds: i128) -> String {
 #[derive(Debug)]
 struct StepTimer {
     // Before the timer: an epoll instance must not outlive what it follows.
-    edges: Edges,
+    edges: EdgeTriggered,
     timer: TimerFd,
 }
 
@@ -119,7 +119,7 @@ impl StepTimer {
             Ok(()) | Err(Errno::ECANCELED) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let edges = Edges::of(&timer, EpollFlags::EPOLLIN)?;
+        let edges = EdgeTriggered::of(&timer, EpollFlags::EPOLLIN)?;
         Ok(Self { edges, timer })
     }
 
@@ -176,7 +176,7 @@ mod tests {
     async fn each_step_of_the_clock_is_told_and_time_that_passes_is_not() {
         let test = "each_step_of_the_clock_is_told_and_time_that_passes_is_not";
         let (sender, mut reasons) = sender();
-        let health = Health::default();
+        let health = SignalBoard::default();
         let task = tokio::spawn(listen(sender, health.clone()));
         let signal = || health.signals().get(SIGNAL).cloned();
         let stands = async {

@@ -18,9 +18,9 @@ use zbus::{Message, MessageStream};
 use super::waits::Waits;
 use super::{Sender, files};
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Health, Signal};
+use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::guest_agent::{DEVICE_UNIT, UNITS};
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
@@ -37,7 +37,7 @@ const HOSTNAME: &str = "org.freedesktop.hostname1";
 const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
 
 /// Follows the bus until dropped: through its absence, its restarts, and those of the two services.
-pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Health) {
+pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: SignalBoard) {
     let mut waits = Waits::default();
     loop {
         let began = Instant::now();
@@ -98,10 +98,10 @@ fn systemd_detail() -> String {
 }
 
 /// Says that systemd's signals do not come.
-fn dead(health: &Health, why: &str) {
+fn dead(health: &SignalBoard, why: &str) {
     health.set(SYSTEMD1, false, why);
     let what = format!("{why}; the unit of qemu-guest-agent is only polled");
-    health.remark(SYSTEMD1, Some(Remark::SignalUnavailable { what }));
+    health.remark(SYSTEMD1, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
 /// Waits for the socket to appear anew, and unless there is none, at most for `pause`.
@@ -189,7 +189,7 @@ impl Subscription {
     }
 
     /// Gives reasons until the connection ends.
-    async fn follow(&mut self, bus: &Bus, sender: &Sender, health: &Health) -> BusError {
+    async fn follow(&mut self, bus: &Bus, sender: &Sender, health: &SignalBoard) -> BusError {
         health.set(HOSTNAME1, true, hostname_detail());
         loop {
             let mut waits = Waits::default();

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::Sender;
 use super::waits::Waits;
 use crate::agent::Trigger;
-use crate::agent::signal_board::{Health, Signal};
-use crate::facts::observation::Remark;
-use crate::sys::epoll::Edges;
+use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::facts::observation::ObservationIssue;
+use crate::sys::epoll::EdgeTriggered;
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
@@ -44,7 +44,7 @@ enum HostnameError {
 }
 
 /// Listens until dropped; ends where there is nothing to listen to.
-pub async fn listen(root: Root, sender: Sender, health: Health) {
+pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
     let mut waits = Waits::default();
     loop {
         let opened = Instant::now();
@@ -55,7 +55,7 @@ pub async fn listen(root: Root, sender: Sender, health: Health) {
             return;
         }
         let what = format!("{detail}; the hostname is read at each reconcile");
-        health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
+        health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
         if matches!(error, HostnameError::Hidden) {
             // It will not come back in the life of this process.
             return;
@@ -81,7 +81,7 @@ pub fn probe(root: &Root) -> Signal {
 async fn follow(
     root: &Root,
     sender: &Sender,
-    health: &Health,
+    health: &SignalBoard,
 ) -> Result<std::convert::Infallible, HostnameError> {
     let file = NameFile::open(root)?;
     // The first edge is no change: there is something to read from the beginning.
@@ -104,7 +104,7 @@ async fn follow(
 #[derive(Debug)]
 struct NameFile {
     // Before the file: an epoll instance must not outlive what it follows.
-    edges: Edges,
+    edges: EdgeTriggered,
     file: File,
 }
 
@@ -117,7 +117,7 @@ impl NameFile {
         })?;
         // EPOLLIN, which always holds, makes each wake-up an edge. EPOLLPRI alone would be lost: to ask the file for it takes
         // it away, and two epoll instances ask, one inside the other.
-        match Edges::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
+        match EdgeTriggered::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
             Ok(edges) => Ok(Self { edges, file }),
             Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
                 Err(HostnameError::NotLive)
@@ -151,7 +151,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(5);
 
     /// Whether the signal stands as `live`, with a detail that holds `part`.
-    fn stands(health: &Health, live: bool, part: &str) -> bool {
+    fn stands(health: &SignalBoard, live: bool, part: &str) -> bool {
         let signals = health.signals();
         let signal = signals.get(SIGNAL);
         signal.is_some_and(|signal| signal.live == live && signal.detail.contains(part))
@@ -169,7 +169,7 @@ mod tests {
     /// Follows the host name below `root` in a namespace of its own and changes it.
     async fn each_change_is_told(root: Root) {
         let (sender, mut reasons) = sender();
-        let health = Health::default();
+        let health = SignalBoard::default();
         sethostname("before").unwrap();
         let task = tokio::spawn(listen(root, sender, health.clone()));
         until(|| stands(&health, true, PATH)).await;
@@ -225,7 +225,7 @@ mod tests {
     async fn a_plain_file_in_a_tree_and_none_at_all_are_not_live_and_nothing_to_complain_about() {
         let (_dir, root) = tree();
         for _ in 0..2 {
-            let health = Health::default();
+            let health = SignalBoard::default();
             timeout(SOON, listen(root.clone(), sender().0, health.clone()))
                 .await
                 .unwrap();
@@ -241,7 +241,7 @@ mod tests {
         let test = "triggers::hostname::tests::a_file_that_a_sandbox_hides_is_complained_about_once_and_for_all";
         if own_namespaces(test, &["--map-root-user", "--mount"]).is_child() {
             run(&["mount", "-t", "tmpfs", "none", "/proc/sys"]);
-            let health = Health::default();
+            let health = SignalBoard::default();
             let ended = listen(Root::new("/"), sender().0, health.clone());
             timeout(SOON, ended).await.unwrap();
             assert!(stands(&health, false, "ProcSubset=pid"));

@@ -20,17 +20,19 @@ use std::time::{Duration, Instant};
 
 use super::Sender;
 use super::waits::Waits;
-use crate::agent::signal_board::{Health, Signal};
-use crate::agent::{Herald, Trigger};
+use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::netlink::filter::ANNOUNCEMENTS;
 use crate::wire::netlink::inventory::{bus_of, read_nics};
-use crate::wire::netlink::socket::{LinkSocket, NetlinkError, RECEIVE_BUFFER, Received, Source};
+use crate::wire::netlink::socket::{
+    LinkSocket, MessageSource, NetlinkError, RECEIVE_BUFFER, Received,
+};
 use burst::Burst;
-use judge::{Refused, judge};
+use judge::{RefusedAnnounce, judge};
 
 const SIGNAL: &str = "link";
 
@@ -38,14 +40,14 @@ const SIGNAL: &str = "link";
 const MESSAGE_MAX: usize = 8 << 10;
 
 /// Listens for as long as the process lives.
-pub fn listen(root: Root, sender: Sender, health: &Health, herald: Herald) {
+pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintSink) {
     #[cfg(test)]
     if crate::sys::timer::testing::is_on() {
         return;
     }
     let start = Instant::now();
     let now = Box::new(move || start.elapsed());
-    let mut listening = Listening::new(root, sender, health.clone(), herald, now);
+    let mut listening = Listening::new(root, sender, health.clone(), hint_sink, now);
     let started = thread::Builder::new()
         .name(SIGNAL.to_owned())
         .spawn(move || listening.keep());
@@ -58,10 +60,10 @@ pub fn listen(root: Root, sender: Sender, health: &Health, herald: Herald) {
 }
 
 /// Says that nobody listens.
-fn deaf(health: &Health, detail: &str) {
+fn deaf(health: &SignalBoard, detail: &str) {
     health.set(SIGNAL, false, detail.to_owned());
     let what = format!("{detail}; a migration is detected later, by the other event sources");
-    health.remark(SIGNAL, Some(Remark::SignalUnavailable { what }));
+    health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
 /// How the signal would stand, without listening.
@@ -77,7 +79,7 @@ pub fn probe(root: &Root) -> Signal {
 
 /// What came in so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Tally {
+struct HintTally {
     /// Announcements of virtio NICs.
     announced: u64,
     /// Messages that are no reason to look.
@@ -93,13 +95,13 @@ struct Tally {
 struct Listening {
     root: Root,
     sender: Sender,
-    health: Health,
-    herald: Herald,
+    health: SignalBoard,
+    hint_sink: HintSink,
     /// The time since some moment.
     now: Box<dyn Fn() -> Duration + Send>,
     burst: Burst,
     waits: Waits,
-    tally: Tally,
+    tally: HintTally,
     /// How the signal stands, forgeries aside.
     signal: Signal,
     /// What was announced in the meantime was not heard.
@@ -110,19 +112,19 @@ impl Listening {
     fn new(
         root: Root,
         sender: Sender,
-        health: Health,
-        herald: Herald,
+        health: SignalBoard,
+        hint_sink: HintSink,
         now: Box<dyn Fn() -> Duration + Send>,
     ) -> Self {
         Self {
             root,
             sender,
             health,
-            herald,
+            hint_sink,
             now,
             burst: Burst::default(),
             waits: Waits::default(),
-            tally: Tally::default(),
+            tally: HintTally::default(),
             signal: Signal {
                 live: false,
                 detail: "rtnetlink: not open yet".to_owned(),
@@ -143,7 +145,7 @@ impl Listening {
     }
 
     /// Listens to a source for as long as it lives. Answers how long to wait before the next one.
-    fn live<S: Source>(&mut self, opened: Result<S, NetlinkError>) -> Duration {
+    fn live<S: MessageSource>(&mut self, opened: Result<S, NetlinkError>) -> Duration {
         let began = (self.now)();
         let died = match opened {
             Ok(source) => {
@@ -162,7 +164,7 @@ impl Listening {
     }
 
     /// Takes what a source gives, to its end.
-    fn follow(&mut self, source: &impl Source) -> io::Error {
+    fn follow(&mut self, source: &impl MessageSource) -> io::Error {
         let mut buffer = vec![0; MESSAGE_MAX];
         loop {
             let told = self.tally.told;
@@ -198,7 +200,7 @@ impl Listening {
                 self.tally.announced += 1;
                 self.tell();
             }
-            Err(Refused::Forged(_)) => {
+            Err(RefusedAnnounce::Forged(_)) => {
                 self.tally.refused += 1;
                 self.tally.forged += 1;
                 self.say();
@@ -218,7 +220,7 @@ impl Listening {
         if self.burst.begins((self.now)()) {
             self.tally.told += 1;
             // Whoever reads the journal goes first.
-            (self.herald)(Trigger::Link);
+            (self.hint_sink)(Trigger::Link);
             self.sender.send(Trigger::Link);
         }
     }

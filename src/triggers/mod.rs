@@ -4,7 +4,7 @@
 //! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`health`]) and begins anew.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
-//! `Listener::aim` where what is listened to changes with what was observed.
+//! `Listener::subscribe` where what is listened to changes with what was observed.
 
 pub mod channel;
 pub mod clock;
@@ -32,11 +32,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::agent::signal_board::Health;
-use crate::agent::{Herald, Next, Reasons, Scope, Trigger, Wait, Wake};
+use crate::agent::signal_board::SignalBoard;
+use crate::agent::{HintSink, Next, Reasons, Scope, Trigger, Wait, Wake};
 use crate::decide::schedule::{Pace, Random};
 use crate::facts::node::Node;
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 use crate::facts::vmi::Vmi;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
@@ -63,7 +63,7 @@ pub struct Sender {
     queue: mpsc::UnboundedSender<(Trigger, Instant)>,
     /// The reasons that wait to be taken.
     waiting: Arc<Mutex<BTreeSet<Trigger>>>,
-    dice: fn() -> Random,
+    random: fn() -> Random,
 }
 
 impl Sender {
@@ -77,7 +77,7 @@ impl Sender {
 
     /// Fresh randomness.
     pub fn random(&self) -> Random {
-        (self.dice)()
+        (self.random)()
     }
 }
 
@@ -90,7 +90,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// Two ends of one queue.
-    pub fn new(dice: fn() -> Random) -> (Sender, Self) {
+    pub fn new(random: fn() -> Random) -> (Sender, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
         let waiting = Arc::default();
         let inbox = Self {
@@ -102,7 +102,7 @@ impl Inbox {
             Sender {
                 queue,
                 waiting,
-                dice,
+                random,
             },
             inbox,
         )
@@ -130,7 +130,7 @@ pub struct Listener {
     reasons: Inbox,
     /// Reasons that were taken and not yet acted upon.
     pending: Option<Reasons>,
-    health: Health,
+    health: SignalBoard,
     alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
@@ -158,13 +158,13 @@ impl Listener {
         bus: &Bus,
         start: Instant,
         watchdog: Option<Duration>,
-        health: Health,
+        health: SignalBoard,
         chance: Chance,
-        herald: Herald,
+        hint_sink: HintSink,
     ) -> std::io::Result<Self> {
-        let Chance { dice, machine } = chance;
-        let (sender, reasons) = Inbox::new(dice);
-        link::listen(root.clone(), sender.clone(), &health, herald);
+        let Chance { random, machine } = chance;
+        let (sender, reasons) = Inbox::new(random);
+        link::listen(root.clone(), sender.clone(), &health, hint_sink);
         let guest = guest_signals(&root, bus, &sender, &health);
         Ok(Self {
             root,
@@ -187,7 +187,7 @@ impl Listener {
         })
     }
 
-    fn aim_watch<T: Watched>(
+    fn subscribe_watch<T: Watched>(
         &self,
         slot: Option<Standing<T>>,
         target: Option<Target<T>>,
@@ -252,7 +252,7 @@ impl Listener {
         at.saturating_duration_since(self.start)
     }
 
-    fn aim_files(&mut self, files: BTreeSet<PathBuf>) {
+    fn subscribe_files(&mut self, files: BTreeSet<PathBuf>) {
         #[cfg(test)]
         if crate::sys::timer::testing::is_on() {
             return;
@@ -284,14 +284,19 @@ impl Listener {
             );
             health.set("files", false, detail.clone());
             let what = format!("{detail}; files are only polled");
-            health.remark("files", Some(Remark::SignalUnavailable { what }));
+            health.remark("files", Some(ObservationIssue::SignalUnavailable { what }));
         });
         self.files = Some((files, task));
     }
 }
 
 /// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
-fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Vec<JoinHandle<()>> {
+fn guest_signals(
+    root: &Root,
+    bus: &Bus,
+    sender: &Sender,
+    health: &SignalBoard,
+) -> Vec<JoinHandle<()>> {
     #[cfg(test)]
     if crate::sys::timer::testing::is_on() {
         return Vec::new();
@@ -311,7 +316,7 @@ fn guest_signals(root: &Root, bus: &Bus, sender: &Sender, health: &Health) -> Ve
 }
 
 /// Says how the guest's own signals would stand, for a process that listens to none of them.
-pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
+pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard) {
     let local = [
         ("link", link::probe(root)),
         ("clock", clock::probe(root)),
@@ -328,7 +333,7 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &Health) {
 #[derive(Debug, Clone, Copy)]
 pub struct Chance {
     /// Fresh randomness.
-    pub dice: fn() -> Random,
+    pub random: fn() -> Random,
     /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
     pub machine: u64,
 }
@@ -344,11 +349,11 @@ struct Standing<T> {
 impl Wait for Listener {
     type Targets = Targets;
 
-    fn aim(&mut self, targets: Targets) {
+    fn subscribe(&mut self, targets: Targets) {
         let (vmi, node) = (self.vmi.take(), self.node.take());
-        self.vmi = self.aim_watch(vmi, targets.vmi, Trigger::Vmi);
-        self.node = self.aim_watch(node, targets.node, Trigger::Node);
-        self.aim_files(targets.files);
+        self.vmi = self.subscribe_watch(vmi, targets.vmi, Trigger::Vmi);
+        self.node = self.subscribe_watch(node, targets.node, Trigger::Node);
+        self.subscribe_files(targets.files);
         self.files_delay = targets.files_delay;
         if let Some(due) = &mut self.files_due {
             *due = (*due).min(Instant::now() + self.files_delay);
@@ -385,7 +390,7 @@ impl Wait for Listener {
                 }
                 self.keep(trigger, at);
                 // Nothing may stand between a sign of a move and what is said of it.
-                if !(trigger.is_sign_of_move() && due <= now) {
+                if !(trigger.is_migration_hint() && due <= now) {
                     continue;
                 }
             }
@@ -402,7 +407,7 @@ impl Wait for Listener {
                     trigger: next.trigger,
                     scope: next.scope,
                     at: self.since_start(now),
-                    sign: None,
+                    hint: None,
                     renamed: false,
                 };
                 return Wake::Look(match self.pending.take() {
@@ -435,11 +440,11 @@ impl Wait for Listener {
         }
     }
 
-    fn prove(&mut self, since: Duration) {
+    fn verify(&mut self, since: Duration) {
         let vmi = self.vmi.as_ref().map(|standing| &standing.pulse);
         let node = self.node.as_ref().map(|standing| &standing.pulse);
         for pulse in [vmi, node].into_iter().flatten() {
-            pulse.prove(self.start + since);
+            pulse.verify(self.start + since);
         }
     }
 }
@@ -457,7 +462,7 @@ impl Drop for Listener {
 }
 
 impl Watched for Node {
-    type Glimpse = (String, BTreeMap<String, String>, Vec<(String, String)>);
+    type Snapshot = (String, BTreeMap<String, String>, Vec<(String, String)>);
 
     /// Its status changes often and is nothing to us.
     const METADATA_ONLY: bool = true;
@@ -467,7 +472,7 @@ impl Watched for Node {
     }
 
     /// Labels, and of the annotations only ours: others change at each heartbeat of somebody.
-    fn glimpse(&self) -> Self::Glimpse {
+    fn snapshot(&self) -> Self::Snapshot {
         let ours =
             |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
         let annotations = self.annotations.iter().filter(ours);
@@ -482,7 +487,7 @@ impl Watched for Node {
 }
 
 impl Watched for Vmi {
-    type Glimpse = Vmi;
+    type Snapshot = Vmi;
 
     const METADATA_ONLY: bool = false;
 
@@ -491,7 +496,7 @@ impl Watched for Vmi {
     }
 
     /// All that we read of it but the pods and the annotations that only a user interface reads.
-    fn glimpse(&self) -> Vmi {
+    fn snapshot(&self) -> Vmi {
         let mut vmi = self.clone();
         vmi.active_pods.clear();
         vmi.annotations

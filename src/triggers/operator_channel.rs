@@ -14,7 +14,7 @@ use crate::report::status_file;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::virtio::port::{Change, Port, PortError, READ_MAX, Read};
-use crate::wire::virtio::qga::{Command, Input, Refusal, Request};
+use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal, Request};
 
 /// The port.
 pub const NAME: &str = "io.harvesterhci.node_agent.0";
@@ -42,7 +42,7 @@ pub enum Event {
 }
 
 /// What one step came to.
-enum Step {
+enum ChannelStep {
     /// Something the rest of the agent must know.
     Event(Event),
     /// Work was done, and there may be more.
@@ -110,10 +110,10 @@ impl Conversation {
     pub async fn next(&mut self) -> Result<Event, PortError> {
         loop {
             match self.step()? {
-                Step::Event(event) => return Ok(event),
+                ChannelStep::Event(event) => return Ok(event),
                 // A host that asks without end must not keep the thread from the rest of the agent.
-                Step::Worked => tokio::task::yield_now().await,
-                Step::Stuck => {
+                ChannelStep::Worked => tokio::task::yield_now().await,
+                ChannelStep::Stuck => {
                     self.away = self.port.changed().await? == Change::HostAway;
                     self.left = self.away && self.attached;
                     self.wake_ups += 1;
@@ -123,17 +123,17 @@ impl Conversation {
     }
 
     /// Writes a part of a reply, or answers one request, or reads once; never waits.
-    fn step(&mut self) -> Result<Step, PortError> {
+    fn step(&mut self) -> Result<ChannelStep, PortError> {
         if self.left {
             self.output = Vec::new();
         }
         if !self.output.is_empty() {
             let count = self.port.write(&self.output)?;
             if count == 0 {
-                return Ok(Step::Stuck);
+                return Ok(ChannelStep::Stuck);
             }
             self.output.drain(..count.min(self.output.len()));
-            return Ok(Step::Worked);
+            return Ok(ChannelStep::Worked);
         }
         if let Some(input) = self.input.take() {
             let request = Request::parse(input);
@@ -141,13 +141,13 @@ impl Conversation {
                 Ok(command) => self.answer(command),
                 Err(refusal) => Err(refusal.clone()),
             };
-            let is_resync = request.command == Ok(Command::Resync);
+            let is_resync = request.command == Ok(QgaCommand::Resync);
             self.output = request.reply(outcome);
             self.answered = Some(Instant::now());
             return Ok(if is_resync {
-                Step::Event(Event::Resync)
+                ChannelStep::Event(Event::Resync)
             } else {
-                Step::Worked
+                ChannelStep::Worked
             });
         }
         let mut buffer = [0; READ_MAX];
@@ -156,18 +156,20 @@ impl Conversation {
                 self.input.push(buffer.get(..count).unwrap_or_default());
                 // What an absent host left behind is no sign that it is there.
                 self.stands(self.attached || !self.away)
-                    .map_or(Step::Worked, Step::Event)
+                    .map_or(ChannelStep::Worked, ChannelStep::Event)
             }
             Read::Nothing => {
                 self.away = false;
                 self.left = false;
-                self.stands(true).map_or(Step::Stuck, Step::Event)
+                self.stands(true)
+                    .map_or(ChannelStep::Stuck, ChannelStep::Event)
             }
             Read::HostAway => {
                 if self.attached {
                     self.input.clear();
                 }
-                self.stands(false).map_or(Step::Stuck, Step::Event)
+                self.stands(false)
+                    .map_or(ChannelStep::Stuck, ChannelStep::Event)
             }
         })
     }
@@ -182,37 +184,36 @@ impl Conversation {
         }
     }
 
-    fn answer(&self, command: &Command) -> Result<Value, Refusal> {
+    fn answer(&self, command: &QgaCommand) -> Result<Value, QgaRefusal> {
         match command {
-            Command::Sync(number) | Command::SyncDelimited(number) => Ok(json!(number)),
-            Command::Ping | Command::Resync => Ok(json!({})),
-            Command::Info => Ok(info()),
-            Command::HostName => Ok(json!({"host-name": host_name(&self.root)?})),
-            Command::Status => {
-                status_file::read(&self.root).map_err(|error| Refusal::Unavailable(chain(&error)))
-            }
+            QgaCommand::Sync(number) | QgaCommand::SyncDelimited(number) => Ok(json!(number)),
+            QgaCommand::Ping | QgaCommand::Resync => Ok(json!({})),
+            QgaCommand::Info => Ok(info()),
+            QgaCommand::HostName => Ok(json!({"host-name": host_name(&self.root)?})),
+            QgaCommand::Status => status_file::read(&self.root)
+                .map_err(|error| QgaRefusal::Unavailable(chain(&error))),
         }
     }
 }
 
 /// What `guest-info` says. A client looks a command up in it before use.
 fn info() -> Value {
-    let commands: Vec<Value> = Command::NAMES
+    let commands: Vec<Value> = QgaCommand::NAMES
         .iter()
         .map(|name| json!({"name": name, "enabled": true, "success-response": true}))
         .collect();
     json!({"version": env!("CARGO_PKG_VERSION"), "supported_commands": commands})
 }
 
-fn host_name(root: &Root) -> Result<String, Refusal> {
+fn host_name(root: &Root) -> Result<String, QgaRefusal> {
     match root.read_text(HOST_NAME, HOST_NAME_MAX) {
         Ok(text) => Ok(text.trim_end().to_owned()),
         // A sandbox may hide that file.
         Err(_) if root.is_live() => match nix::unistd::gethostname() {
             Ok(name) => Ok(name.to_string_lossy().into_owned()),
-            Err(errno) => Err(Refusal::Unavailable(errno.desc().to_owned())),
+            Err(errno) => Err(QgaRefusal::Unavailable(errno.desc().to_owned())),
         },
-        Err(error) => Err(Refusal::Unavailable(chain(&error))),
+        Err(error) => Err(QgaRefusal::Unavailable(chain(&error))),
     }
 }
 

@@ -10,14 +10,14 @@ fn listener(files_delay: Duration) -> Listener {
     turn_on();
     let root = Root::new("/nonexistent");
     let chance = Chance {
-        dice: || Random::from_bits(0),
+        random: || Random::from_bits(0),
         machine: 1,
     };
-    let (bus, health) = (Bus::new(&root, None), Health::default());
-    let herald = Box::new(|_| {});
+    let (bus, health) = (Bus::new(&root, None), SignalBoard::default());
+    let hint_sink = Box::new(|_| {});
     let mut listener =
-        Listener::new(root, &bus, Instant::now(), None, health, chance, herald).unwrap();
-    listener.aim(Targets {
+        Listener::new(root, &bus, Instant::now(), None, health, chance, hint_sink).unwrap();
+    listener.subscribe(Targets {
         files_delay,
         ..Targets::default()
     });
@@ -69,6 +69,6 @@ async fn an_api_that_stops_answering_ends_the_delay() {
     let mut listener = listener(DELAY);
     listener.sender().send(Trigger::Files);
     assert_eq!(next(&mut listener).await.0, Scope::NONE);
-    listener.aim(Targets::default());
+    listener.subscribe(Targets::default());
     assert_eq!(next(&mut listener).await, (Scope::FILES, Duration::ZERO));
 }

@@ -15,10 +15,10 @@ pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 use super::Sender;
 use super::feed::{Delivered, Reach};
 use crate::agent::Trigger;
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
-use crate::facts::observation::{Api, Remark};
+use crate::facts::observation::{Api, ObservationIssue};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
     Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
@@ -55,12 +55,12 @@ pub struct Keeper<T: Watched, C = Client> {
     target: Target<T, C>,
     trigger: Trigger,
     sender: Sender,
-    health: Health,
+    health: SignalBoard,
     pulse: Pulse,
     phase: Phase,
     started: Instant,
     /// What was delivered last, as far as it matters.
-    last: Option<T::Glimpse>,
+    last: Option<T::Snapshot>,
     /// Where the next stream goes on; none: from what there is.
     version: Option<String>,
     /// Streams in a row that ended silent without a bookmark.
@@ -77,7 +77,7 @@ pub struct Keeper<T: Watched, C = Client> {
 }
 
 /// How a stream ended, or was left.
-enum End<S> {
+enum WatchEnd<S> {
     /// The next one is open already.
     Replaced(S),
     /// It was not trusted any more.
@@ -94,7 +94,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         target: Target<T, C>,
         trigger: Trigger,
         sender: Sender,
-        health: Health,
+        health: SignalBoard,
         pulse: Pulse,
         machine: u64,
     ) -> Self {
@@ -147,13 +147,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             let opened = Instant::now();
             self.opened(opened);
             match self.follow(stream, opened).await {
-                End::Replaced(stream) => replacement = Some(stream),
-                End::Left => {}
-                End::InOrder => {
+                WatchEnd::Replaced(stream) => replacement = Some(stream),
+                WatchEnd::Left => {}
+                WatchEnd::InOrder => {
                     self.ended(opened, None);
                     self.pause(false).await;
                 }
-                End::Broken(error) => {
+                WatchEnd::Broken(error) => {
                     self.ended(opened, Some(&error));
                     let is_short = opened.elapsed() < SHORT;
                     self.pause(goes_on && is_short && error.is_of_version())
@@ -259,7 +259,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 
     /// Follows a stream to its end.
-    async fn follow(&mut self, mut stream: C::Stream<T>, opened: Instant) -> End<C::Stream<T>> {
+    async fn follow(
+        &mut self,
+        mut stream: C::Stream<T>,
+        opened: Instant,
+    ) -> WatchEnd<C::Stream<T>> {
         let mut is_silent = true;
         let mut beginning = self.version.is_none().then_some(BEGINNING);
         let pulse = self.pulse.clone();
@@ -276,11 +280,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             let event = tokio::select! {
                 biased;
                 // A watch that is left in the middle of an event is not used any more.
-                () = pulse.redial.notified() => return End::Left,
+                () = pulse.redial.notified() => return WatchEnd::Left,
                 event = next(&mut stream, &mut beginning, gone) => event,
                 () = &mut renewal => {
                     if let Ok(Ok(stream)) = timeout(HANDOVER, self.open()).await {
-                        return End::Replaced(stream);
+                        return WatchEnd::Replaced(stream);
                     }
                     // The stream is still there. Where it ends meanwhile, that is an end as any other.
                     renewal.as_mut().reset(Instant::now() + self.delay(1));
@@ -300,13 +304,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     if self.is_older(&resource_version) {
                         // The history of the server is another one now, as after a restore of etcd.
                         self.version = None;
-                        return End::InOrder;
+                        return WatchEnd::InOrder;
                     }
                     self.stand_at(resource_version);
                 }
                 Ok(event) => {
                     if self.take(event) {
-                        return End::InOrder;
+                        return WatchEnd::InOrder;
                     }
                 }
                 Err(error) => {
@@ -315,7 +319,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                         // A server that has not reached this version yet says nothing either.
                         self.version = None;
                     }
-                    return End::Broken(error);
+                    return WatchEnd::Broken(error);
                 }
             }
         }
@@ -325,7 +329,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             WatchEvent::Foreign { what } => {
-                let remark = Remark::UnexpectedObject { what };
+                let remark = ObservationIssue::UnexpectedObject { what };
                 self.health.remark(self.trigger.as_str(), Some(remark));
             }
             WatchEvent::Changed {
@@ -333,9 +337,9 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 resource_version,
             } => {
                 self.stand_at(resource_version.clone());
-                let glimpse = Some(object.glimpse());
-                if glimpse != self.last {
-                    self.last = glimpse;
+                let snapshot = Some(object.snapshot());
+                if snapshot != self.last {
+                    self.last = snapshot;
                     self.target.feed.deliver(Delivered::Object {
                         object,
                         version: resource_version,
@@ -390,7 +394,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.target.client.server()
             );
             let api = api_of(self.trigger);
-            let remark = Remark::WatchInterrupted { api, what };
+            let remark = ObservationIssue::WatchInterrupted { api, what };
             self.health.remark(self.trigger.as_str(), Some(remark));
         }
         let detail = error.map_or_else(
@@ -417,7 +421,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
 
     fn complain(&self, what: String) {
         let api = api_of(self.trigger);
-        let remark = Remark::WatchUnavailable { api, what };
+        let remark = ObservationIssue::WatchUnavailable { api, what };
         self.health.remark(self.trigger.as_str(), Some(remark));
     }
 }

@@ -45,20 +45,20 @@ impl Failures {
 /// The failures of one API, shared by all that talk to it. The default one never delays anything, which is right for a
 /// command with a user waiting.
 #[derive(Debug, Clone, Default)]
-pub struct Backoff(Option<Shared>);
+pub struct Backoff(Option<SharedBackoff>);
 
 #[derive(Debug, Clone)]
-struct Shared {
+struct SharedBackoff {
     failures: Arc<Mutex<Failures>>,
-    dice: fn() -> Random,
+    random: fn() -> Random,
 }
 
 impl Backoff {
     /// Makes one that delays.
-    pub fn new(dice: fn() -> Random) -> Self {
-        Self(Some(Shared {
+    pub fn new(random: fn() -> Random) -> Self {
+        Self(Some(SharedBackoff {
             failures: Arc::default(),
-            dice,
+            random,
         }))
     }
 
@@ -69,7 +69,7 @@ impl Backoff {
 
     /// Takes note of a request that was sent at `sent` and has failed. `asked` is the server's `Retry-After`.
     pub fn failed(&self, sent: Instant, asked: Option<Duration>) {
-        let Some(random) = self.0.as_ref().map(|shared| (shared.dice)()) else {
+        let Some(random) = self.0.as_ref().map(|shared| (shared.random)()) else {
             return;
         };
         self.with(|failures| failures.failed(sent, Instant::now(), asked, random));

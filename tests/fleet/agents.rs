@@ -17,14 +17,16 @@ use super::network::Network;
 use super::record::Why;
 use super::store::{Side, namespace, vm_name};
 use super::wire::Line;
-use crate::agent::signal_board::Health;
-use crate::agent::{Agent, Clock, Next, Publish, Reasons, Reload, Report, Trigger, Wait, Wake};
+use crate::agent::signal_board::SignalBoard;
+use crate::agent::{
+    Agent, Clock, Next, Publish, Reasons, Reload, RoundReport, Trigger, Wait, Wake,
+};
 use crate::config::Settings;
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now};
 use crate::facts::names::{Namespace, NodeName, firmware_uuid};
 use crate::observe::machine::read_machine;
-use crate::observe::observer::World;
+use crate::observe::observer::Observer;
 use crate::sys::root::Root;
 use crate::triggers::{Chance, Listener, Sender, Targets};
 use crate::wire::dbus::Bus;
@@ -66,7 +68,7 @@ pub(super) fn bits() -> u64 {
 }
 
 /// A random number.
-pub(super) fn dice() -> Random {
+pub(super) fn random() -> Random {
     Random::from_bits(bits())
 }
 
@@ -229,7 +231,7 @@ pub(super) fn start_with(
 ) -> Handle {
     let root = Root::new(trees.root(agent));
     let bus = Bus::new(&root, None);
-    let health = Health::default();
+    let health = SignalBoard::default();
     let clock = PausedClock(Instant::now());
     let listener = Listener::new(
         root.clone(),
@@ -238,7 +240,7 @@ pub(super) fn start_with(
         None,
         health.clone(),
         Chance {
-            dice,
+            random,
             machine: read_machine(&root).phase(),
         },
         Box::new(|_| {}),
@@ -256,7 +258,7 @@ pub(super) fn start_with(
         agent,
     };
     let mut parts = Agent {
-        world: World::new(root, bus, health, None).backing_off(dice),
+        world: Observer::new(root, bus, health, None).backing_off(random),
         publish: Silent,
         wait,
         reload: Same(settings.clone()),
@@ -280,8 +282,8 @@ struct SimulatedWait {
 impl Wait for SimulatedWait {
     type Targets = Targets;
 
-    fn aim(&mut self, targets: Targets) {
-        self.listener.aim(targets);
+    fn subscribe(&mut self, targets: Targets) {
+        self.listener.subscribe(targets);
     }
 
     async fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> Wake {
@@ -302,8 +304,8 @@ impl Wait for SimulatedWait {
         self.listener.renamed().await;
     }
 
-    fn prove(&mut self, since: Duration) {
-        self.listener.prove(since);
+    fn verify(&mut self, since: Duration) {
+        self.listener.verify(since);
     }
 }
 
@@ -323,8 +325,8 @@ fn why(reasons: &Reasons, planned: Duration) -> Why {
 struct Silent;
 
 impl Publish for Silent {
-    fn publish(&mut self, _: &Report<'_>) {}
-    fn sign(&mut self, _: Trigger) {}
+    fn publish(&mut self, _: &RoundReport<'_>) {}
+    fn hint(&mut self, _: Trigger) {}
     fn alive(&mut self) {}
     fn reloaded(&mut self, _: Result<(), &str>) {}
     fn stopping(&mut self) {}
@@ -347,7 +349,7 @@ impl Clock for PausedClock {
         Now {
             uptime,
             wall: began + uptime,
-            random: dice(),
+            random: random(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn day() -> String {
         for agent in 0..AGENTS {
             let network = Arc::clone(&network);
             tokio::task::spawn_local(async move {
-                sleep(HEARTBEAT.mul_f64(agents::dice().value())).await;
+                sleep(HEARTBEAT.mul_f64(agents::random().value())).await;
                 loop {
                     network.heartbeat(agent);
                     sleep(HEARTBEAT).await;

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::agents::{self, Handle, Trees, bits, dice};
+use super::agents::{self, Handle, Trees, bits, random};
 use super::network::{Migration, Network, SERVERS, Way};
 use super::record::{Kind, Record, Second};
 use super::store::Side;
@@ -225,7 +225,7 @@ pub(super) fn play(story: Story, agents: usize, trees: &Arc<Trees>) -> Outcome {
 impl Fleet {
     /// Starts the agents, each at a random moment, and the clock of the servers.
     fn boot(&self) {
-        let starts = (0..self.agents).map(|agent| (BOOT.mul_f64(dice().value()), agent));
+        let starts = (0..self.agents).map(|agent| (BOOT.mul_f64(random().value()), agent));
         let mut starts: Vec<(Duration, usize)> = starts.collect();
         starts.sort();
         let (trees, network) = (Arc::clone(&self.trees), Arc::clone(&self.network));
@@ -374,7 +374,7 @@ impl Fleet {
     /// Does something to each agent, at a random moment within `time`.
     fn to_each(&self, time: Duration, act: fn(&Handle)) {
         for agent in 0..self.agents {
-            let at = Instant::now() + time.mul_f64(dice().value());
+            let at = Instant::now() + time.mul_f64(random().value());
             let handles = Rc::clone(&self.handles);
             tokio::task::spawn_local(async move {
                 sleep_until(at).await;
@@ -397,7 +397,7 @@ impl Fleet {
     /// Migrates VMs at random moments within `time`.
     fn migrations(&self, agents: Vec<usize>, time: Duration, is_hinted: bool) {
         for agent in agents {
-            let at = Instant::now() + time.mul_f64(dice().value());
+            let at = Instant::now() + time.mul_f64(random().value());
             let (network, handles) = (Arc::clone(&self.network), Rc::clone(&self.handles));
             tokio::task::spawn_local(async move {
                 sleep_until(at).await;

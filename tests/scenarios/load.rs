@@ -10,14 +10,14 @@ use harvester_lab::process::{Agent, Line, Signal};
 use harvester_lab::server::{RequestRecord, Server};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{AGENT, HostAccess, VM_NAME, World, WorldOptions, eventually};
-use harvester_node_agent::agent::signal_board::Health as SignalBoard;
+use harvester_node_agent::agent::signal_board::SignalBoard;
 use harvester_node_agent::agent::{Observe as _, Scope};
 use harvester_node_agent::config;
 use harvester_node_agent::decide::Now;
 use harvester_node_agent::decide::identity::{OwnVm, identify};
 use harvester_node_agent::decide::placement::locate;
 use harvester_node_agent::decide::schedule::Random;
-use harvester_node_agent::observe::observer::World as Observer;
+use harvester_node_agent::observe::observer::Observer;
 use harvester_node_agent::sys::root::Root;
 use harvester_node_agent::wire::dbus::Bus;
 use serde_json::json;
@@ -313,7 +313,9 @@ async fn a_duplicate_is_found_by_a_search_stays_known_and_costs_no_second_list_o
         ..Scope::KNOWN
     };
     let mut look = async |scope: Scope| {
-        let who = observer.who(&settings, scope, now, &mut || {}).await;
+        let who = observer
+            .observation(&settings, scope, now, &mut || {})
+            .await;
         let identity = identify(&who, None, None);
         if let Some(located) = locate(&identity, &who) {
             observer.placement(&settings, &located, now).await;

@@ -167,7 +167,7 @@ async fn an_event_source_has_one_name_and_says_its_state_once() {
     assert!(shown.contains("hostname inactive: "), "{shown}");
     // A hint has the name of the event source that it is from.
     for hint in [Trigger::Link, Trigger::Port] {
-        assert!(hint.is_sign_of_move());
+        assert!(hint.is_migration_hint());
         let name = hint.as_str();
         assert!(
             sources.iter().any(|source| source["name"] == name),

@@ -7,7 +7,7 @@ use std::fs;
 use harvester_node_agent::catalogue::Code;
 use harvester_node_agent::config::KEYS;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
-use harvester_node_agent::decide::guest_agent::{CONDITION, Health};
+use harvester_node_agent::decide::guest_agent::{CONDITION, GuestAgentHealth};
 use harvester_node_agent::decide::label_state;
 use harvester_node_agent::decide::verdict::Verdict;
 
@@ -79,7 +79,11 @@ fn every_reason_of_a_condition_and_of_an_event_has_one_row() {
         verdicts.into_iter().chain(undecided),
         &rows(IDENTITY),
     );
-    is_complete(CONDITION, Health::ALL.map(Health::reason), &rows(CONDITION));
+    is_complete(
+        CONDITION,
+        GuestAgentHealth::ALL.map(GuestAgentHealth::reason),
+        &rows(CONDITION),
+    );
 
     // The words of `events.rs` that are not types, and no status of a condition.
     let others = ["Normal", "Warning", "True", "False", "Unknown"];

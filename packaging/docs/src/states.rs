@@ -5,14 +5,14 @@
 use std::fmt::Write;
 
 use harvester_node_agent::catalogue::Code;
-use harvester_node_agent::decide::conditions::{self, Wanted, kebab};
+use harvester_node_agent::decide::conditions::{self, DesiredCondition, kebab};
 use harvester_node_agent::decide::events;
-use harvester_node_agent::decide::guest_agent::{self, Health};
+use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
 use harvester_node_agent::decide::identity::{Identity, OwnVm};
-use harvester_node_agent::decide::label_state::{self, Sync};
+use harvester_node_agent::decide::label_state::{self, LabelState};
 use harvester_node_agent::decide::verdict::Verdict;
 use harvester_node_agent::facts::names::VmName;
-use harvester_node_agent::facts::{Why, WhyKind};
+use harvester_node_agent::facts::{Unavailable, UnavailableKind};
 
 /// The file below `packaging/docs/pages`.
 #[cfg(test)]
@@ -93,7 +93,7 @@ struct Row {
     /// The reason of the condition.
     reason: &'static str,
     /// The condition; `None` if it is not written in this state.
-    condition: Option<Wanted>,
+    condition: Option<DesiredCondition>,
     /// The state of the series.
     state: String,
     /// The findings that explain it.
@@ -156,25 +156,25 @@ fn topology() -> Vec<Row> {
 }
 
 /// Returns the state of the labels that has this reason.
-fn sync_of(reason: &'static str) -> Sync {
+fn sync_of(reason: &'static str) -> LabelState {
     let simple = [
-        Sync::Synced,
-        Sync::Pending,
-        Sync::HostWithoutTopology,
-        Sync::Pinned,
-        Sync::Stale,
-        Sync::Partial,
-        Sync::Invalid,
-        Sync::Conflict {
+        LabelState::Synced,
+        LabelState::Pending,
+        LabelState::HostWithoutTopology,
+        LabelState::Pinned,
+        LabelState::Stale,
+        LabelState::Partial,
+        LabelState::Invalid,
+        LabelState::Conflict {
             writer: String::new(),
         },
-        Sync::WriteFailed(String::new()),
-        Sync::NoSource,
+        LabelState::WriteFailed(String::new()),
+        LabelState::NoSource,
     ];
     let found = simple.into_iter().find(|sync| sync.reason() == reason);
     found.unwrap_or(match reason {
-        "NodeMissing" | "NodeNotRead" => Sync::NoNode { reason },
-        _ => Sync::NoVm {
+        "NodeMissing" | "NodeNotRead" => LabelState::NoNode { reason },
+        _ => LabelState::NoVm {
             reason,
             text: String::new(),
         },
@@ -204,7 +204,7 @@ fn identity() -> Vec<Row> {
             Verdict::AnotherVm => vec![Code::NameOfAnotherVm],
             Verdict::Unknown => [&CREDENTIAL[..], &API[..]].concat(),
         };
-        let unread = Why::new(WhyKind::Unreachable, "");
+        let unread = Unavailable::new(UnavailableKind::Unreachable, "");
         let vm = match (verdict, VmName::parse("vm")) {
             (Verdict::Unknown, _) | (_, Err(_)) => OwnVm::Unknown(unread),
             (_, Ok(name)) => OwnVm::ProvenOffline(name),
@@ -238,10 +238,12 @@ fn identity_row(vm: OwnVm, verdict: Verdict, codes: Vec<Code>) -> Row {
 }
 
 fn guest_agent() -> Vec<Row> {
-    let row = |health: Health| {
+    let row = |health: GuestAgentHealth| {
         let code = Code::parse(&format!("guest-agent-{}", health.name()));
         let codes = match health {
-            Health::Disabled | Health::Masked => vec![Code::GuestAgentNotRunning],
+            GuestAgentHealth::Disabled | GuestAgentHealth::Masked => {
+                vec![Code::GuestAgentNotRunning]
+            }
             _ => code.into_iter().collect(),
         };
         Row {
@@ -251,7 +253,7 @@ fn guest_agent() -> Vec<Row> {
             codes,
         }
     };
-    Health::ALL.into_iter().map(row).collect()
+    GuestAgentHealth::ALL.into_iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@
 use std::path::Path;
 
 use crate::access::CredentialError;
-use crate::sys::document::yaml::Value;
+use crate::sys::document::yaml::YamlValue;
 
 /// A place in the kubeconfig, with its name for messages. The value may be missing.
-pub(super) struct Key<'a> {
+pub(super) struct KubeconfigKey<'a> {
     file: &'a Path,
     pub(super) name: String,
-    value: Option<&'a Value>,
+    value: Option<&'a YamlValue>,
 }
 
-impl<'a> Key<'a> {
+impl<'a> KubeconfigKey<'a> {
     /// The whole document.
-    pub(super) fn whole(file: &'a Path, document: &'a Value) -> Self {
+    pub(super) fn whole(file: &'a Path, document: &'a YamlValue) -> Self {
         Self {
             file,
             name: String::new(),
@@ -29,8 +29,8 @@ impl<'a> Key<'a> {
             parent => format!("{parent}.{key}"),
         };
         let value = match self.value {
-            None | Some(Value::Null) => None,
-            Some(mapping @ Value::Map(_)) => mapping.get(key),
+            None | Some(YamlValue::Null) => None,
+            Some(mapping @ YamlValue::Map(_)) => mapping.get(key),
             Some(other) => return Err(self.wrong_kind(other, "a mapping")),
         };
         Ok(Self {
@@ -43,8 +43,8 @@ impl<'a> Key<'a> {
     /// Text; an empty one is none, as for Kubernetes' own clients.
     pub(super) fn text(&self) -> Result<Option<&'a str>, CredentialError> {
         match self.value {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+            None | Some(YamlValue::Null) => Ok(None),
+            Some(YamlValue::Text(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
             Some(other) => Err(self.wrong_kind(other, "text")),
         }
     }
@@ -56,16 +56,16 @@ impl<'a> Key<'a> {
 
     pub(super) fn is_true(&self) -> Result<bool, CredentialError> {
         match self.value {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(value)) => Ok(*value),
+            None | Some(YamlValue::Null) => Ok(false),
+            Some(YamlValue::Bool(value)) => Ok(*value),
             Some(other) => Err(self.wrong_kind(other, "`true` or `false`")),
         }
     }
 
     pub(super) fn entries(&self) -> Result<Vec<Self>, CredentialError> {
         match self.value {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(Value::List(list)) => Ok(list
+            None | Some(YamlValue::Null) => Ok(Vec::new()),
+            Some(YamlValue::List(list)) => Ok(list
                 .iter()
                 .enumerate()
                 .map(|(index, value)| Self {
@@ -81,14 +81,14 @@ impl<'a> Key<'a> {
     /// Whether something is written there.
     pub(super) fn is_set(&self) -> bool {
         match self.value {
-            None | Some(Value::Null) => false,
-            Some(Value::Text(text)) => !text.is_empty(),
-            Some(Value::List(list)) => !list.is_empty(),
+            None | Some(YamlValue::Null) => false,
+            Some(YamlValue::Text(text)) => !text.is_empty(),
+            Some(YamlValue::List(list)) => !list.is_empty(),
             Some(_) => true,
         }
     }
 
-    fn wrong_kind(&self, found: &Value, expected: &'static str) -> CredentialError {
+    fn wrong_kind(&self, found: &YamlValue, expected: &'static str) -> CredentialError {
         CredentialError::WrongKind {
             path: self.file.to_owned(),
             key: if self.name.is_empty() {

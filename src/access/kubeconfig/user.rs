@@ -7,8 +7,8 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
 use secrecy::SecretString;
 
-use super::Reader;
-use super::key::Key;
+use super::KubeconfigReader;
+use super::key::KubeconfigKey;
 use crate::access::{ClientCertificate, CredentialError, TokenProblem, pem, token};
 
 /// What no kubeconfig of ours may hold, and why.
@@ -37,8 +37,11 @@ const REFUSED: [(&str, &str); 8] = [
 
 const IMPERSONATION: &str = "the agent does not impersonate other users";
 
-impl Reader<'_> {
-    pub(super) fn refuse_unsupported(&self, user: &Key<'_>) -> Result<(), CredentialError> {
+impl KubeconfigReader<'_> {
+    pub(super) fn refuse_unsupported(
+        &self,
+        user: &KubeconfigKey<'_>,
+    ) -> Result<(), CredentialError> {
         for (key, reason) in REFUSED {
             let key = user.child(key)?;
             if key.is_set() {
@@ -52,7 +55,7 @@ impl Reader<'_> {
     /// clients.
     pub(super) fn token(
         &mut self,
-        user: &Key<'_>,
+        user: &KubeconfigKey<'_>,
     ) -> Result<Option<SecretString>, CredentialError> {
         let inline = user.child("token")?;
         let file = user.child("tokenFile")?;
@@ -85,7 +88,7 @@ impl Reader<'_> {
 
     pub(super) fn client_certificate(
         &mut self,
-        user: &Key<'_>,
+        user: &KubeconfigKey<'_>,
     ) -> Result<Option<ClientCertificate>, CredentialError> {
         let certificate = self.material(user, "client-certificate")?;
         let key = self.material(user, "client-key")?;
@@ -129,7 +132,7 @@ impl Reader<'_> {
     /// Refuses a certificate and a key of different pairs, which is what a rotation looks like halfway.
     fn check_pair(
         &self,
-        user: &Key<'_>,
+        user: &KubeconfigKey<'_>,
         client: &ClientCertificate,
     ) -> Result<(), CredentialError> {
         let unusable = |source| CredentialError::ClientCertificate {

@@ -10,11 +10,11 @@ use crate::access::testing::{
 
 const PATH: &str = "/etc/kubernetes/cloud-config";
 
-fn source() -> Source {
-    Source::new(PATH, OptIns::default())
+fn source() -> CredentialSource {
+    CredentialSource::new(PATH, OptIns::default())
 }
 
-fn token(source: &Source) -> String {
+fn token(source: &CredentialSource) -> String {
     let credential = source.credential().unwrap();
     credential
         .token
@@ -28,17 +28,17 @@ fn token(source: &Source) -> String {
 fn a_file_that_is_not_there_yet_is_waited_for() {
     let (_dir, root) = tree();
     let mut source = source();
-    assert!(matches!(source.refresh(&root), Outcome::Absent));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Absent));
     assert_eq!(source.watched(&root), [Path::new(PATH)]);
     write(&root, PATH, "");
-    assert!(matches!(source.refresh(&root), Outcome::Failed(_)));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
     write(
         &root,
         PATH,
         &harvester_kubeconfig(&Authority::new("ca"), "one"),
     );
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
-    assert!(matches!(source.refresh(&root), Outcome::Unchanged));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
 }
 
 #[test]
@@ -48,16 +48,16 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     let kubeconfig = |token: &str| harvester_kubeconfig(&authority, token);
     let mut source = source();
     write(&root, PATH, &kubeconfig("one"));
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
 
     // Same length, and maybe within one tick of the clock.
     write(&root, PATH, &kubeconfig("two"));
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(token(&source), "two");
 
     write(&root, "/etc/kubernetes/new", &kubeconfig("three"));
     std::fs::rename(root.join("/etc/kubernetes/new"), root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(token(&source), "three");
 
     // As the kubelet and the projection of Secrets do it.
@@ -66,16 +66,16 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     symlink("1", root.join("/data/current")).unwrap();
     std::fs::remove_file(root.join(PATH)).unwrap();
     symlink("/data/current/config", root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     let watched: Vec<PathBuf> = ["/data/1/config", "/data/current", PATH]
         .map(PathBuf::from)
         .into();
     assert_eq!(source.watched(&root), watched);
     symlink("2", root.join("/data/next")).unwrap();
     std::fs::rename(root.join("/data/next"), root.join("/data/current")).unwrap();
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(token(&source), "five");
-    assert!(matches!(source.refresh(&root), Outcome::Unchanged));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
 }
 
 #[test]
@@ -96,15 +96,17 @@ fn the_old_credential_stays_while_the_new_one_is_unusable_or_gone() {
     ] {
         write(&root, PATH, broken);
         match source.refresh(&root) {
-            Outcome::KeptOld(error) => assert!(!format!("{error} {error:?}").contains("CANARY")),
+            LoadOutcome::KeptOld(error) => {
+                assert!(!format!("{error} {error:?}").contains("CANARY"))
+            }
             other => panic!("{other:?}"),
         }
     }
     std::fs::remove_file(root.join(PATH)).unwrap();
-    assert!(matches!(source.refresh(&root), Outcome::Absent));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Absent));
     assert!(Arc::ptr_eq(&first, source.credential().unwrap()));
     write(&root, PATH, &text);
-    assert!(matches!(source.refresh(&root), Outcome::Unchanged));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Unchanged));
 }
 
 #[test]
@@ -112,28 +114,28 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     let (_dir, root) = tree();
     let authority = Authority::new("ca");
     let (old, new) = (node(&authority), node(&authority));
-    let mut source = Source::new("/agent/kubelet.kubeconfig", OptIns::default());
+    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig", OptIns::default());
     write(&root, "/agent/kubelet.kubeconfig", &kubelet_kubeconfig());
     write(&root, "/agent/server-ca.crt", &authority.pem());
-    assert!(matches!(source.refresh(&root), Outcome::Failed(_)));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
     // The missing file is watched, or its arrival would go unnoticed.
     let missing = PathBuf::from("/agent/client-kubelet.crt");
     assert!(source.watched(&root).contains(&missing));
     write(&root, &missing, &old.certificate);
     write(&root, "/agent/client-kubelet.key", &old.key);
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     write(&root, &missing, &new.certificate);
     assert!(matches!(
         source.refresh(&root),
-        Outcome::KeptOld(CredentialError::KeyMismatch { .. })
+        LoadOutcome::KeptOld(CredentialError::KeyMismatch { .. })
     ));
-    let leaf = |source: &Source| {
+    let leaf = |source: &CredentialSource| {
         let pair = source.credential().unwrap().client_certificate.as_ref();
         pair.unwrap().chain[0].clone()
     };
     assert_eq!(leaf(&source), old.der);
     write(&root, "/agent/client-kubelet.key", &new.key);
-    assert!(matches!(source.refresh(&root), Outcome::Changed));
+    assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(leaf(&source), new.der);
 }
 
@@ -192,7 +194,7 @@ fn files_without_a_secret_may_be_read_by_everybody() {
     }
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(root.join("/agent"), open).unwrap();
-    let mut source = Source::new("/agent/kubelet.kubeconfig", OptIns::default());
+    let mut source = CredentialSource::new("/agent/kubelet.kubeconfig", OptIns::default());
     source.refresh(&root);
     let exposed: Vec<PathBuf> = source
         .exposures(&root)

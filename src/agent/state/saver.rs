@@ -13,19 +13,19 @@ use super::{State, save};
 use crate::sys::atomic_file::WriteError;
 use crate::sys::root::Root;
 
-type Write = dyn Fn(&State) -> Result<(), WriteError> + Send + Sync;
+type SaveRequest = dyn Fn(&State) -> Result<(), WriteError> + Send + Sync;
 
 /// The sending end.
 #[derive(Debug)]
 pub struct Saver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
-struct Shared {
+struct SharedState {
     queue: Mutex<Queue>,
     /// Signaled when the thread ends.
     done: Condvar,
-    write: Box<Write>,
+    write: Box<SaveRequest>,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Queue {
     outcome: Option<Result<(), WriteError>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.queue.fmt(formatter)
     }
@@ -64,7 +64,7 @@ impl Saver {
             outcome: None,
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedState {
                 queue: Mutex::new(queue),
                 done: Condvar::new(),
                 write: Box::new(write),
@@ -114,7 +114,7 @@ impl Saver {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,13 +17,13 @@ pub struct Image {
     /// Things that lie in one of the places of the catalogue.
     pub traces: Vec<Trace>,
     /// The files that hold a machine-id, and what they hold.
-    pub machine_ids: Vec<TextFile>,
+    pub machine_ids: Vec<ImageTextFile>,
     /// `/etc/hostname`.
-    pub hostname: Option<TextFile>,
+    pub hostname: Option<ImageTextFile>,
     /// The names that the distribution itself gives (`ID`, `DEFAULT_HOSTNAME` of os-release(5)).
     pub default_hostnames: Vec<String>,
     /// Settings of RKE2, K3s and the kubelet that only one machine may have, and where their files are.
-    pub unshareable: Vec<(Place, Unshareable)>,
+    pub unshareable: Vec<(ImagePlace, Unshareable)>,
     /// QEMU's guest agent.
     pub guest_agent: Service,
     /// Ourselves.
@@ -44,26 +44,26 @@ pub struct Trace {
     /// What it is.
     pub code: Code,
     /// Where it is.
-    pub place: Place,
+    pub place: ImagePlace,
 }
 
 /// Where a thing lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ImagePlace {
     /// Its name, which may be a symbolic link. What is removed is this, and never what lies behind a link.
     pub path: PathBuf,
     /// Where the link leads.
     pub leads_to: Option<PathBuf>,
 }
 
-impl Place {
+impl ImagePlace {
     /// The file itself.
     pub fn target(&self) -> &Path {
         self.leads_to.as_ref().unwrap_or(&self.path)
     }
 }
 
-impl From<&str> for Place {
+impl From<&str> for ImagePlace {
     fn from(path: &str) -> Self {
         Self {
             path: path.into(),
@@ -72,7 +72,7 @@ impl From<&str> for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ImagePlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.path.display().fmt(formatter)?;
         match &self.leads_to {
@@ -95,9 +95,9 @@ pub struct Unreadable {
 
 /// A file of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextFile {
+pub struct ImageTextFile {
     /// The file.
-    pub place: Place,
+    pub place: ImagePlace,
     /// What it holds, without white space around it.
     pub text: String,
 }

@@ -7,9 +7,9 @@ mod tests;
 
 use std::path::Path;
 
-pub use remedy::Tree;
+pub use remedy::ImageTree;
 
-use crate::commands::bake_check::facts::{Image, Place, Service, TextFile};
+use crate::commands::bake_check::facts::{Image, ImagePlace, ImageTextFile, Service};
 use crate::commands::bake_check::rules::{Code, Fault};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
@@ -24,7 +24,7 @@ const NO_MACHINE_ID: [&str; 2] = ["", "uninitialized"];
 const NAMED_MAX: usize = 8;
 
 /// Every fault, in the order of the catalogue. The remedies are commands for a shell and apply to `tree`.
-pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
+pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let fault = |code, seen: String, remedy| Fault { code, seen, remedy };
     let mut faults = installed(image, tree);
     for line in &image.configuration_faults {
@@ -73,7 +73,7 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
     }
     for code in Code::ALL {
         let traces = image.traces.iter().filter(|trace| trace.code == *code);
-        let places: Vec<&Place> = traces.map(|trace| &trace.place).collect();
+        let places: Vec<&ImagePlace> = traces.map(|trace| &trace.place).collect();
         if !places.is_empty() {
             let paths: Vec<&Path> = places.iter().map(|place| place.path.as_path()).collect();
             faults.push(fault(*code, names(&places), tree.remove(&paths)));
@@ -92,7 +92,7 @@ pub fn judge(image: &Image, tree: &Tree) -> Vec<Fault> {
 }
 
 /// Takes the content of a file, and of a link only the link: what is behind it may be more than this.
-fn blank(file: &TextFile, tree: &Tree) -> String {
+fn blank(file: &ImageTextFile, tree: &ImageTree) -> String {
     match &file.place.leads_to {
         Some(_) => tree.remove(&[&file.place.path]),
         None => tree.empty(&file.place.path),
@@ -100,7 +100,7 @@ fn blank(file: &TextFile, tree: &Tree) -> String {
 }
 
 /// Takes one setting out of its file, or the file away where it is not certain that nothing of the setting would stay.
-fn take_out(setting: &Unshareable, place: &Place, tree: &Tree) -> String {
+fn take_out(setting: &Unshareable, place: &ImagePlace, tree: &ImageTree) -> String {
     let (file, key) = (place.target(), setting.key.as_str());
     match &setting.form {
         Form::YamlLine => tree.delete_yaml(file, key),
@@ -114,7 +114,7 @@ fn take_out(setting: &Unshareable, place: &Place, tree: &Tree) -> String {
 }
 
 /// What each machine needs.
-fn installed(image: &Image, tree: &Tree) -> Vec<Fault> {
+fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
         [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
@@ -142,7 +142,7 @@ fn service(
     [missing, masked, not_enabled]: [Code; 3],
     [program, name]: [&str; 2],
     install: String,
-    tree: &Tree,
+    tree: &ImageTree,
 ) -> Option<Fault> {
     let fault = |code, seen, remedy| Some(Fault { code, seen, remedy });
     if !service.has_program {
@@ -167,7 +167,7 @@ fn is_nobodys(name: &str, defaults: &[String]) -> bool {
     ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
 }
 
-fn names(places: &[&Place]) -> String {
+fn names(places: &[&ImagePlace]) -> String {
     let named: Vec<String> = places
         .iter()
         .take(NAMED_MAX)

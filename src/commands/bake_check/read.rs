@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::commands::bake_check::facts::{
-    Image, Pinned, Place, Service, TextFile, Trace, UnitFile, Unreadable,
+    Image, ImagePlace, ImageTextFile, Pinned, Service, Trace, UnitFile, Unreadable,
 };
 use crate::commands::bake_check::rules::Code;
 use crate::config::{self, Effective, Origin};
@@ -60,7 +60,7 @@ const SERVER_FILES: [&str; 6] = [
 
 /// Reads all of it. `only` is the one configuration file to read, as for every command.
 pub fn read(root: &Root, only: Option<&Path>) -> Image {
-    let mut reader = Reader {
+    let mut reader = ImageReader {
         root,
         traces: Vec::new(),
         unreadable: Vec::new(),
@@ -107,13 +107,13 @@ pub(crate) fn own_unit(root: &Root) -> Option<UnitFile> {
     unit::find(root, &[UNIT])
 }
 
-struct Reader<'a> {
+struct ImageReader<'a> {
     root: &'a Root,
     traces: Vec<Trace>,
     unreadable: Vec<Unreadable>,
 }
 
-impl Reader<'_> {
+impl ImageReader<'_> {
     /// Our own configuration: the lines that fit one machine only, and its faults. A kubeconfig that it names is a trace.
     fn configuration(&mut self, only: Option<&Path>) -> (Vec<Pinned>, Vec<String>) {
         let loaded = match config::load(self.root, only) {
@@ -174,7 +174,7 @@ impl Reader<'_> {
     }
 
     /// The settings of one machine. A secret in a file of its own is a trace, where that file is there.
-    fn unshareable(&mut self, distributions: &[Distribution]) -> Vec<(Place, Unshareable)> {
+    fn unshareable(&mut self, distributions: &[Distribution]) -> Vec<(ImagePlace, Unshareable)> {
         let (logins, problems) = registries::read(self.root);
         problems.iter().for_each(|problem| self.problem(problem));
         let mut found = Vec::new();
@@ -190,7 +190,7 @@ impl Reader<'_> {
             }
         }
         found.extend(logins);
-        let mut placed: Vec<(Place, Unshareable)> = Vec::new();
+        let mut placed: Vec<(ImagePlace, Unshareable)> = Vec::new();
         for setting in found {
             let place = self.at(&setting.origin);
             // The drop-in of our own is a fault as a whole.
@@ -206,7 +206,7 @@ impl Reader<'_> {
     }
 
     /// A file of one line, unless it is absent or a link by way of one of `others`, which are looked at anyway.
-    fn line(&mut self, path: &str, others: &[&str]) -> Option<TextFile> {
+    fn line(&mut self, path: &str, others: &[&str]) -> Option<ImageTextFile> {
         let place = self.at(Path::new(path));
         if let Some(target) = &place.leads_to {
             let is_in_memory = self.root.is_live() && target.starts_with("/run");
@@ -226,7 +226,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(TextFile { place, text })
+        Some(ImageTextFile { place, text })
     }
 
     /// Notes every thing that a place of the catalogue stands for.
@@ -331,18 +331,18 @@ impl Reader<'_> {
     }
 
     /// A path with each link on its way resolved; one at its end is told from what it leads to.
-    fn at(&self, path: &Path) -> Place {
+    fn at(&self, path: &Path) -> ImagePlace {
         let resolved = self.root.resolve(path);
         let name = path.parent().zip(path.file_name());
         let link = name
             .filter(|_| self.root.link_target(path).is_some())
             .map(|(folder, name)| self.root.resolve(folder).join(name));
         match link {
-            Some(path) => Place {
+            Some(path) => ImagePlace {
                 path,
                 leads_to: Some(resolved),
             },
-            None => Place {
+            None => ImagePlace {
                 path: resolved,
                 leads_to: None,
             },

@@ -11,7 +11,7 @@ use std::fmt;
 
 /// What is known about one code.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct BakeRule {
     /// The code.
     pub code: Code,
     /// Its name: kebab-case, never changed.
@@ -58,10 +58,10 @@ macro_rules! catalogue {
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
             /// What is known about it.
-            pub fn entry(self) -> &'static Entry {
+            pub fn entry(self) -> &'static BakeRule {
                 match self {
                     $(Self::$code => {
-                        static ENTRY: Entry = Entry {
+                        static ENTRY: BakeRule = BakeRule {
                             code: Code::$code,
                             name: $name,
                             title: $title,

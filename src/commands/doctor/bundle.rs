@@ -222,13 +222,13 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let (sender, receiver) = mpsc::channel();
     if let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) {
         thread::spawn(move || {
-            let (mut bytes, mut complaint) = (Vec::new(), Vec::new());
+            let (mut bytes, mut said) = (Vec::new(), Vec::new());
             let read = stdout.take(OUTPUT_MAX).read_to_end(&mut bytes);
             if (bytes.len() as u64) < OUTPUT_MAX {
-                let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut complaint);
+                let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut said);
             }
             // Nobody listens any more when the time is over.
-            let _ = sender.send(read.map(|_| (bytes, complaint)));
+            let _ = sender.send(read.map(|_| (bytes, said)));
         });
     }
     let read = receiver.recv_timeout(COMMAND_LIMIT);
@@ -240,14 +240,14 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let status = ended(child).map_err(failed)?;
     let limit = COMMAND_LIMIT.as_secs();
     let read = read.map_err(|_| format!("{program} timed out after {limit} s"))?;
-    let (bytes, complaint) = read.map_err(failed)?;
-    let complaint = String::from_utf8_lossy(&complaint);
-    let complaint = one_line(complaint.trim(), 500);
+    let (bytes, stderr) = read.map_err(failed)?;
+    let stderr = String::from_utf8_lossy(&stderr);
+    let stderr = one_line(stderr.trim(), 500);
     match status {
         Some(status) if is_whole && !status.success() => {
-            Err(format!("{program} failed, {status}: {complaint}"))
+            Err(format!("{program} failed, {status}: {stderr}"))
         }
-        _ if bytes.is_empty() => Err(format!("{program} printed nothing: {complaint}")),
+        _ if bytes.is_empty() => Err(format!("{program} printed nothing: {stderr}")),
         _ => Ok(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }

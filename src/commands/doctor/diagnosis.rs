@@ -43,7 +43,7 @@ pub struct Suppressed {
 
 /// What it all comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DoctorOutcome {
     /// Nothing is wrong; notices may be there.
     Ok,
     /// Warnings, and nothing worse.
@@ -152,20 +152,20 @@ impl Diagnosis {
     }
 
     /// What it comes to. `unanswered`: an API was asked and gave no answer, or a credential may not be read.
-    pub fn outcome(&self, unanswered: bool) -> Outcome {
+    pub fn outcome(&self, unanswered: bool) -> DoctorOutcome {
         let has = |code| self.findings().any(|finding| finding.code == code);
         match () {
-            () if has(Code::NotKubevirt) => Outcome::NotKubevirt,
-            () if has(Code::ConfigInvalid) => Outcome::Configuration,
-            () if self.count(Severity::Error) > 0 => Outcome::Errors,
-            () if unanswered => Outcome::Unreachable,
-            () if self.count(Severity::Warning) > 0 => Outcome::Warnings,
-            () => Outcome::Ok,
+            () if has(Code::NotKubevirt) => DoctorOutcome::NotKubevirt,
+            () if has(Code::ConfigInvalid) => DoctorOutcome::Configuration,
+            () if self.count(Severity::Error) > 0 => DoctorOutcome::Errors,
+            () if unanswered => DoctorOutcome::Unreachable,
+            () if self.count(Severity::Warning) > 0 => DoctorOutcome::Warnings,
+            () => DoctorOutcome::Ok,
         }
     }
 }
 
-impl Outcome {
+impl DoctorOutcome {
     /// Its name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What only `doctor` reads: facts that explain a trouble, and that no decision of the running agent needs.
 //!
-//! To add a fact: a field as [`Seen`] in the file of its question, a line in its `gaps`, a read in the file of the same
+//! To add a fact: a field as [`Fact`] in the file of its question, a line in its `gaps`, a read in the file of the same
 //! name in `observe/examination`, and what follows from it in that of `decide/examination`.
 
 pub mod bundle;
@@ -17,7 +17,7 @@ pub mod versions;
 
 use crate::catalogue::Group;
 use crate::facts::permissions::Permission;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// All of it, a part for each question.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Examination {
     /// What the two servers show to anybody.
     pub servers: servers::Servers,
     /// Whether the clock can be believed.
-    pub clock: clock::Clock,
+    pub clock: clock::ClockFacts,
     /// What the image brought.
     pub image: image::Image,
     /// What the Harvester credential may do; nothing where it was not asked.
@@ -75,7 +75,7 @@ pub struct Gap {
     /// What it is, as in "cannot see ...".
     pub what: &'static str,
     /// Why not.
-    pub why: Why,
+    pub why: Unavailable,
     /// How much it matters.
     pub need: Need,
 }
@@ -91,7 +91,7 @@ pub enum Need {
 
 impl Gap {
     /// The gap that a fact leaves, if it could not be read.
-    pub fn of<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Self> {
+    pub fn of<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Self> {
         let why = seen.why()?.clone();
         let need = Need::Usual;
         Some(Self {

@@ -21,7 +21,7 @@ use crate::decide::identity::Identity;
 use crate::decide::placement::Placement;
 use crate::decide::{Now, rfc3339};
 use crate::facts::distribution::Distribution;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 
 /// All that is known: an ordinary round, and the examination beside it.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct Case<'a> {
     /// The settings in force.
     pub settings: &'a Settings,
     /// What the round saw of who we are.
-    pub who: &'a Who,
+    pub observation: &'a Observation,
     /// The judgement of that.
     pub identity: &'a Identity,
     /// Where we are, where known.
@@ -43,7 +43,7 @@ pub struct Case<'a> {
 impl<'a> Case<'a> {
     /// The name of our Node and that of our VM, where both are known.
     pub fn node_and_vm(&self) -> Option<(&'a str, &'a str)> {
-        let node = &self.who.kubelet.known()?.node_name;
+        let node = &self.observation.kubelet.known()?.node_name;
         Some((node.as_str(), self.identity.vm_name()?.as_str()))
     }
 
@@ -60,7 +60,7 @@ impl<'a> Case<'a> {
 
     /// Whether a distribution here is told to use Harvester's cloud provider.
     pub fn asks_for_cloud_provider(&self) -> bool {
-        let mut distributions = self.who.distributions.iter();
+        let mut distributions = self.observation.distributions.iter();
         distributions.any(Distribution::asks_for_harvester)
     }
 }

@@ -10,10 +10,10 @@ pub mod ticket;
 
 use time::UtcDateTime;
 
-use crate::catalogue::{Code, Finding, Group, Name, Place, Severity};
-use crate::commands::doctor::diagnosis::{Diagnosis, Outcome, Section, Service};
+use crate::catalogue::{Code, CommandPlace, CommandWord, Finding, Group, Severity};
+use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
 use crate::commands::doctor::facts::{Examination, Gap, Need};
-use crate::facts::WhyKind;
+use crate::facts::UnavailableKind;
 use crate::facts::observation::Api;
 use crate::report::layout::Mark;
 use crate::report::status::Status;
@@ -31,7 +31,7 @@ pub struct View<'a> {
     /// What was found.
     pub diagnosis: &'a Diagnosis,
     /// What it comes to.
-    pub outcome: Outcome,
+    pub outcome: DoctorOutcome,
     /// When, RFC 3339.
     pub at: &'a str,
     /// The same, to which other times are relative.
@@ -46,7 +46,7 @@ pub struct View<'a> {
 
 /// How one group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum CheckState {
     /// All of it was checked, and nothing is wrong.
     Ok,
     /// Nothing is known to be wrong, and not all of it was checked, or what was found has its cause elsewhere.
@@ -55,7 +55,7 @@ pub enum State {
     Found(Severity),
 }
 
-impl State {
+impl CheckState {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-impl State {
+impl CheckState {
     /// Returns how a symbol shows it.
     pub fn mark(self) -> Mark {
         match self {
@@ -79,20 +79,20 @@ impl State {
 
 impl View<'_> {
     /// How a group stands.
-    pub fn state(&self, section: &Section) -> State {
+    pub fn state(&self, section: &Section) -> CheckState {
         let findings = section.findings.iter();
         let is_looked_at = self.status.is_some() || section.group == Group::Machine;
         let is_missed = |gap: &Gap| gap.need == Need::Usual;
         let is_whole = section.suppressed.is_empty() && !section.gaps.iter().any(is_missed);
         match findings.map(|finding| finding.code.entry().severity).max() {
-            Some(severity) => State::Found(severity),
-            None if is_looked_at && is_whole => State::Ok,
-            None => State::Skipped,
+            Some(severity) => CheckState::Found(severity),
+            None if is_looked_at && is_whole => CheckState::Ok,
+            None => CheckState::Skipped,
         }
     }
 
     /// The commands of a finding, each with its place, and with the names of this machine where they are known.
-    fn commands(&self, finding: &Finding) -> Vec<(Place, String)> {
+    fn commands(&self, finding: &Finding) -> Vec<(CommandPlace, String)> {
         let commands = finding.commands().iter();
         let filled = commands.map(|command| {
             let text = command.filled(|name| self.name(name, finding.api()));
@@ -102,7 +102,7 @@ impl View<'_> {
     }
 
     /// What a name in a command is on this machine.
-    fn name(&self, name: Name, api: Option<Api>) -> Option<&str> {
+    fn name(&self, name: CommandWord, api: Option<Api>) -> Option<&str> {
         let status = self.status?;
         let vm = status.identity.vm.as_ref();
         let harvester = &status.credentials.harvester;
@@ -111,19 +111,21 @@ impl View<'_> {
             Some(Api::Harvester) | None => harvester,
         };
         match name {
-            Name::Node => status.labels.node.as_deref(),
-            Name::Vm => vm.map(|vm| vm.name.as_str()),
-            Name::Namespace => vm
+            CommandWord::Node => status.labels.node.as_deref(),
+            CommandWord::Vm => vm.map(|vm| vm.name.as_str()),
+            CommandWord::Namespace => vm
                 .and_then(|vm| vm.namespace.as_deref())
                 .or(harvester.namespace.as_deref()),
-            Name::Host => status
+            CommandWord::Host => status
                 .placement
                 .as_ref()
                 .map(|placement| placement.host.as_str()),
-            Name::Server => credential.server.as_deref(),
-            Name::HarvesterApi => harvester.server.as_deref().filter(|server| is_api(server)),
-            Name::Kubeconfig => credential.kubeconfig.as_deref(),
-            Name::Region | Name::Zone => None,
+            CommandWord::Server => credential.server.as_deref(),
+            CommandWord::HarvesterApi => {
+                harvester.server.as_deref().filter(|server| is_api(server))
+            }
+            CommandWord::Kubeconfig => credential.kubeconfig.as_deref(),
+            CommandWord::Region | CommandWord::Zone => None,
         }
     }
 
@@ -136,7 +138,7 @@ impl View<'_> {
 
     /// The first gap of the same reason, where that is another one: what comes after it was not even tried.
     fn first(&self, gap: &Gap) -> Option<&Gap> {
-        let is_unasked = |gap: &Gap| gap.why.kind == WhyKind::NotAsked;
+        let is_unasked = |gap: &Gap| gap.why.kind == UnavailableKind::NotAsked;
         let mut gaps = self.diagnosis.gaps();
         gaps.find(|first| is_unasked(gap) && !is_unasked(first) && first.why.text == gap.why.text)
     }

@@ -19,15 +19,15 @@ use time::UtcDateTime;
 use tokio::time::{Instant, timeout};
 
 use crate::commands::doctor::facts::{
-    Examination, clock::Clock, conflicts::Conflicts, credentials::Credentials, image::Image,
+    Examination, clock::ClockFacts, conflicts::Conflicts, credentials::Credentials, image::Image,
     node::NodeDetails, pods::Pods, servers::Servers, versions::Versions,
 };
 use crate::config::Settings;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::permissions::Permission;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
-use crate::observe::api_access::{Connections, Link};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::why;
 use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
@@ -49,13 +49,13 @@ pub struct Given<'a> {
     /// The settings in force.
     pub settings: &'a Settings,
     /// Harvester's API and its credential, or why there is none.
-    pub harvester: Result<&'a Link, Why>,
+    pub harvester: Result<&'a ApiLink, Unavailable>,
     /// The guest cluster's API and the kubelet's credential, or why there is none.
-    pub guest: Result<&'a Link, Why>,
+    pub guest: Result<&'a ApiLink, Unavailable>,
     /// Both credentials, whatever the servers say of them.
     pub connections: &'a Connections,
     /// What the round saw.
-    pub who: &'a Who,
+    pub observation: &'a Observation,
     /// Our VM, where the round found it.
     pub vm: Option<&'a Vmi>,
     /// The time when the examination began.
@@ -69,7 +69,7 @@ pub async fn read(
     given: &Given<'_>,
     permissions: impl Future<Output = Vec<Permission>>,
 ) -> Examination {
-    let slow = Why::new(WhyKind::Unreachable, too_slow(ALL_LIMIT));
+    let slow = Unavailable::new(UnavailableKind::Unreachable, too_slow(ALL_LIMIT));
     let may = async {
         match &given.harvester {
             Ok(_) => permissions.await,
@@ -96,33 +96,36 @@ pub async fn read(
         conflicts,
         credentials: credentials.unwrap_or_else(|_| Credentials::unseen(&slow)),
         servers: servers.unwrap_or_else(|_| Servers::unseen(&slow)),
-        clock: clock.unwrap_or_else(|_| Clock::unseen(&slow)),
+        clock: clock.unwrap_or_else(|_| ClockFacts::unseen(&slow)),
         image: image.unwrap_or_else(|_| Image::unseen(&slow)),
         permissions: permissions.unwrap_or_default(),
     }
 }
 
 /// Reads one object with its deadline. Absent where the server says that there is none.
-async fn read_object<T: DeserializeOwned>(link: &Result<&Link, Why>, path: &str) -> Seen<T> {
+async fn read_object<T: DeserializeOwned>(
+    link: &Result<&ApiLink, Unavailable>,
+    path: &str,
+) -> Fact<T> {
     let client = match link {
         Ok(link) => &link.client,
-        Err(why) => return Seen::Failed(why.clone()),
+        Err(why) => return Fact::Failed(why.clone()),
     };
     briefly(async {
         match client.get::<T>(path).await {
-            Ok(object) => Seen::Known(object),
-            Err(error) if error.class() == Class::NotFound => Seen::Absent,
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(object) => Fact::Known(object),
+            Err(error) if error.class() == Class::NotFound => Fact::Absent,
+            Err(error) => Fact::Failed(why(&error)),
         }
     })
     .await
 }
 
 /// One read with its deadline.
-async fn briefly<T>(work: impl Future<Output = Seen<T>>) -> Seen<T> {
+async fn briefly<T>(work: impl Future<Output = Fact<T>>) -> Fact<T> {
     timeout(READ_LIMIT, work)
         .await
-        .unwrap_or_else(|_| Seen::failed(WhyKind::Unreachable, too_slow(READ_LIMIT)))
+        .unwrap_or_else(|_| Fact::failed(UnavailableKind::Unreachable, too_slow(READ_LIMIT)))
 }
 
 fn too_slow(limit: Duration) -> String {

@@ -14,20 +14,22 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{self, Clock, Mode, Round};
 use crate::catalogue::{Code, Finding, Group};
-use crate::commands::doctor::diagnosis::{Diagnosis, Outcome, Rights, Service, gaps, is_hidden};
+use crate::commands::doctor::diagnosis::{
+    Diagnosis, DoctorOutcome, Rights, Service, gaps, is_hidden,
+};
 use crate::commands::doctor::facts::{Examination, Gap, Need};
 use crate::commands::doctor::judge::{self, Case};
 use crate::commands::run::{Process, Silent, SystemClock, context, earlier, foreign};
 use crate::commands::status::presence;
 use crate::config::{self, Settings};
 use crate::decide::{Memory, rfc3339};
-use crate::facts::{Why, WhyKind};
+use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::machine::read_machine;
-use crate::observe::observer::World;
+use crate::observe::observer::Observer;
 use crate::report::status::Status;
 use crate::report::status_file;
 use crate::sys::lock::Presence;
@@ -38,9 +40,9 @@ const LIMIT: Duration = Duration::from_secs(15);
 
 /// One look, whole or given up.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct DoctorRound {
     pub(crate) diagnosis: Diagnosis,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DoctorOutcome,
     pub(crate) at: String,
     pub(crate) time: UtcDateTime,
     pub(crate) service: Service,
@@ -62,13 +64,13 @@ struct Part {
 }
 
 /// Looks once.
-pub(crate) async fn look(process: &Process) -> Look {
+pub(crate) async fn look(process: &Process) -> DoctorRound {
     let end = Instant::now() + LIMIT;
     let part = match begin(process) {
         Ok(told) => last(told, end).await,
         Err(error) => Part::default().without_rest(&format!("failed to spawn a thread: {error}")),
     };
-    Look::new(part, &SystemClock::new())
+    DoctorRound::new(part, &SystemClock::new())
 }
 
 fn begin(process: &Process) -> io::Result<UnboundedReceiver<Part>> {
@@ -132,10 +134,10 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
-    let mut world = World::new(
+    let mut world = Observer::new(
         process.root.clone(),
         bus,
-        Health::default(),
+        SignalBoard::default(),
         earlier(&state),
     )
     .hurried();
@@ -151,12 +153,12 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         return;
     };
     let raised = round.plan.findings.iter().cloned();
-    let is_shown = |finding: &Finding| !is_hidden(finding, &round.who, rights());
+    let is_shown = |finding: &Finding| !is_hidden(finding, &round.observation, rights());
     findings.extend(raised.filter(is_shown));
     let status = Status::new(&round.report(&settings), &context(&clock, Vec::new()));
     let of_round = |findings: &[Finding], next| Part {
         gaps: gaps(
-            &round.who,
+            &round.observation,
             &round.identity,
             round.placement.as_ref(),
             rights(),
@@ -170,7 +172,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
     let case = Case {
         settings: &settings,
-        who: &round.who,
+        observation: &round.observation,
         identity: &round.identity,
         placement: round.placement.as_ref(),
         examination: &examination,
@@ -199,10 +201,13 @@ fn settings(process: &Process) -> (Settings, Option<Finding>) {
 }
 
 fn is_unanswered(round: &Round) -> bool {
-    let credentials = [round.who.harvester.why(), round.who.kubelet.why()];
+    let credentials = [
+        round.observation.harvester.why(),
+        round.observation.kubelet.why(),
+    ];
     let mut credentials = credentials.into_iter().flatten();
     round.is_unanswered()
-        || rights() == Rights::Few && credentials.any(|why| why.kind == WhyKind::Forbidden)
+        || rights() == Rights::Few && credentials.any(|why| why.kind == UnavailableKind::Forbidden)
 }
 
 impl Part {
@@ -215,7 +220,7 @@ impl Part {
         self.gaps.extend(Group::ALL.iter().map(|group| Gap {
             group: *group,
             what,
-            why: Why::new(WhyKind::Unreachable, why),
+            why: Unavailable::new(UnavailableKind::Unreachable, why),
             need: Need::Usual,
         }));
         self.is_unanswered = true;
@@ -224,7 +229,7 @@ impl Part {
     }
 }
 
-impl Look {
+impl DoctorRound {
     fn new(part: Part, clock: &SystemClock) -> Self {
         let diagnosis = Diagnosis::new(&part.findings, &part.gaps);
         let now = clock.now();

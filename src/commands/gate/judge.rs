@@ -19,12 +19,12 @@ pub enum Daemon {
     /// It runs and has not said anything yet.
     Silent,
     /// It runs and says this.
-    Says(Said),
+    Says(GateStatement),
 }
 
 /// What the daemon says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct GateStatement {
     /// Which name would register: `hostname`, or `node name` where the configuration sets one.
     pub kind: String,
     /// That name.
@@ -38,12 +38,12 @@ pub struct Said {
     /// Whether there is a credential for Harvester, and with it hope to learn what is not known.
     pub may_learn: bool,
     /// The labels to register with.
-    pub labels: Wanted,
+    pub labels: WantedName,
 }
 
 /// The labels to register with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedName {
     /// None are wanted.
     None,
     /// They are wanted and not known yet.
@@ -65,7 +65,7 @@ pub enum Decision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opening {
     /// The reason, for programs.
-    pub reason: Reason,
+    pub reason: GateReason,
     /// The same for people, in one line.
     pub text: String,
     /// The labels to register with.
@@ -74,7 +74,7 @@ pub struct Opening {
 
 /// Why the kubelet may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum GateReason {
     /// A kubelet has registered here before.
     NotFirstStart,
     /// There is no VM whose name could be compared.
@@ -91,7 +91,7 @@ pub enum Reason {
     TimeUp,
 }
 
-impl Reason {
+impl GateReason {
     /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,21 +127,21 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let said = match daemon {
         Daemon::Missing(since) if is_over || *since >= DAEMON_PATIENCE => {
             let text = format!("{NO_DAEMON}; the kubelet starts unchecked: {START_DAEMON}");
-            return open(Reason::NoDaemon, text, None);
+            return open(GateReason::NoDaemon, text, None);
         }
         Daemon::Missing(_) => return Decision::Wait(format!("{NO_DAEMON}: {START_DAEMON}")),
         Daemon::Silent if is_over => {
             let text = format!("{SILENT}; the kubelet starts unchecked: {START_DAEMON}");
-            return open(Reason::TimeUp, text, None);
+            return open(GateReason::TimeUp, text, None);
         }
         Daemon::Silent => return Decision::Wait(SILENT.to_owned()),
         Daemon::Says(said) => said,
     };
     let labels = match &said.labels {
-        Wanted::Known(labels) => Some(labels.clone()),
-        Wanted::None | Wanted::Unknown => None,
+        WantedName::Known(labels) => Some(labels.clone()),
+        WantedName::None | WantedName::Unknown => None,
     };
-    let is_labelled = said.labels != Wanted::Unknown;
+    let is_labelled = said.labels != WantedName::Unknown;
     let missing = if is_labelled {
         ""
     } else {
@@ -153,20 +153,20 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         let vm = said.vm.as_deref().unwrap_or_default();
         let text = format!("{name} matches VM `{vm}` ({verdict}){missing}");
         return match (is_labelled, is_over) {
-            (true, _) => open(Reason::NameFits, text, labels),
-            (false, true) => open(Reason::TimeUp, text, labels),
+            (true, _) => open(GateReason::NameFits, text, labels),
+            (false, true) => open(GateReason::TimeUp, text, labels),
             (false, false) => Decision::Wait(text),
         };
     }
     if said.verdict == Verdict::Unknown && !said.may_learn {
         let why = said.reason.as_deref().unwrap_or("no source provides it");
         let text = format!("{name} cannot be checked, the VM name is unknown: {why}");
-        return open(Reason::NameUnknowable, text, labels);
+        return open(GateReason::NameUnknowable, text, labels);
     }
     let problem = problem(said, &name);
     if is_over {
         let text = format!("the kubelet starts, although {problem}{missing}{TOO_LATE}");
-        open(Reason::TimeUp, text, labels)
+        open(GateReason::TimeUp, text, labels)
     } else {
         Decision::Wait(problem)
     }
@@ -179,7 +179,7 @@ const TOO_LATE: &str =
 const SILENT: &str = "harvester-node-agent.service has no result yet";
 
 /// What is wrong, why it matters, what to type.
-fn problem(said: &Said, name: &str) -> String {
+fn problem(said: &GateStatement, name: &str) -> String {
     let verdict = said.verdict;
     match &said.vm {
         Some(vm) if verdict != Verdict::Unknown => {
@@ -208,23 +208,23 @@ mod tests {
 
     const BOUND: Duration = Duration::from_secs(120);
 
-    fn said(verdict: Verdict) -> Said {
-        Said {
+    fn said(verdict: Verdict) -> GateStatement {
+        GateStatement {
             kind: "hostname".to_owned(),
             name: "localhost".to_owned(),
             verdict,
             vm: (verdict != Verdict::Unknown).then(|| "pool1-abcde".to_owned()),
             reason: None,
             may_learn: true,
-            labels: Wanted::None,
+            labels: WantedName::None,
         }
     }
 
-    fn at(said: Said, seconds: u64) -> Decision {
+    fn at(said: GateStatement, seconds: u64) -> Decision {
         decide(&Daemon::Says(said), Duration::from_secs(seconds), BOUND)
     }
 
-    fn reason(decision: &Decision) -> Option<Reason> {
+    fn reason(decision: &Decision) -> Option<GateReason> {
         match decision {
             Decision::Wait(_) => None,
             Decision::Open(opening) => Some(opening.reason),
@@ -245,9 +245,9 @@ mod tests {
             (Verdict::AnotherVm, false),
         ] {
             assert_eq!(Verdict::parse(&verdict.name()), Some(verdict));
-            let at_once = may_register.then_some(Reason::NameFits);
+            let at_once = may_register.then_some(GateReason::NameFits);
             assert_eq!(reason(&at(said(verdict), 0)), at_once, "{verdict:?}");
-            let last = at_once.unwrap_or(Reason::TimeUp);
+            let last = at_once.unwrap_or(GateReason::TimeUp);
             assert_eq!(reason(&at(said(verdict), 119)), at_once, "{verdict:?}");
             assert_eq!(reason(&at(said(verdict), 120)), Some(last), "{verdict:?}");
         }
@@ -266,7 +266,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
-        let configured = Said {
+        let configured = GateStatement {
             kind: "node name".to_owned(),
             ..said(Verdict::AnotherVm)
         };
@@ -278,14 +278,14 @@ mod tests {
 
     #[test]
     fn a_name_that_nobody_can_ever_tell_holds_nothing() {
-        let hopeless = Said {
+        let hopeless = GateStatement {
             may_learn: false,
-            labels: Wanted::Unknown,
+            labels: WantedName::Unknown,
             ..said(Verdict::Unknown)
         };
-        assert_eq!(reason(&at(hopeless, 0)), Some(Reason::NameUnknowable));
+        assert_eq!(reason(&at(hopeless, 0)), Some(GateReason::NameUnknowable));
         // One that differs from what the platform gave is wrong with or without a credential.
-        let wrong = Said {
+        let wrong = GateStatement {
             may_learn: false,
             ..said(Verdict::Mismatch)
         };
@@ -295,17 +295,17 @@ mod tests {
     #[test]
     fn labels_that_are_wanted_are_waited_for_within_the_bound() {
         let labels = Labels::from([("zone".to_owned(), LabelValue::parse("a").unwrap())]);
-        let with = |wanted| Said {
+        let with = |wanted| GateStatement {
             labels: wanted,
             ..said(Verdict::Match)
         };
-        assert_eq!(reason(&at(with(Wanted::Unknown), 119)), None);
-        let late = at(with(Wanted::Unknown), 120);
-        assert_eq!(reason(&late), Some(Reason::TimeUp));
+        assert_eq!(reason(&at(with(WantedName::Unknown), 119)), None);
+        let late = at(with(WantedName::Unknown), 120);
+        assert_eq!(reason(&late), Some(GateReason::TimeUp));
         assert!(matches!(late, Decision::Open(o) if o.text.contains("still unknown")));
         for verdict in [Verdict::Match, Verdict::Mismatch] {
-            let said = Said {
-                labels: Wanted::Known(labels.clone()),
+            let said = GateStatement {
+                labels: WantedName::Known(labels.clone()),
                 ..said(verdict)
             };
             let Decision::Open(opening) = at(said, 120) else {
@@ -322,9 +322,9 @@ mod tests {
             reason(&decide(&daemon, Duration::from_secs(waited), BOUND))
         };
         assert_eq!(missing(14, 60), None);
-        assert_eq!(missing(15, 60), Some(Reason::NoDaemon));
-        assert_eq!(missing(1, 120), Some(Reason::NoDaemon));
+        assert_eq!(missing(15, 60), Some(GateReason::NoDaemon));
+        assert_eq!(missing(1, 120), Some(GateReason::NoDaemon));
         let silent = |waited| reason(&decide(&Daemon::Silent, Duration::from_secs(waited), BOUND));
-        assert_eq!((silent(119), silent(120)), (None, Some(Reason::TimeUp)));
+        assert_eq!((silent(119), silent(120)), (None, Some(GateReason::TimeUp)));
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::decide::permissions::{self, Role, Rule};
+use crate::decide::permissions::{self, HarvesterRole, Rule};
 use crate::facts::names::{Namespace, ServiceAccount};
 use crate::facts::permissions::INSTANCES;
 
@@ -31,7 +31,7 @@ pub struct Extras {
 }
 
 /// Returns one document for each object, with comments.
-pub fn yaml(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> String {
+pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) -> String {
     let mut text = format!(
         "# All permissions that harvester-node-agent needs on Harvester, for service account {account}.\n\
          # Apply on Harvester as an administrator: kubectl apply -f FILE. Revoke: kubectl delete -f FILE.\n\
@@ -129,7 +129,7 @@ fn extra_objects(account: &ServiceAccount, extras: &Extras) -> Vec<(&'static str
 }
 
 /// Returns the same objects as one `List`.
-pub fn json(account: &ServiceAccount, roles: &[Role], extras: &Extras) -> Value {
+pub fn json(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) -> Value {
     let extra = extra_objects(account, extras).into_iter();
     let extra = extra.map(|(_, object)| object);
     let items: Vec<Value> = roles
@@ -164,7 +164,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn of(role: &Role) -> Self {
+    fn of(role: &HarvesterRole) -> Self {
         let (role, binding) = match role.namespace {
             Some(_) => ("Role", "RoleBinding"),
             None => ("ClusterRole", "ClusterRoleBinding"),
@@ -173,7 +173,7 @@ impl Kinds {
     }
 }
 
-fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &Role) {
+fn head(text: &mut String, kind: &str, account: &ServiceAccount, role: &HarvesterRole) {
     let name = permissions::name(account);
     let _ = write!(
         text,
@@ -233,7 +233,7 @@ fn verbs(rule: &Rule) -> impl Iterator<Item = &'static str> {
     rule.requests.iter().map(|useful| useful.verb)
 }
 
-fn metadata(account: &ServiceAccount, role: &Role) -> Value {
+fn metadata(account: &ServiceAccount, role: &HarvesterRole) -> Value {
     let mut metadata = json!({"name": permissions::name(account), "labels": {LABEL.0: LABEL.1}});
     if let (Some(fields), Some(namespace)) = (metadata.as_object_mut(), &role.namespace) {
         fields.insert("namespace".to_owned(), json!(namespace));
@@ -248,18 +248,18 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::config::{ConfigMapName, Mode};
-    use crate::decide::permissions::{Wanted, roles};
+    use crate::config::{ConfigMapName, WatchMode};
+    use crate::decide::permissions::{WantedRule, roles};
     use crate::facts::names::VmName;
     use crate::facts::placement::Source;
 
-    fn wanted(account: &str, namespace: &str) -> Wanted {
-        Wanted {
+    fn wanted(account: &str, namespace: &str) -> WantedRule {
+        WantedRule {
             account: ServiceAccount::parse(account).unwrap(),
             namespace: Namespace::parse(namespace).unwrap(),
             vms: BTreeSet::new(),
             sources: BTreeSet::from(Source::ALL),
-            mode: Mode::Watch,
+            mode: WatchMode::Watch,
             configmap: ConfigMapName::TOPOLOGY,
         }
     }

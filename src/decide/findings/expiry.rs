@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::catalogue::{Code, Expiry, Finding, Group};
 use crate::decide::{Now, rfc3339};
-use crate::facts::Seen;
-use crate::facts::observation::Who;
+use crate::facts::Fact;
+use crate::facts::observation::Observation;
 
 /// Days before the expiration at which a credential is reported; the text has the nearest, so that it changes rarely.
 const STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
@@ -43,29 +43,29 @@ pub fn told(end: i64, now: i64) -> Option<End> {
 }
 
 /// The two credentials.
-pub(super) fn findings(who: &Who, now: Now, findings: &mut Vec<Finding>) {
-    if let Some(harvester) = who.harvester.known() {
+pub(super) fn findings(observation: &Observation, now: Now, findings: &mut Vec<Finding>) {
+    if let Some(harvester) = observation.harvester.known() {
         findings.extend(finding(
             &Life {
                 what: "Harvester token",
                 file: &harvester.kubeconfig,
                 server: &harvester.server,
                 end: harvester.expires,
-                is_taken: who.candidates.known().is_some(),
+                is_taken: observation.candidates.known().is_some(),
                 expired: Code::HarvesterCredentialExpired,
                 group: Group::HarvesterCredential,
             },
             now,
         ));
     }
-    if let Some(kubelet) = who.kubelet.known() {
+    if let Some(kubelet) = observation.kubelet.known() {
         findings.extend(finding(
             &Life {
                 what: "kubelet client certificate",
                 file: &kubelet.kubeconfig,
                 server: &kubelet.server,
                 end: kubelet.expires,
-                is_taken: matches!(who.node, Seen::Known(_) | Seen::Absent),
+                is_taken: matches!(observation.node, Fact::Known(_) | Fact::Absent),
                 expired: Code::KubeletCredentialExpired,
                 group: Group::KubeletCredential,
             },

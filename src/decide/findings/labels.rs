@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::catalogue::{Code, Finding};
 use crate::config::Settings;
-use crate::decide::Seen;
-use crate::decide::labels::{Left, LeftReason};
+use crate::decide::Scene;
+use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::TWINS;
 
 /// A label that was left as it is.
@@ -25,24 +25,24 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
         value(&left.wanted)
     );
     let code = match left.reason {
-        LeftReason::Held | LeftReason::ReportOnly => Code::PinnedByConfig,
-        LeftReason::Foreign => Code::LabelNotManaged,
-        LeftReason::HostHasNone | LeftReason::HostNotRead => Code::TopologyPartial,
+        SkipReason::Held | SkipReason::ReportOnly => Code::PinnedByConfig,
+        SkipReason::Foreign => Code::LabelNotManaged,
+        SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
         // While no source answers, the missing answer is the finding.
-        LeftReason::WouldMix if left.wanted.is_none() => return None,
-        LeftReason::WouldMix => Code::TopologyPartial,
+        SkipReason::WouldMix if left.wanted.is_none() => return None,
+        SkipReason::WouldMix => Code::TopologyPartial,
     };
     Some(Finding::new(code, text))
 }
 
 /// Labels that the distribution sets at each start of the kubelet, where they are not what the host says. Our own file says what
 /// the Node has.
-pub(super) fn static_labels(settings: &Settings, seen: Seen<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let is_ours = |origin: &Path| {
-        let mut files = seen.who.label_files.iter();
+        let mut files = seen.observation.label_files.iter();
         files.any(|file| file.is_ours() && file.kind.path() == origin)
     };
-    let labels = seen.who.distributions.iter();
+    let labels = seen.observation.distributions.iter();
     let labels = labels.flat_map(|distribution| &distribution.node_labels);
     for label in labels.filter(|label| !is_ours(&label.origin)) {
         let topology = TWINS

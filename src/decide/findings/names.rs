@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which VM this machine is, and names of it that are not that VM's.
 
-use crate::catalogue::{Code, Finding, Place};
+use crate::catalogue::{Code, CommandPlace, Finding};
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
 use crate::decide::verdict::Verdict;
 use crate::facts::names::{VmName, short};
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::sys::escape::shell_word;
 
 /// Names of this machine that are not its VM's.
-pub(super) fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>) {
+pub(super) fn names(identity: &Identity, observation: &Observation, findings: &mut Vec<Finding>) {
     if let Some(vm) = &identity.expected {
         let differing = |judged: &&JudgedName| {
             judged.kind != NameKind::StaticHostname
@@ -36,15 +36,15 @@ pub(super) fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>)
                 Code::HostnameDiffers
             };
             let finding = Finding::new(code, format!("VM `{vm}`, {}", texts.join(", ")));
-            let is_free =
-                code == Code::HostnameDiffers && lasting_name(who, identity) == Some(vm.as_str());
+            let is_free = code == Code::HostnameDiffers
+                && lasting_name(observation, identity) == Some(vm.as_str());
             findings.push(match is_free {
-                true => finding.and_command(Place::Vm, set_hostname(vm.as_str())),
+                true => finding.and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
                 false => finding,
             });
         }
     }
-    let machine = &who.machine;
+    let machine = &observation.machine;
     if let (Some(kernel), Some(fixed)) = (
         machine.kernel_hostname.known(),
         machine.static_hostname.known(),
@@ -56,8 +56,8 @@ pub(super) fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>)
             fixed.escape_debug()
         );
         let finding = Finding::new(Code::StaticHostnameDiffers, text);
-        findings.push(match lasting_name(who, identity) {
-            Some(name) => finding.and_command(Place::Vm, set_hostname(name)),
+        findings.push(match lasting_name(observation, identity) {
+            Some(name) => finding.and_command(CommandPlace::Vm, set_hostname(name)),
             None => finding,
         });
     }
@@ -65,8 +65,8 @@ pub(super) fn names(identity: &Identity, who: &Who, findings: &mut Vec<Finding>)
 
 /// The host name that this machine should have: the one under which its Node is registered, or else that of its VM. Another
 /// one would make a second Node.
-fn lasting_name<'a>(who: &'a Who, identity: &'a Identity) -> Option<&'a str> {
-    let node = who
+fn lasting_name<'a>(observation: &'a Observation, identity: &'a Identity) -> Option<&'a str> {
+    let node = observation
         .kubelet
         .known()
         .map(|kubelet| kubelet.node_name.as_str());

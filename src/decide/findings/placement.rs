@@ -3,13 +3,13 @@
 
 use super::rights::host_rbac;
 use crate::catalogue::{Code, Finding};
-use crate::decide::Seen;
-use crate::decide::label_state::Sync;
-use crate::decide::placement::{Outcome, Placement};
-use crate::facts::WhyKind;
+use crate::decide::Scene;
+use crate::decide::label_state::LabelState;
+use crate::decide::placement::{Placement, PlacementOutcome};
+use crate::facts::UnavailableKind;
 
 /// Findings about the host that runs us and its topology.
-pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>) {
+pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<Finding>) {
     let Some(placement) = seen.placement else {
         if seen.identity.vmi().is_some() {
             findings.push(Finding::new(
@@ -27,30 +27,30 @@ pub(super) fn placement(seen: Seen<'_>, sync: &Sync, findings: &mut Vec<Finding>
             .map(|tried| tried.detail.clone())
     };
     match sync {
-        Sync::Invalid => {
+        LabelState::Invalid => {
             findings.push(Finding::new(
                 Code::LabelValueInvalid,
-                tried(Outcome::Illegal).unwrap_or_default(),
+                tried(PlacementOutcome::Illegal).unwrap_or_default(),
             ));
         }
-        Sync::NoSource | Sync::Stale if placement.trouble.is_some() => {
+        LabelState::NoSource | LabelState::Stale if placement.trouble.is_some() => {
             let why = placement.trouble.as_ref();
             let code = match why.map(|why| why.kind) {
-                Some(WhyKind::UnexpectedObject) => Code::UnexpectedObject,
+                Some(UnavailableKind::UnexpectedObject) => Code::UnexpectedObject,
                 _ => Code::HarvesterUnreachable,
             };
             let text = why.map(|why| why.text.clone()).unwrap_or_default();
             findings.push(Finding::new(code, text));
         }
-        Sync::Stale => findings.push(Finding::new(
+        LabelState::Stale => findings.push(Finding::new(
             Code::AnnotationsStale,
-            tried(Outcome::Stale).unwrap_or_default(),
+            tried(PlacementOutcome::Stale).unwrap_or_default(),
         )),
-        Sync::NoSource => {
+        LabelState::NoSource => {
             let finding = Finding::new(Code::NoTopologySource, sources(placement));
-            findings.push(finding.with_steps(host_rbac(seen.who)));
+            findings.push(finding.with_steps(host_rbac(seen.observation)));
         }
-        Sync::HostWithoutTopology => {
+        LabelState::HostWithoutTopology => {
             findings.push(Finding::new(
                 Code::HostWithoutTopology,
                 format!("host {}", placement.host),

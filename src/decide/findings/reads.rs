@@ -3,26 +3,26 @@
 
 use super::rights::vmi_rbac;
 use crate::catalogue::{Code, Finding};
-use crate::decide::Seen;
-use crate::facts::observation::Who;
+use crate::decide::Scene;
+use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
-use crate::facts::{self, Why, WhyKind};
+use crate::facts::{self, Unavailable, UnavailableKind};
 
 /// Credentials that cannot be used.
-pub(super) fn credentials(seen: Seen<'_>, findings: &mut Vec<Finding>) {
-    let who = seen.who;
-    if let facts::Seen::Failed(why) = &who.harvester {
+pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
+    let observation = seen.observation;
+    if let facts::Fact::Failed(why) = &observation.harvester {
         let code = match why.kind {
-            WhyKind::Missing if needs_no_credential(seen) => None,
-            WhyKind::Missing => Some(Code::HarvesterCredentialMissing),
-            WhyKind::OwnApi => Some(Code::HarvesterIsOwnApi),
+            UnavailableKind::Missing if needs_no_credential(seen) => None,
+            UnavailableKind::Missing => Some(Code::HarvesterCredentialMissing),
+            UnavailableKind::OwnApi => Some(Code::HarvesterIsOwnApi),
             _ => Some(Code::HarvesterCredentialInvalid),
         };
         findings.extend(code.map(|code| Finding::new(code, why.text.clone())));
     }
-    if let facts::Seen::Failed(why) = &who.kubelet {
+    if let facts::Fact::Failed(why) = &observation.kubelet {
         let code = match why.kind {
-            WhyKind::Missing => Code::KubeletCredentialMissing,
+            UnavailableKind::Missing => Code::KubeletCredentialMissing,
             _ => Code::KubeletCredentialInvalid,
         };
         findings.push(Finding::new(code, why.text.clone()));
@@ -30,7 +30,7 @@ pub(super) fn credentials(seen: Seen<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Whether the host tells its name and our configuration its place, as it is meant to be without a credential.
-fn needs_no_credential(seen: Seen<'_>) -> bool {
+fn needs_no_credential(seen: Scene<'_>) -> bool {
     let known = seen
         .placement
         .and_then(|placement| placement.known.as_ref());
@@ -38,52 +38,61 @@ fn needs_no_credential(seen: Seen<'_>) -> bool {
 }
 
 /// Failed answers of the two APIs.
-pub(super) fn answers(who: &Who, findings: &mut Vec<Finding>) {
-    if let (facts::Seen::Known(_), Some(why)) = (&who.harvester, who.candidates.why()) {
+pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
+    if let (facts::Fact::Known(_), Some(why)) =
+        (&observation.harvester, observation.candidates.why())
+    {
         let code = match why.kind {
-            WhyKind::Unreachable => Some(Code::HarvesterUnreachable),
-            WhyKind::Credential => Some(Code::HarvesterUnauthorized),
-            WhyKind::Forbidden => Some(Code::HarvesterForbidden),
-            WhyKind::Tls => Some(Code::HarvesterTlsError),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::HarvesterBadResponse),
-            WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi | WhyKind::AnotherMachine => {
-                None
+            UnavailableKind::Unreachable => Some(Code::HarvesterUnreachable),
+            UnavailableKind::Credential => Some(Code::HarvesterUnauthorized),
+            UnavailableKind::Forbidden => Some(Code::HarvesterForbidden),
+            UnavailableKind::Tls => Some(Code::HarvesterTlsError),
+            UnavailableKind::Refused | UnavailableKind::Malformed => {
+                Some(Code::HarvesterBadResponse)
             }
+            UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
+            UnavailableKind::NotAsked
+            | UnavailableKind::Missing
+            | UnavailableKind::OwnApi
+            | UnavailableKind::AnotherMachine => None,
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
-            Code::HarvesterForbidden => finding.with_steps(vmi_rbac(who)),
+            Code::HarvesterForbidden => finding.with_steps(vmi_rbac(observation)),
             _ => finding,
         }));
     }
     // What was not needed was not asked.
-    if let Some(why) = who
+    if let Some(why) = observation
         .host_metrics
         .why()
-        .filter(|why| why.kind != WhyKind::NotAsked)
+        .filter(|why| why.kind != UnavailableKind::NotAsked)
     {
         findings.push(Finding::new(
             Code::DownwardMetricsUnusable,
             why.text.clone(),
         ));
     }
-    if let (Some(kubelet), facts::Seen::Absent) = (who.kubelet.known(), &who.node) {
+    if let (Some(kubelet), facts::Fact::Absent) = (observation.kubelet.known(), &observation.node) {
         findings.push(Finding::new(
             Code::NodeMissing,
             format!("no Node `{}` at {}", kubelet.node_name, kubelet.server),
         ));
     }
-    if let (facts::Seen::Known(_), Some(Why { kind, text, .. })) = (&who.kubelet, who.node.why()) {
+    if let (facts::Fact::Known(_), Some(Unavailable { kind, text, .. })) =
+        (&observation.kubelet, observation.node.why())
+    {
         let code = match kind {
-            WhyKind::Unreachable => Some(Code::GuestApiUnreachable),
-            WhyKind::Credential => Some(Code::GuestApiUnauthorized),
-            WhyKind::Forbidden => Some(Code::GuestApiForbidden),
-            WhyKind::Tls => Some(Code::GuestApiTlsError),
-            WhyKind::Refused | WhyKind::Malformed => Some(Code::GuestApiBadResponse),
-            WhyKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            WhyKind::AnotherMachine => Some(Code::NodeOfAnotherMachine),
-            WhyKind::NotAsked | WhyKind::Missing | WhyKind::OwnApi => None,
+            UnavailableKind::Unreachable => Some(Code::GuestApiUnreachable),
+            UnavailableKind::Credential => Some(Code::GuestApiUnauthorized),
+            UnavailableKind::Forbidden => Some(Code::GuestApiForbidden),
+            UnavailableKind::Tls => Some(Code::GuestApiTlsError),
+            UnavailableKind::Refused | UnavailableKind::Malformed => {
+                Some(Code::GuestApiBadResponse)
+            }
+            UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
+            UnavailableKind::AnotherMachine => Some(Code::NodeOfAnotherMachine),
+            UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));
     }

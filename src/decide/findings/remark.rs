@@ -2,20 +2,21 @@
 //! The side remarks of an observation, as findings.
 
 use crate::catalogue::{Code, Finding, Group};
-use crate::facts::observation::{Api, Remark, Who};
+use crate::facts::observation::{Api, Observation, ObservationIssue};
 use crate::sys::escape::shell_word;
 
 /// The findings of all remarks, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
 /// kept open either.
-pub(super) fn findings(who: &Who) -> impl Iterator<Item = Finding> {
-    let explained = |remark: &&Remark| match remark {
-        Remark::WatchUnavailable { api, .. } => match api {
-            Api::Harvester => who.candidates.why().is_some(),
-            Api::Guest => who.node.why().is_some(),
+pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Finding> {
+    let explained = |remark: &&ObservationIssue| match remark {
+        ObservationIssue::WatchUnavailable { api, .. } => match api {
+            Api::Harvester => observation.candidates.why().is_some(),
+            Api::Guest => observation.node.why().is_some(),
         },
         _ => false,
     };
-    who.remarks
+    observation
+        .remarks
         .iter()
         .filter(move |remark| !explained(remark))
         .map(finding)
@@ -47,9 +48,9 @@ fn allow_port(port: u16) -> String {
 }
 
 /// The finding that a remark becomes.
-fn finding(remark: &Remark) -> Finding {
+fn finding(remark: &ObservationIssue) -> Finding {
     match remark {
-        Remark::CredentialExposed { side, path, mode } => {
+        ObservationIssue::CredentialExposed { side, path, mode } => {
             let path = path.display();
             Finding::new(
                 Code::CredentialExposed,
@@ -62,7 +63,7 @@ fn finding(remark: &Remark) -> Finding {
             )])
             .about(credential_group(side))
         }
-        Remark::CredentialChangeable {
+        ObservationIssue::CredentialChangeable {
             side,
             place,
             problem,
@@ -75,21 +76,21 @@ fn finding(remark: &Remark) -> Finding {
                 ])
                 .about(credential_group(side))
         }
-        Remark::CredentialKept { side, problem } => {
+        ObservationIssue::CredentialKept { side, problem } => {
             let text = format!("{side}: {problem}");
             Finding::new(Code::CredentialReloadFailed, text).about(credential_group(side))
         }
-        Remark::HarvesterOnLoopback { server } => {
+        ObservationIssue::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())
         }
-        Remark::DistributionFile { problem, .. } => {
+        ObservationIssue::DistributionFile { problem, .. } => {
             Finding::new(Code::DistributionFileBroken, problem.clone())
         }
-        Remark::ConfigurationKept { faults } => {
+        ObservationIssue::ConfigurationKept { faults } => {
             Finding::new(Code::ConfigReloadFailed, faults.clone())
         }
-        Remark::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
-        Remark::WatchUnavailable { what, api } => {
+        ObservationIssue::StateDiscarded { why } => Finding::new(Code::StateDiscarded, why.clone()),
+        ObservationIssue::WatchUnavailable { what, api } => {
             let finding = Finding::new(Code::WatchUnavailable, what.clone()).about(group(*api));
             match api {
                 Api::Harvester => finding,
@@ -99,11 +100,13 @@ fn finding(remark: &Remark) -> Finding {
                     .with_commands(vec!["harvester-node-agent status".to_owned()]),
             }
         }
-        Remark::WatchInterrupted { what, api } => {
+        ObservationIssue::WatchInterrupted { what, api } => {
             Finding::new(Code::WatchInterrupted, what.clone()).about(group(*api))
         }
-        Remark::SignalUnavailable { what } => Finding::new(Code::SignalUnavailable, what.clone()),
-        Remark::MetricsUnavailable { what, forbidden } => {
+        ObservationIssue::SignalUnavailable { what } => {
+            Finding::new(Code::SignalUnavailable, what.clone())
+        }
+        ObservationIssue::MetricsUnavailable { what, forbidden } => {
             let finding = Finding::new(Code::MetricsUnavailable, what.clone());
             match forbidden {
                 Some(port) => finding
@@ -112,7 +115,9 @@ fn finding(remark: &Remark) -> Finding {
                 None => finding,
             }
         }
-        Remark::UnexpectedObject { what } => Finding::new(Code::UnexpectedObject, what.clone()),
+        ObservationIssue::UnexpectedObject { what } => {
+            Finding::new(Code::UnexpectedObject, what.clone())
+        }
     }
 }
 
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn a_port_that_the_unit_denies_is_allowed_by_a_drop_in() {
         let remark = |forbidden| {
-            finding(&Remark::MetricsUnavailable {
+            finding(&ObservationIssue::MetricsUnavailable {
                 what: "failed to listen".to_owned(),
                 forbidden,
             })

@@ -3,18 +3,18 @@
 
 use crate::decide::permissions;
 use crate::facts::names::ServiceAccount;
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 
 /// The service account of the Harvester credential, where its token tells.
-pub fn service_account(who: &Who) -> Option<ServiceAccount> {
-    ServiceAccount::of_user(who.harvester.known()?.account.as_deref()?)
+pub fn service_account(observation: &Observation) -> Option<ServiceAccount> {
+    ServiceAccount::of_user(observation.harvester.known()?.account.as_deref()?)
 }
 
 /// Returns the steps that allow the credential to read its host. The commands create what `rbac` prints for it, so that either
 /// can follow the other.
-pub(super) fn host_rbac(who: &Who) -> Vec<String> {
+pub(super) fn host_rbac(observation: &Observation) -> Vec<String> {
     let mut steps = vec![print_rbac()];
-    if let Some(account) = service_account(who) {
+    if let Some(account) = service_account(observation) {
         let name = permissions::name(&account);
         steps.push(format!(
             "Or, to allow only reading hosts: `kubectl create clusterrole {name} --verb=get --resource=nodes`"
@@ -31,9 +31,11 @@ pub(super) fn host_rbac(who: &Who) -> Vec<String> {
 }
 
 /// Returns the steps that allow the credential to read its VM.
-pub fn vmi_rbac(who: &Who) -> Vec<String> {
+pub fn vmi_rbac(observation: &Observation) -> Vec<String> {
     let mut steps = vec![print_rbac()];
-    let (Some(account), Some(harvester)) = (service_account(who), who.harvester.known()) else {
+    let (Some(account), Some(harvester)) =
+        (service_account(observation), observation.harvester.known())
+    else {
         return steps;
     };
     let (name, namespace) = (permissions::name(&account), &harvester.namespace);

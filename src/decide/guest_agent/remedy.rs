@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::catalogue::{Code, Finding};
-use crate::facts::guest_agent::{Block, Enablement, Family, Load, State, UNITS, Unit};
+use crate::facts::guest_agent::{Block, Enablement, Family, Load, UNITS, Unit, UnitState};
 
 /// The unit's name; the newest where none is known.
 pub(super) fn name(unit: Option<&Unit>) -> &str {
@@ -27,14 +27,14 @@ pub(super) fn state(unit: Option<&Unit>) -> String {
         return "no unit of qemu-guest-agent, and no program uses its channel".to_owned();
     };
     let state = match unit.state {
-        State::Active => "runs",
-        State::Failed => "failed",
-        State::Changing | State::Restarting | State::Inactive => "is not running",
+        UnitState::Active => "runs",
+        UnitState::Failed => "failed",
+        UnitState::Changing | UnitState::Restarting | UnitState::Inactive => "is not running",
     };
     let why = match (unit.load, unit.enablement) {
         (Load::Masked, _) => ", masked".to_owned(),
         (Load::Broken, _) => ", its unit file is invalid".to_owned(),
-        _ if unit.state == State::Failed => format!(": {}", unit.result),
+        _ if unit.state == UnitState::Failed => format!(": {}", unit.result),
         (Load::Loaded, Enablement::Disabled) => ", disabled".to_owned(),
         (Load::Loaded, Enablement::Enabled | Enablement::Static) => {
             format!(", {}", unit.file_state)
@@ -84,7 +84,7 @@ pub(super) fn start_commands(unit: Option<&Unit>) -> Vec<String> {
     let verbs: &[&str] = match (unit.load, unit.state, unit.enablement) {
         (Load::Masked, ..) => &["unmask", "start"],
         (Load::Broken, ..) => &["--no-pager status"],
-        (_, State::Failed, _) => &["--no-pager status", "reset-failed", "start"],
+        (_, UnitState::Failed, _) => &["--no-pager status", "reset-failed", "start"],
         (.., Enablement::Disabled) => &["enable --now"],
         (.., Enablement::Static | Enablement::Enabled) => &["start"],
     };
@@ -106,7 +106,7 @@ pub(super) fn start(unit: Option<&Unit>) -> String {
         (Load::Broken, ..) => {
             format!("systemctl status {argument} shows the error in its unit file")
         }
-        (_, State::Failed, _) => format!(
+        (_, UnitState::Failed, _) => format!(
             "journalctl -b -u {argument} shows why; then systemctl reset-failed {argument} and systemctl start {argument}"
         ),
         (.., Enablement::Disabled) => format!("systemctl enable --now {argument}"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::facts::WhyKind;
+use crate::facts::UnavailableKind;
 use crate::facts::guest_agent::{Channel, Family, UNITS, Variables};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -10,7 +10,7 @@ fn unit() -> Unit {
     Unit {
         name: UNITS[0].to_owned(),
         load: Load::Loaded,
-        state: State::Active,
+        state: UnitState::Active,
         sub_state: "running".to_owned(),
         enablement: Enablement::Static,
         file_state: "static".to_owned(),
@@ -19,17 +19,17 @@ fn unit() -> Unit {
     }
 }
 
-fn unknown<T>() -> Seen<T> {
-    Seen::failed(WhyKind::Unreachable, "no answer")
+fn unknown<T>() -> Fact<T> {
+    Fact::failed(UnavailableKind::Unreachable, "no answer")
 }
 
 fn agent() -> GuestAgent {
     GuestAgent {
-        unit: Seen::Known(unit()),
-        program: Seen::Known("/usr/sbin/qemu-ga".into()),
-        channel: Seen::Known(Channel {
-            guest: Seen::Known(true),
-            host: Seen::Known(true),
+        unit: Fact::Known(unit()),
+        program: Fact::Known("/usr/sbin/qemu-ga".into()),
+        channel: Fact::Known(Channel {
+            guest: Fact::Known(true),
+            host: Fact::Known(true),
         }),
         filter: RpcFilter::default(),
         family: Family::Debian,
@@ -40,20 +40,20 @@ fn with_unit(change: impl FnOnce(&mut Unit)) -> GuestAgent {
     let mut unit = unit();
     change(&mut unit);
     GuestAgent {
-        unit: Seen::Known(unit),
+        unit: Fact::Known(unit),
         ..agent()
     }
 }
 
 fn stopped(change: impl FnOnce(&mut Unit)) -> GuestAgent {
     with_unit(|unit| {
-        unit.state = State::Inactive;
+        unit.state = UnitState::Inactive;
         change(unit);
     })
 }
 
-fn ends(guest: Seen<bool>, host: Seen<bool>) -> Seen<Channel> {
-    Seen::Known(Channel { guest, host })
+fn ends(guest: Fact<bool>, host: Fact<bool>) -> Fact<Channel> {
+    Fact::Known(Channel { guest, host })
 }
 
 fn blocking(rpcs: &str) -> GuestAgent {
@@ -63,8 +63,8 @@ fn blocking(rpcs: &str) -> GuestAgent {
 }
 
 /// One reading, as the first of all.
-fn look(agent: GuestAgent) -> (Health, Vec<Finding>) {
-    let seen = Seen::Known(agent);
+fn look(agent: GuestAgent) -> (GuestAgentHealth, Vec<Finding>) {
+    let seen = Fact::Known(agent);
     let mut memory = Memory::default();
     memory.note(&seen, NOW);
     let health = judge(&seen, &memory, NOW);
@@ -74,23 +74,23 @@ fn look(agent: GuestAgent) -> (Health, Vec<Finding>) {
 #[test]
 fn each_cause_has_its_health_its_finding_and_its_remedy() {
     let gone = |agent: GuestAgent| GuestAgent {
-        program: Seen::Absent,
+        program: Fact::Absent,
         ..agent
     };
     let no_unit = || GuestAgent {
-        unit: Seen::Absent,
+        unit: Fact::Absent,
         ..agent()
     };
     let cases = [
-        (agent(), Health::Healthy, None),
+        (agent(), GuestAgentHealth::Healthy, None),
         (
-            with_unit(|unit| unit.state = State::Changing),
-            Health::Changing,
+            with_unit(|unit| unit.state = UnitState::Changing),
+            GuestAgentHealth::Changing,
             None,
         ),
         (
-            with_unit(|unit| unit.state = State::Restarting),
-            Health::Restarting,
+            with_unit(|unit| unit.state = UnitState::Restarting),
+            GuestAgentHealth::Restarting,
             Some((
                 Code::GuestAgentRestarting,
                 "journalctl --no-pager -b -n 50 -u qemu-guest-agent.service",
@@ -98,7 +98,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|_| {}),
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
                 "systemctl start qemu-guest-agent.service; systemctl enable changes nothing",
@@ -106,7 +106,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|unit| unit.enablement = Enablement::Enabled),
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
                 "systemctl start qemu-guest-agent.service",
@@ -114,7 +114,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|unit| unit.enablement = Enablement::Disabled),
-            Health::Disabled,
+            GuestAgentHealth::Disabled,
             Some((
                 Code::GuestAgentNotRunning,
                 "systemctl enable --now qemu-guest-agent.service",
@@ -122,7 +122,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|unit| unit.load = Load::Masked),
-            Health::Masked,
+            GuestAgentHealth::Masked,
             Some((
                 Code::GuestAgentNotRunning,
                 "systemctl unmask qemu-guest-agent.service",
@@ -130,15 +130,15 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|unit| unit.load = Load::Broken),
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
                 "systemctl status qemu-guest-agent.service",
             )),
         ),
         (
-            stopped(|unit| unit.state = State::Failed),
-            Health::NotRunning,
+            stopped(|unit| unit.state = UnitState::Failed),
+            GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
                 "journalctl -b -u qemu-guest-agent.service",
@@ -146,7 +146,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             stopped(|unit| unit.name = UNITS[1].to_owned()),
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
             Some((
                 Code::GuestAgentNotRunning,
                 r"systemctl start 'qemu-ga@virtio\x2dports-org.qemu.guest_agent.0.service'",
@@ -154,7 +154,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             gone(no_unit()),
-            Health::NotInstalled,
+            GuestAgentHealth::NotInstalled,
             Some((
                 Code::GuestAgentNotInstalled,
                 "apt-get install qemu-guest-agent",
@@ -162,29 +162,29 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             gone(stopped(|_| {})),
-            Health::NotInstalled,
+            GuestAgentHealth::NotInstalled,
             Some((
                 Code::GuestAgentNotInstalled,
                 "apt-get install qemu-guest-agent",
             )),
         ),
         // A program at a place of its own, and one that runs without systemd, are no fault.
-        (gone(agent()), Health::Healthy, None),
-        (no_unit(), Health::Healthy, None),
+        (gone(agent()), GuestAgentHealth::Healthy, None),
+        (no_unit(), GuestAgentHealth::Healthy, None),
         (
             GuestAgent {
-                channel: ends(Seen::Known(false), Seen::Known(true)),
+                channel: ends(Fact::Known(false), Fact::Known(true)),
                 ..no_unit()
             },
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
             Some((Code::GuestAgentNotRunning, "Install the package")),
         ),
         (
             GuestAgent {
-                channel: Seen::Absent,
+                channel: Fact::Absent,
                 ..stopped(|_| {})
             },
-            Health::ChannelMissing,
+            GuestAgentHealth::ChannelMissing,
             Some((
                 Code::GuestAgentChannelMissing,
                 "Load the kernel module virtio_console",
@@ -192,7 +192,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             blocking("guest-exec,guest-get-users,guest-info"),
-            Health::RpcsBlocked,
+            GuestAgentHealth::RpcsBlocked,
             Some((
                 Code::GuestAgentRpcsBlocked,
                 "remove guest-get-users, guest-info from the command line of its unit; then systemctl restart",
@@ -200,12 +200,12 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             blocking("guest-exec,guest-file-open"),
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
             None,
         ),
         (
             with_unit(|unit| unit.enablement = Enablement::Disabled),
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
             Some((
                 Code::GuestAgentNotEnabled,
                 "systemctl enable qemu-guest-agent.service",
@@ -213,7 +213,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
         (
             with_unit(|unit| unit.load = Load::Masked),
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
             Some((
                 Code::GuestAgentNotEnabled,
                 "systemctl unmask qemu-guest-agent.service",
@@ -223,7 +223,10 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
     for (agent, expected, finding) in cases {
         let (health, findings) = look(agent.clone());
         assert_eq!(health, expected, "{agent:?}");
-        assert_eq!(condition(health).is_none(), health == Health::Changing);
+        assert_eq!(
+            condition(health).is_none(),
+            health == GuestAgentHealth::Changing
+        );
         let told: Vec<_> = findings
             .iter()
             .map(|finding| (finding.code, finding.remedy()))
@@ -247,24 +250,33 @@ fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
         ..agent()
     };
     for (agent, expected) in [
-        (silent(ends(Seen::Known(true), unknown())), Health::Healthy),
-        (silent(ends(Seen::Known(false), unknown())), Health::Unknown),
         (
-            GuestAgent {
-                unit: Seen::failed(WhyKind::Missing, "there is no bus"),
-                ..silent(ends(Seen::Known(false), unknown()))
-            },
-            Health::NotRunning,
+            silent(ends(Fact::Known(true), unknown())),
+            GuestAgentHealth::Healthy,
         ),
-        (silent(ends(unknown(), unknown())), Health::Unknown),
-        (silent(unknown()), Health::Unknown),
-        (silent(Seen::Absent), Health::ChannelMissing),
+        (
+            silent(ends(Fact::Known(false), unknown())),
+            GuestAgentHealth::Unknown,
+        ),
         (
             GuestAgent {
-                program: Seen::Absent,
+                unit: Fact::failed(UnavailableKind::Missing, "there is no bus"),
+                ..silent(ends(Fact::Known(false), unknown()))
+            },
+            GuestAgentHealth::NotRunning,
+        ),
+        (
+            silent(ends(unknown(), unknown())),
+            GuestAgentHealth::Unknown,
+        ),
+        (silent(unknown()), GuestAgentHealth::Unknown),
+        (silent(Fact::Absent), GuestAgentHealth::ChannelMissing),
+        (
+            GuestAgent {
+                program: Fact::Absent,
                 ..silent(unknown())
             },
-            Health::NotInstalled,
+            GuestAgentHealth::NotInstalled,
         ),
     ] {
         assert_eq!(look(agent.clone()).0, expected, "{agent:?}");
@@ -277,30 +289,45 @@ fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
 
 #[test]
 fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_there_does_not() {
-    let reading = |restarts| Seen::Known(with_unit(|unit| unit.restarts = restarts));
+    let reading = |restarts| Fact::Known(with_unit(|unit| unit.restarts = restarts));
     let mut memory = Memory::default();
     let mut health = |restarts, at| {
         let seen = reading(restarts);
         memory.note(&seen, at);
         judge(&seen, &memory, at)
     };
-    assert_eq!(health(Some(7), NOW), Health::Healthy);
-    assert_eq!(health(Some(7), NOW + SECOND), Health::Healthy);
-    assert_eq!(health(Some(8), NOW + 2 * SECOND), Health::Restarting);
-    assert_eq!(health(Some(8), NOW + 3 * SECOND), Health::Restarting);
+    assert_eq!(health(Some(7), NOW), GuestAgentHealth::Healthy);
+    assert_eq!(health(Some(7), NOW + SECOND), GuestAgentHealth::Healthy);
+    assert_eq!(
+        health(Some(8), NOW + 2 * SECOND),
+        GuestAgentHealth::Restarting
+    );
+    assert_eq!(
+        health(Some(8), NOW + 3 * SECOND),
+        GuestAgentHealth::Restarting
+    );
     // A reading without the number is no reading of zero.
-    assert_eq!(health(None, NOW + 4 * SECOND), Health::Restarting);
-    assert_eq!(health(Some(8), NOW + 603 * SECOND), Health::Healthy);
+    assert_eq!(health(None, NOW + 4 * SECOND), GuestAgentHealth::Restarting);
+    assert_eq!(
+        health(Some(8), NOW + 603 * SECOND),
+        GuestAgentHealth::Healthy
+    );
     // Somebody restarts it: systemd counts anew.
-    assert_eq!(health(Some(0), NOW + 604 * SECOND), Health::Healthy);
-    assert_eq!(health(Some(1), NOW + 605 * SECOND), Health::Restarting);
+    assert_eq!(
+        health(Some(0), NOW + 604 * SECOND),
+        GuestAgentHealth::Healthy
+    );
+    assert_eq!(
+        health(Some(1), NOW + 605 * SECOND),
+        GuestAgentHealth::Restarting
+    );
 }
 
 #[test]
 fn a_host_that_is_away_during_a_migration_is_no_fault_and_one_that_stays_away_is() {
     let reading = |host| {
-        Seen::Known(GuestAgent {
-            channel: ends(Seen::Known(true), host),
+        Fact::Known(GuestAgent {
+            channel: ends(Fact::Known(true), host),
             ..agent()
         })
     };
@@ -310,13 +337,25 @@ fn a_host_that_is_away_during_a_migration_is_no_fault_and_one_that_stays_away_is
         memory.note(&seen, at);
         judge(&seen, &memory, at)
     };
-    let away = || Seen::Known(false);
-    assert_eq!(health(away(), NOW), Health::Healthy);
-    assert_eq!(health(Seen::Known(true), NOW + 5 * SECOND), Health::Healthy);
-    assert_eq!(health(away(), NOW + 90 * SECOND), Health::Healthy);
-    assert_eq!(health(away(), NOW + 149 * SECOND), Health::Healthy);
-    assert_eq!(health(away(), NOW + 150 * SECOND), Health::HostNotAttached);
-    assert_eq!(health(unknown(), NOW + 151 * SECOND), Health::Healthy);
+    let away = || Fact::Known(false);
+    assert_eq!(health(away(), NOW), GuestAgentHealth::Healthy);
+    assert_eq!(
+        health(Fact::Known(true), NOW + 5 * SECOND),
+        GuestAgentHealth::Healthy
+    );
+    assert_eq!(health(away(), NOW + 90 * SECOND), GuestAgentHealth::Healthy);
+    assert_eq!(
+        health(away(), NOW + 149 * SECOND),
+        GuestAgentHealth::Healthy
+    );
+    assert_eq!(
+        health(away(), NOW + 150 * SECOND),
+        GuestAgentHealth::HostNotAttached
+    );
+    assert_eq!(
+        health(unknown(), NOW + 151 * SECOND),
+        GuestAgentHealth::Healthy
+    );
 }
 
 #[test]
@@ -324,12 +363,12 @@ fn the_condition_says_the_same_while_the_state_stays() {
     let told = |agent| condition(look(agent).0).unwrap();
     assert_eq!(
         told(stopped(|unit| {
-            unit.state = State::Failed;
+            unit.state = UnitState::Failed;
             unit.result = "exit-code".to_owned();
             unit.restarts = Some(3);
         })),
         told(stopped(|unit| {
-            unit.state = State::Failed;
+            unit.state = UnitState::Failed;
             unit.result = "signal".to_owned();
             unit.restarts = Some(4);
         }))
@@ -351,26 +390,29 @@ fn each_family_gets_the_commands_of_its_own() {
 #[test]
 fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_minutes() {
     let started = |agent: GuestAgent, memory: &Memory, now| {
-        unit_to_start(&Seen::Known(agent), memory, now).map(str::to_owned)
+        unit_to_start(&Fact::Known(agent), memory, now).map(str::to_owned)
     };
     let mut fresh = Memory::default();
-    fresh.note(&Seen::Known(stopped(|_| {})), NOW - STANDS_LEAST);
+    fresh.note(&Fact::Known(stopped(|_| {})), NOW - STANDS_LEAST);
     let soon = NOW - Duration::from_secs(1);
     assert_eq!(started(stopped(|_| {}), &fresh, soon), None);
     assert_eq!(fresh.wait_to_start(soon), Some(Duration::from_secs(1)));
     let name = Some(UNITS[0].to_owned());
-    for stands in [stopped(|_| {}), stopped(|unit| unit.state = State::Failed)] {
+    for stands in [
+        stopped(|_| {}),
+        stopped(|unit| unit.state = UnitState::Failed),
+    ] {
         assert_eq!(started(stands, &fresh, NOW), name);
     }
     for left in [
         agent(),
-        with_unit(|unit| unit.state = State::Changing),
-        with_unit(|unit| unit.state = State::Restarting),
+        with_unit(|unit| unit.state = UnitState::Changing),
+        with_unit(|unit| unit.state = UnitState::Restarting),
         stopped(|unit| unit.load = Load::Masked),
         stopped(|unit| unit.load = Load::Broken),
         stopped(|unit| unit.enablement = Enablement::Disabled),
         GuestAgent {
-            channel: Seen::Absent,
+            channel: Fact::Absent,
             ..stopped(|_| {})
         },
         GuestAgent {
@@ -378,11 +420,11 @@ fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_
             ..stopped(|_| {})
         },
         GuestAgent {
-            program: Seen::Absent,
+            program: Fact::Absent,
             ..stopped(|_| {})
         },
         GuestAgent {
-            unit: Seen::Absent,
+            unit: Fact::Absent,
             ..agent()
         },
     ] {
@@ -391,7 +433,7 @@ fn only_a_unit_that_stands_still_and_can_run_is_started_and_at_most_once_in_ten_
     assert_eq!(unit_to_start(&unknown(), &fresh, NOW), None);
     let mut memory = fresh.clone();
     memory.note_start(NOW);
-    let stands = || stopped(|unit| unit.state = State::Failed);
+    let stands = || stopped(|unit| unit.state = UnitState::Failed);
     assert_eq!(started(stands(), &memory, NOW + 599 * SECOND), None);
     assert_eq!(started(stands(), &memory, NOW + 600 * SECOND), name);
 }

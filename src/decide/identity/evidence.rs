@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::own_names;
 use crate::facts::names::{firmware_uuid, short};
-use crate::facts::observation::Who;
+use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 
 /// One comparison with an instance.
@@ -63,8 +63,8 @@ impl EvidenceKind {
 }
 
 /// Compares one candidate with this machine. What is not known on both sides is left out: it says nothing.
-pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
-    let machine = &who.machine;
+pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
+    let machine = &observation.machine;
     let mut evidence = Vec::new();
     let mut add = |kind, agrees, detail: String| {
         evidence.push(Evidence {
@@ -73,7 +73,7 @@ pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
             detail,
         });
     };
-    let node_vm_uid = who.node.known().and_then(|node| node.vm_uid());
+    let node_vm_uid = observation.node.known().and_then(|node| node.vm_uid());
     if let (Some(ours), Some(theirs)) = (node_vm_uid, vmi.vm_uid.as_deref()) {
         add(
             EvidenceKind::ProviderId,
@@ -117,7 +117,7 @@ pub(super) fn weigh(who: &Who, vmi: &Vmi) -> Vec<Evidence> {
             detail,
         );
     }
-    let names = own_names(who);
+    let names = own_names(observation);
     let same = names
         .iter()
         .find(|(_, name)| short(name) == vmi.name.as_str() || name == vmi.name.as_str());

@@ -8,9 +8,9 @@ use crate::facts::names::{NodeName, firmware_uuid};
 use uuid::Uuid;
 
 fn rename(world: &mut World, hostname: &str, node: &str) {
-    world.who.machine.kernel_hostname = Seen::Known(hostname.to_owned());
-    match &mut world.who.kubelet {
-        Seen::Known(kubelet) => kubelet.node_name = NodeName::parse(node).unwrap(),
+    world.observation.machine.kernel_hostname = Fact::Known(hostname.to_owned());
+    match &mut world.observation.kubelet {
+        Fact::Known(kubelet) => kubelet.node_name = NodeName::parse(node).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -71,7 +71,7 @@ fn every_verdict_is_reached_by_its_rule() {
         world.vmi().name = VmName::parse(vm).unwrap();
         world.vmi().hostname = spec_hostname.map(str::to_owned);
         world
-            .who
+            .observation
             .distributions
             .push(Distribution::with_node_name("chosen-by-hand"));
         rename(&mut world, hostname, node);
@@ -105,7 +105,7 @@ fn a_configured_vm_breaks_a_tie_but_not_a_contradiction() {
     });
     world.settings.harvester.vm = Some(VmName::parse("clone").unwrap());
     assert_eq!(world.identity().vm_name().unwrap().as_str(), "clone");
-    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
     assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
 }
 
@@ -122,7 +122,7 @@ fn one_mac_tells_vms_of_one_uuid_apart() {
 #[test]
 fn hardware_that_differs_rules_out_a_vm_of_our_name() {
     let mut world = World::new();
-    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
     let identity = world.identity();
     assert!(matches!(identity.vm, OwnVm::NotFound(_)));
     assert!(
@@ -144,8 +144,8 @@ fn a_vm_of_our_name_in_the_wrong_namespace_shares_the_uuid_but_not_the_mac() {
 #[test]
 fn without_hardware_facts_the_provider_id_counts_and_then_the_name() {
     let mut world = World::new();
-    world.who.machine.product_uuid = Seen::Absent;
-    world.who.machine.macs = Seen::Absent;
+    world.observation.machine.product_uuid = Fact::Absent;
+    world.observation.machine.macs = Fact::Absent;
     world.add_vmi(|other| {
         other.name = VmName::parse("other").unwrap();
         other.vm_uid = Some("other-vm".to_owned());
@@ -172,7 +172,7 @@ fn a_provider_id_of_another_vm_does_not_outweigh_hardware() {
 #[test]
 fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     let mut world = World::new();
-    world.who.candidates = Seen::Absent;
+    world.observation.candidates = Fact::Absent;
     let identity = world.identity();
     assert_eq!(
         identity.vm,
@@ -182,14 +182,14 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
     // A host name that is not the VM's cannot be proven, but cloud-init's is, and the difference is seen.
     rename(&mut world, "wrong", "wrong");
     assert_eq!(world.identity().verdict, Verdict::Mismatch);
-    world.who.machine.product_uuid = Seen::Known(random_uuid(1));
+    world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
     let identity = world.identity();
     assert_eq!(
         (identity.vm_name(), identity.verdict),
         (None, Verdict::Mismatch),
         "cloud-init names what is expected"
     );
-    world.who.machine.platform_hostname = Seen::Absent;
+    world.observation.machine.platform_hostname = Fact::Absent;
     assert_eq!(world.identity().verdict, Verdict::Unknown);
     assert_eq!(firmware_uuid(VM).get_version_num(), 5);
 }
@@ -198,7 +198,7 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
 fn while_the_api_is_away_names_are_judged_by_what_was_found_before() {
     let mut world = World::new();
     world.memory.last_vmi = Some(world.vmi().clone());
-    world.who.candidates = Seen::failed(WhyKind::Unreachable, "timeout");
+    world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
     rename(&mut world, "wrong", VM);
     let identity = world.identity();
     assert!(matches!(identity.vm, OwnVm::Remembered(..)));
@@ -209,7 +209,7 @@ fn while_the_api_is_away_names_are_judged_by_what_was_found_before() {
 #[test]
 fn the_static_name_is_judged_but_does_not_decide() {
     let mut world = World::new();
-    world.who.machine.static_hostname = Seen::Known("other".to_owned());
+    world.observation.machine.static_hostname = Fact::Known("other".to_owned());
     let identity = world.identity();
     assert_eq!(identity.verdict, Verdict::Match);
     assert!(
@@ -230,9 +230,9 @@ fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
         node.map(|node| (node.name, node.verdict))
     };
     let mut world = World::new();
-    world.who.kubelet = Seen::failed(WhyKind::Missing, "none");
+    world.observation.kubelet = Fact::failed(UnavailableKind::Missing, "none");
     assert_eq!(named(&world), None);
-    world.who.distributions = vec![Distribution::with_node_name("chosen-1")];
+    world.observation.distributions = vec![Distribution::with_node_name("chosen-1")];
     let chosen = ("chosen-1".to_owned(), Verdict::ConfiguredOverride);
     assert_eq!(named(&world), Some(chosen));
     world.add_vmi(|other| {
@@ -246,16 +246,16 @@ fn before_the_first_start_of_the_kubelet_the_configured_name_is_the_nodes() {
 #[test]
 fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
     let mut world = World::new();
-    world.who.machine.macs = Seen::Absent;
-    world.who.machine.product_serial = Seen::Absent;
+    world.observation.machine.macs = Fact::Absent;
+    world.observation.machine.product_serial = Fact::Absent;
     // The firmware UUID that is made of the name is all that agrees.
-    world.who.machine.product_uuid = Seen::Known(firmware_uuid(VM));
+    world.observation.machine.product_uuid = Fact::Known(firmware_uuid(VM));
     world.vmi().firmware_uuid = Some(firmware_uuid(VM));
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
     world.node().provider_id = Some("harvester://that-of-another-namespace".to_owned());
     assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
     // A UUID that is nobody's name is hardware.
-    world.who.machine.product_uuid = Seen::Known(random_uuid(3));
+    world.observation.machine.product_uuid = Fact::Known(random_uuid(3));
     world.vmi().firmware_uuid = Some(random_uuid(3));
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
 }

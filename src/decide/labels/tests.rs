@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::LabelKey;
 use crate::decide::fixtures::{World, forbidden, host_labels};
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::placement::PlacementReads;
 use crate::facts::topology::{REGION, REGION_BETA, ZONE, ZONE_BETA};
 
@@ -25,7 +25,7 @@ fn label(world: &mut World, key: &str, value: &str) {
     world.node().labels.insert(key.to_owned(), value.to_owned());
 }
 
-fn reasons(plan: &LabelPlan) -> Vec<(&str, LeftReason)> {
+fn reasons(plan: &LabelPlan) -> Vec<(&str, SkipReason)> {
     plan.left
         .iter()
         .map(|left| (left.key.as_str(), left.reason))
@@ -38,7 +38,7 @@ fn with_rack(world: &mut World, rack: Option<&str>) {
         .settings
         .extra_labels
         .insert(key(RACK), key("harvester.example.com/rack"));
-    if let (Seen::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
+    if let (Fact::Known(labels), Some(rack)) = (&mut world.reads.host_node, rack) {
         labels.insert("harvester.example.com/rack".to_owned(), rack.to_owned());
     }
 }
@@ -97,7 +97,7 @@ fn labels_of_two_hosts_are_never_mixed() {
     assert_eq!(set(&held), []);
     assert_eq!(
         reasons(&held),
-        [(REGION, LeftReason::WouldMix), (ZONE, LeftReason::WouldMix)]
+        [(REGION, SkipReason::WouldMix), (ZONE, SkipReason::WouldMix)]
     );
     // The new host has a region and no zone.
     world.migrate("hv-b", "eu-2", "");
@@ -105,7 +105,7 @@ fn labels_of_two_hosts_are_never_mixed() {
     assert_eq!(set(&held), []);
     assert_eq!(
         reasons(&held),
-        [(REGION, LeftReason::WouldMix), (ZONE, LeftReason::WouldMix)]
+        [(REGION, SkipReason::WouldMix), (ZONE, SkipReason::WouldMix)]
     );
     // With leave to remove, the whole set moves at once.
     world.settings.topology.remove_stale = true;
@@ -143,10 +143,10 @@ fn a_host_that_lost_its_label_changes_nothing_unless_removal_is_allowed() {
     let mut world = World::new();
     label(&mut world, ZONE_BETA, "rack-a");
     world.settle();
-    world.reads.host_node = Seen::Known(host_labels("eu-1", ""));
+    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
     assert_eq!(
         (set(&plan(&world)), reasons(&plan(&world))),
-        (vec![], vec![(ZONE, LeftReason::HostHasNone)])
+        (vec![], vec![(ZONE, SkipReason::HostHasNone)])
     );
     world.settings.topology.remove_stale = true;
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_label_that_somebody_changed_since_is_not_removed() {
     world.settings.topology.remove_stale = true;
     world.settle();
     label(&mut world, ZONE, "by-hand");
-    world.reads.host_node = Seen::Known(host_labels("eu-1", ""));
+    world.reads.host_node = Fact::Known(host_labels("eu-1", ""));
     assert_eq!(set(&plan(&world)), []);
 }
 
@@ -195,7 +195,7 @@ fn absence_in_annotations_removes_nothing() {
     world.annotate("hv-a", "eu-1", "");
     assert_eq!(
         (set(&plan(&world)), reasons(&plan(&world))),
-        (vec![], vec![(ZONE, LeftReason::HostHasNone)])
+        (vec![], vec![(ZONE, SkipReason::HostHasNone)])
     );
 }
 
@@ -208,14 +208,14 @@ fn hold_keeps_the_first_zone_and_says_so_while_the_host_follows() {
     let held = plan(&world);
     assert_eq!(
         (set(&held), reasons(&held)),
-        (vec![(HOST, "hv-b")], vec![(ZONE, LeftReason::Held)])
+        (vec![(HOST, "hv-b")], vec![(ZONE, SkipReason::Held)])
     );
 }
 
 #[test]
 fn hold_holds_the_pair_as_a_whole_and_the_host_that_it_is_of() {
     let mut world = World::new();
-    world.reads.host_node = Seen::Known(host_labels("r1", ""));
+    world.reads.host_node = Fact::Known(host_labels("r1", ""));
     world.settings.topology.on_change = OnChange::Hold;
     world.settle();
     world.migrate("hv-b", "r2", "z2");
@@ -249,10 +249,10 @@ fn a_report_writes_nothing_that_would_mislead_a_later_follow() {
 fn a_second_source_that_fails_proves_no_absence() {
     let mut world = World::new();
     world.settings.topology.remove_stale = true;
-    world.reads.host_node = Seen::Known(host_labels("", ""));
-    world.reads.configmap = Seen::Known(host_labels("eu-1", "rack-a"));
+    world.reads.host_node = Fact::Known(host_labels("", ""));
+    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-a"));
     world.settle();
-    world.reads.configmap = Seen::failed(crate::facts::WhyKind::Unreachable, "503");
+    world.reads.configmap = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
     assert_eq!(set(&plan(&world)), []);
 }
 
@@ -263,10 +263,10 @@ fn an_extra_label_of_the_host_before_is_said_while_the_new_host_cannot_be_read()
     world.settle();
     world.migrate("hv-b", "", "");
     world.annotate("hv-b", "eu-1", "rack-b");
-    world.reads.host_node = Seen::failed(crate::facts::WhyKind::Unreachable, "503");
+    world.reads.host_node = Fact::failed(crate::facts::UnavailableKind::Unreachable, "503");
     let moved = plan(&world);
     assert!(
-        reasons(&moved).contains(&(RACK, LeftReason::HostNotRead)),
+        reasons(&moved).contains(&(RACK, SkipReason::HostNotRead)),
         "{:?}",
         moved.left
     );
@@ -277,7 +277,7 @@ fn report_changes_nothing_at_all() {
     let mut world = World::new();
     world.settings.topology.on_change = OnChange::Report;
     let reported = plan(&world);
-    let all = [REGION, ZONE, HOST].map(|key| (key, LeftReason::ReportOnly));
+    let all = [REGION, ZONE, HOST].map(|key| (key, SkipReason::ReportOnly));
     assert_eq!((set(&reported), reasons(&reported)), (vec![], all.to_vec()));
 }
 
@@ -313,7 +313,7 @@ fn the_five_cases_of_an_extra_label() {
     let foreign = plan(&world);
     assert_eq!(
         (set(&foreign), reasons(&foreign)),
-        (vec![], vec![(RACK, LeftReason::Foreign)]),
+        (vec![], vec![(RACK, SkipReason::Foreign)]),
         "foreign: leave"
     );
 }
@@ -326,7 +326,7 @@ fn an_extra_label_goes_when_the_host_has_none_and_stays_when_it_cannot_be_read()
     let mut unread = world.clone();
     unread.reads = PlacementReads::none(crate::decide::fixtures::host("hv-a"));
     assert_eq!(set(&plan(&unread)), []);
-    world.reads.host_node = Seen::Known(host_labels("eu-1", "rack-a"));
+    world.reads.host_node = Fact::Known(host_labels("eu-1", "rack-a"));
     assert_eq!(set(&plan(&world)), [(RACK, "(removed)")]);
 }
 

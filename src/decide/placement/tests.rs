@@ -4,12 +4,12 @@ use super::*;
 use crate::config::HostPlace;
 use crate::decide::Write;
 use crate::decide::fixtures::{World, forbidden, host, host_labels};
-use crate::decide::label_state::Sync;
+use crate::decide::label_state::LabelState;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::VmName;
 use crate::facts::topology::{HOSTNAME, LabelValue, ZONE};
 
-fn outcomes(placement: &Placement) -> Vec<Outcome> {
+fn outcomes(placement: &Placement) -> Vec<PlacementOutcome> {
     placement.tried.iter().map(|tried| tried.outcome).collect()
 }
 
@@ -26,17 +26,17 @@ fn the_host_node_wins_and_the_rest_is_not_needed() {
 
 #[test]
 fn each_source_takes_over_when_those_before_it_cannot_answer() {
-    use Outcome::{Failed, NotNeeded, Nothing, Won};
+    use PlacementOutcome::{Failed, NotNeeded, Nothing, Won};
     let mut world = World::new();
     world.reads.host_node = forbidden();
-    world.reads.configmap = Seen::Known(host_labels("eu-1", "rack-d"));
+    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-d"));
     let placement = world.placement().unwrap();
     assert_eq!(source(&placement), Some(Source::ConfigMap));
     assert_eq!(
         outcomes(&placement),
         [Failed, Nothing, NotNeeded, Won, NotNeeded]
     );
-    world.reads.launcher_pod = Seen::Known(host_labels("eu-1", "rack-c"));
+    world.reads.launcher_pod = Fact::Known(host_labels("eu-1", "rack-c"));
     assert_eq!(
         source(&world.placement().unwrap()),
         Some(Source::LauncherPod)
@@ -63,9 +63,11 @@ fn with_hosts_table(world: &mut World) {
 
 /// No credential for Harvester, and a host that tells its name.
 fn without_credential(world: &mut World, told: &str) {
-    world.who.harvester = Seen::failed(WhyKind::Missing, "no kubeconfig for Harvester");
-    world.who.candidates = Seen::failed(WhyKind::NotAsked, "no kubeconfig for Harvester");
-    world.who.host_metrics = Seen::Known(HostMetrics {
+    world.observation.harvester =
+        Fact::failed(UnavailableKind::Missing, "no kubeconfig for Harvester");
+    world.observation.candidates =
+        Fact::failed(UnavailableKind::NotAsked, "no kubeconfig for Harvester");
+    world.observation.host_metrics = Fact::Known(HostMetrics {
         host: host(told),
         time: None,
         via: Via::Channel,
@@ -95,7 +97,7 @@ fn without_any_credential_the_host_itself_and_the_table_are_enough() {
     without_credential(&mut world, "hv-b");
     let placement = world.placement().unwrap();
     assert_eq!(placement.host, host("hv-b"));
-    assert_eq!(placement.told_by, "downward metrics on virtio-serial");
+    assert_eq!(placement.host_source, "downward metrics on virtio-serial");
     assert_eq!(source(&placement), Some(Source::HostsTable));
     let plan = world.plan();
     assert_eq!(plan.findings, [], "no credential is missed");
@@ -132,7 +134,7 @@ fn a_host_that_is_named_and_placed_nowhere_keeps_the_labels() {
     assert!(
         matches!(
             plan.sync,
-            Sync::NoVm {
+            LabelState::NoVm {
                 reason: "NoHarvesterCredential",
                 ..
             }
@@ -147,7 +149,7 @@ fn a_host_that_is_named_and_placed_nowhere_keeps_the_labels() {
 fn the_host_is_not_heard_when_it_is_doubtful_which_vm_we_are() {
     let mut world = World::new();
     with_hosts_table(&mut world);
-    world.who.host_metrics = Seen::Known(HostMetrics {
+    world.observation.host_metrics = Fact::Known(HostMetrics {
         host: host("hv-b"),
         time: None,
         via: Via::Disk,
@@ -168,7 +170,7 @@ fn annotations_for_another_host_are_stale_and_never_used() {
     world.annotate("hv-b", "eu-1", "rack-b");
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
-    assert_eq!(placement.tried[1].outcome, Outcome::Stale);
+    assert_eq!(placement.tried[1].outcome, PlacementOutcome::Stale);
     assert!(
         placement.tried[1].detail.contains("hv-b"),
         "{}",
@@ -177,7 +179,10 @@ fn annotations_for_another_host_are_stale_and_never_used() {
     // Without the freshness marker nobody can tell.
     world.vmi().annotations.remove(HOSTNAME);
     world.vmi().annotated_by_harvester = false;
-    assert_eq!(world.placement().unwrap().tried[1].outcome, Outcome::Stale);
+    assert_eq!(
+        world.placement().unwrap().tried[1].outcome,
+        PlacementOutcome::Stale
+    );
 }
 
 #[test]
@@ -191,10 +196,10 @@ fn reads_for_another_host_are_stale() {
 #[test]
 fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
     let mut world = World::new();
-    world.reads.host_node = Seen::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into());
+    world.reads.host_node = Fact::Known([(ZONE.to_owned(), "rack a\u{1b}".to_owned())].into());
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
-    assert_eq!(placement.tried[0].outcome, Outcome::Illegal);
+    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Illegal);
     assert!(
         placement.tried[0].detail.contains("rack a\\u{1b}"),
         "{}",
@@ -205,11 +210,11 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
 #[test]
 fn a_host_without_labels_is_known_to_have_none_unless_another_source_tells() {
     let mut world = World::new();
-    world.reads.host_node = Seen::Known(HostLabels::new());
+    world.reads.host_node = Fact::Known(HostLabels::new());
     let placement = world.placement().unwrap();
     let known = placement.known.unwrap();
     assert!(known.topology.is_empty() && known.absence == Absence::Proven);
-    world.reads.configmap = Seen::Known(host_labels("eu-1", "rack-d"));
+    world.reads.configmap = Fact::Known(host_labels("eu-1", "rack-d"));
     assert_eq!(source(&world.placement().unwrap()), Some(Source::ConfigMap));
 }
 
@@ -220,7 +225,7 @@ fn a_source_that_is_switched_off_is_not_used() {
     let placement = world.placement().unwrap();
     assert_eq!(placement.known, None);
     assert_eq!(placement.host_labels, None);
-    assert_eq!(placement.tried[0].outcome, Outcome::Off);
+    assert_eq!(placement.tried[0].outcome, PlacementOutcome::Off);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::decide::Action;
 use crate::decide::fixtures::World;
 use crate::facts::distribution::{Distribution, DistributionKind, StaticLabel};
 use crate::facts::topology::ZONE_BETA;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 const HOST: &str = "topology.harvesterhci.io/host";
 
@@ -17,7 +17,7 @@ fn wanted(zone: &str, host: &str) -> Labels {
         .into()
 }
 
-fn file(kind: LabelFileKind, content: Content) -> LabelFile {
+fn file(kind: LabelFileKind, content: LabelFileContent) -> LabelFile {
     LabelFile {
         kind,
         content,
@@ -26,14 +26,14 @@ fn file(kind: LabelFileKind, content: Content) -> LabelFile {
 }
 
 fn ours(kind: LabelFileKind, labels: &Labels) -> LabelFile {
-    file(kind, Content::Ours(text(kind, labels)))
+    file(kind, LabelFileContent::Ours(text(kind, labels)))
 }
 
 /// A world that wants its Node registered with labels, with one file of ours that says rack-a.
 fn world() -> World {
     let mut world = World::new();
     world.settings.registration.node_labels = true;
-    world.who.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-a", "hv-a"))];
+    world.observation.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-a", "hv-a"))];
     world.settle();
     world
 }
@@ -59,16 +59,16 @@ fn codes(world: &World) -> Vec<Code> {
 
 #[test]
 fn a_node_that_is_not_there_yet_gets_what_the_host_says() {
-    for kubelet in [WhyKind::Missing, WhyKind::Credential] {
+    for kubelet in [UnavailableKind::Missing, UnavailableKind::Credential] {
         let mut world = world();
-        world.who.kubelet = Seen::failed(kubelet, "none");
-        world.who.node = Seen::failed(WhyKind::NotAsked, "none");
+        world.observation.kubelet = Fact::failed(kubelet, "none");
+        world.observation.node = Fact::failed(UnavailableKind::NotAsked, "none");
         let labels = world.plan().registration.labels;
-        let expected = (kubelet == WhyKind::Missing).then(|| wanted("rack-a", "hv-a"));
+        let expected = (kubelet == UnavailableKind::Missing).then(|| wanted("rack-a", "hv-a"));
         assert_eq!(labels, expected, "{kubelet:?}");
     }
     let mut world = world();
-    world.who.node = Seen::Absent;
+    world.observation.node = Fact::Absent;
     world.migrate("hv-b", "eu-1", "rack-b");
     assert_eq!(changed(&world), to("rack-b", "hv-b"));
 }
@@ -81,7 +81,7 @@ fn the_file_changes_in_the_same_plan_as_the_node_and_then_rests() {
     let plan = world.plan();
     assert!(matches!(plan.actions[0], Action::PatchNode(_)));
     assert_eq!(changed(&world), to("rack-b", "hv-b"));
-    world.who.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-b", "hv-b"))];
+    world.observation.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-b", "hv-b"))];
     world.apply(&plan);
     assert_eq!(changed(&world), None);
 }
@@ -99,10 +99,10 @@ fn a_held_node_is_held_by_its_file_too() {
 fn what_is_not_known_changes_no_file() {
     let mut unread = world();
     unread.migrate("hv-b", "eu-1", "rack-b");
-    unread.who.node = Seen::failed(WhyKind::Unreachable, "timeout");
+    unread.observation.node = Fact::failed(UnavailableKind::Unreachable, "timeout");
     assert_eq!(changed(&unread), None);
     let mut lost = world();
-    lost.who.candidates = Seen::failed(WhyKind::Unreachable, "timeout");
+    lost.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
     lost.memory = crate::decide::Memory::default();
     assert_eq!(changed(&lost), None);
 }
@@ -115,8 +115,11 @@ fn switched_off_only_our_own_file_goes() {
     ];
     for switch in off {
         let mut world = world();
-        let other = file(LabelFileKind::K3s, Content::Foreign("other".to_owned()));
-        world.who.label_files.push(other);
+        let other = file(
+            LabelFileKind::K3s,
+            LabelFileContent::Foreign("other".to_owned()),
+        );
+        world.observation.label_files.push(other);
         switch(&mut world);
         let changes = world.plan().registration.changes;
         let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
@@ -131,10 +134,13 @@ fn switched_off_only_our_own_file_goes() {
 fn the_daemon_makes_no_file_and_touches_none_of_others() {
     let mut world = world();
     world.migrate("hv-b", "eu-1", "rack-b");
-    world.who.label_files = Vec::new();
+    world.observation.label_files = Vec::new();
     assert_eq!(changed(&world), None);
-    let other = file(LabelFileKind::Rke2, Content::Foreign("other".to_owned()));
-    world.who.label_files = vec![other.clone()];
+    let other = file(
+        LabelFileKind::Rke2,
+        LabelFileContent::Foreign("other".to_owned()),
+    );
+    world.observation.label_files = vec![other.clone()];
     assert_eq!(changed(&world), None);
     assert!(codes(&world).contains(&Code::LabelFileNotManaged));
     let labels = wanted("rack-b", "hv-b");
@@ -169,18 +175,18 @@ fn while_somebody_else_sets_the_arguments_our_drop_in_says_nothing() {
     let mut world = world();
     let labels = wanted("rack-a", "hv-a");
     let mut kubelet = ours(LabelFileKind::Kubelet, &labels);
-    world.who.label_files = vec![kubelet.clone()];
+    world.observation.label_files = vec![kubelet.clone()];
     assert_eq!(world.plan().registration.changes, []);
     kubelet.hidden_by = Some("/usr/lib/systemd/system/kubelet.service".into());
-    world.who.label_files = vec![kubelet.clone()];
+    world.observation.label_files = vec![kubelet.clone()];
     let empty = text(LabelFileKind::Kubelet, &Labels::new());
     let changes = world.plan().registration.changes;
     assert_eq!(changes[0].edit, Edit::Write(empty.clone()));
-    kubelet.content = Content::Ours(empty);
-    world.who.label_files = vec![kubelet.clone()];
+    kubelet.content = LabelFileContent::Ours(empty);
+    world.observation.label_files = vec![kubelet.clone()];
     assert_eq!(world.plan().registration.changes, []);
     kubelet.hidden_by = None;
-    world.who.label_files = vec![kubelet];
+    world.observation.label_files = vec![kubelet];
     let changes = world.plan().registration.changes;
     let expected = Edit::Write(text(LabelFileKind::Kubelet, &labels));
     assert_eq!(changes[0].edit, expected);
@@ -227,7 +233,7 @@ fn a_file_that_has_no_effect_or_cannot_be_written_is_told() {
     assert!(codes(&world).contains(&Code::LabelFileNotWritten));
     let mut kubelet = ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"));
     kubelet.hidden_by = Some("/etc/default/kubelet".into());
-    world.who.label_files = vec![kubelet];
+    world.observation.label_files = vec![kubelet];
     let findings = world.plan().findings;
     let hidden = |finding: &&Finding| finding.code == Code::LabelFileWithoutEffect;
     let finding = findings.iter().find(hidden).unwrap();
@@ -251,23 +257,26 @@ fn our_own_file_is_no_static_label_and_any_other_is() {
     ] {
         let mut rke2 = Distribution::new(DistributionKind::Rke2);
         rke2.node_labels = vec![label(origin)];
-        world.who.distributions = vec![rke2];
+        world.observation.distributions = vec![rke2];
         assert_eq!(codes(&world).contains(&Code::StaticNodeLabel), !is_ours);
     }
     // Without our mark it is like any other.
-    let other = file(LabelFileKind::Rke2, Content::Foreign("other".to_owned()));
-    world.who.label_files = vec![other];
+    let other = file(
+        LabelFileKind::Rke2,
+        LabelFileContent::Foreign("other".to_owned()),
+    );
+    world.observation.label_files = vec![other];
     let mut rke2 = Distribution::new(DistributionKind::Rke2);
     rke2.node_labels = vec![label(path)];
-    world.who.distributions = vec![rke2];
+    world.observation.distributions = vec![rke2];
     assert!(codes(&world).contains(&Code::StaticNodeLabel));
 }
 
 /// The kubelet's unit as systemd knows it, in a world whose drop-in is as it should be.
 fn known_to_systemd(needs_reload: bool, is_listed: bool) -> World {
     let mut world = world();
-    world.who.label_files = vec![ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"))];
-    world.who.drop_in = Some(DropIn {
+    world.observation.label_files = vec![ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"))];
+    world.observation.drop_in = Some(DropIn {
         needs_reload,
         is_listed,
     });
@@ -294,7 +303,7 @@ fn a_missed_reload_of_systemd_is_repeated() {
     // Of our file that is gone systemd knows as long as it is listed; of the files of others we know nothing.
     for (is_listed, expected) in [(true, reload()), (false, Vec::new())] {
         let mut world = known_to_systemd(true, is_listed);
-        world.who.label_files = Vec::new();
+        world.observation.label_files = Vec::new();
         assert_eq!(world.plan().registration.changes, expected);
     }
 }
@@ -320,6 +329,6 @@ fn a_reload_that_changes_nothing_is_not_repeated_at_once_and_its_failure_stays_k
     assert!(plan.memory.unwritten_file.is_some());
     world.uptime += RELOAD_PAUSE;
     assert_eq!(world.plan().registration.changes, reload());
-    world.who.drop_in = None;
+    world.observation.drop_in = None;
     assert_eq!(world.plan().memory.unwritten_file, None);
 }

@@ -10,11 +10,11 @@ fn seconds(seconds: f64) -> Duration {
 /// Dice that change nothing, in the middle of the spread.
 const FAIR: u64 = u64::MAX / 2 + 1;
 
-fn now(uptime: Duration, dice: u64) -> Now {
+fn now(uptime: Duration, random: u64) -> Now {
     Now {
         uptime,
         wall: time::UtcDateTime::UNIX_EPOCH,
-        random: Random::from_bits(dice),
+        random: Random::from_bits(random),
     }
 }
 
@@ -29,8 +29,8 @@ fn opened(from: Option<&str>) -> Window {
     .unwrap()
 }
 
-fn answer(name: Option<&HostName>) -> Found<'_> {
-    Found {
+fn answer(name: Option<&HostName>) -> ProbeResult<'_> {
+    ProbeResult {
         host: name,
         is_answered: name.is_some(),
         is_read: true,
@@ -39,14 +39,14 @@ fn answer(name: Option<&HostName>) -> Found<'_> {
 }
 
 /// Reads when the window asks for it until it ends; the moments of the reads since the first sign, and the end.
-fn play(mut window: Window, name: Option<&HostName>, dice: u64) -> (Vec<Duration>, Epoch) {
+fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Duration>, WindowId) {
     let began = window.opened;
     let mut uptime = began;
     let mut reads = Vec::new();
     loop {
         uptime += window.wait(uptime);
         reads.push(uptime - began);
-        match window.step(answer(name), now(uptime, dice)).state {
+        match window.step(answer(name), now(uptime, random)).state {
             Ok(open) => window = open,
             Err(epoch) => return (reads, epoch),
         }
@@ -60,9 +60,9 @@ fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_en
     assert_eq!(reads, OFFSETS);
     assert_eq!(
         epoch,
-        Epoch {
+        WindowId {
             trigger: Trigger::Link,
-            outcome: Outcome::Unconfirmed,
+            outcome: WindowOutcome::Unconfirmed,
             from: Some(host("hv-a")),
             took: seconds(60.0),
             reads: 11
@@ -73,9 +73,9 @@ fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_en
 #[test]
 fn whatever_the_dice_an_unconfirmed_window_costs_at_most_eleven_reads_and_its_first_is_at_once() {
     let same = host("hv-a");
-    for dice in [0, 1 << 60, 1 << 62, FAIR, u64::MAX] {
-        let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), dice);
-        assert_eq!(epoch.outcome, Outcome::Unconfirmed);
+    for random in [0, 1 << 60, 1 << 62, FAIR, u64::MAX] {
+        let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), random);
+        assert_eq!(epoch.outcome, WindowOutcome::Unconfirmed);
         assert!(reads.len() <= 11 && reads.len() == epoch.reads, "{reads:?}");
         assert_eq!(reads.first(), Some(&Duration::ZERO));
         let last = reads.last().unwrap();
@@ -97,14 +97,14 @@ fn machines_of_a_drained_host_read_at_different_moments() {
 fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     let there = host("hv-b");
     let window = opened(Some("hv-a"));
-    let unsettled = Found {
+    let unsettled = ProbeResult {
         is_settled: false,
         ..answer(Some(&there))
     };
     let step = window.step(unsettled, now(seconds(100.2), FAIR));
     let window = step.state.unwrap();
     // The watch told it: that is no read of the window, and settles it all the same.
-    let by_watch = Found {
+    let by_watch = ProbeResult {
         is_read: false,
         ..answer(Some(&there))
     };
@@ -112,7 +112,7 @@ fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     let epoch = step.state.unwrap_err();
     assert_eq!(
         epoch.outcome,
-        Outcome::Confirmed {
+        WindowOutcome::Confirmed {
             from: host("hv-a"),
             to: host("hv-b")
         }
@@ -129,7 +129,7 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
     let mut window = opened(Some("hv-a"));
     let epoch = loop {
         let uptime = window.due;
-        let found = Found {
+        let found = ProbeResult {
             is_settled: false,
             ..answer(Some(&there))
         };
@@ -138,18 +138,18 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
             Err(epoch) => break epoch,
         }
     };
-    assert!(matches!(epoch.outcome, Outcome::Confirmed { .. }));
+    assert!(matches!(epoch.outcome, WindowOutcome::Confirmed { .. }));
     assert_eq!(epoch.took, seconds(60.0));
 }
 
 #[test]
 fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
     let (_, epoch) = play(opened(Some("hv-a")), None, FAIR);
-    assert_eq!(epoch.outcome, Outcome::ApiUnavailable);
+    assert_eq!(epoch.outcome, WindowOutcome::ApiUnavailable);
     let (_, epoch) = play(opened(None), Some(&host("hv-a")), FAIR);
     assert_eq!(
         epoch.outcome,
-        Outcome::Unconfirmed,
+        WindowOutcome::Unconfirmed,
         "no host to compare with"
     );
 }
@@ -162,7 +162,7 @@ fn an_answer_of_the_first_seconds_is_no_denial() {
         let uptime = window.due;
         let early = uptime - window.opened < CAUGHT_UP;
         let found = answer(early.then_some(&same));
-        let found = Found {
+        let found = ProbeResult {
             is_answered: early,
             ..found
         };
@@ -171,7 +171,7 @@ fn an_answer_of_the_first_seconds_is_no_denial() {
             Err(epoch) => break epoch,
         }
     };
-    assert_eq!(epoch.outcome, Outcome::ApiUnavailable);
+    assert_eq!(epoch.outcome, WindowOutcome::ApiUnavailable);
 }
 
 #[test]
@@ -181,10 +181,10 @@ fn each_offset_is_read_once_however_the_dice_fall() {
     let mut window = opened(Some("hv-a"));
     let mut uptime = window.opened;
     let mut reads = 0;
-    for dice in [0, u64::MAX].into_iter().cycle() {
+    for random in [0, u64::MAX].into_iter().cycle() {
         uptime += window.wait(uptime) + Duration::from_millis(5);
         reads += 1;
-        match window.step(answer(Some(&same)), now(uptime, dice)).state {
+        match window.step(answer(Some(&same)), now(uptime, random)).state {
             Ok(open) => window = open,
             Err(epoch) => {
                 assert!(epoch.reads <= 11 && reads <= 11, "{reads} reads");
@@ -214,8 +214,8 @@ fn a_read_before_its_time_does_not_count() {
 fn signs_without_end_do_not_keep_a_window_open_for_ever() {
     let mut window = None;
     for minute in 0..10 {
-        let sign = Some((Trigger::Link, seconds(100.0 + 10.0 * f64::from(minute))));
-        window = admit(window, sign, Some(&host("hv-a")), None);
+        let hint = Some((Trigger::Link, seconds(100.0 + 10.0 * f64::from(minute))));
+        window = admit(window, hint, Some(&host("hv-a")), None);
     }
     assert_eq!(window.unwrap().opened, seconds(130.0));
 }
@@ -231,55 +231,55 @@ fn slow_answers_skip_reads_and_do_not_pile_up() {
 
 #[test]
 fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
-    let sign = |trigger, at| Some((trigger, seconds(at)));
+    let hint = |trigger, at| Some((trigger, seconds(at)));
     let mut window = None;
     for at in [100.0, 100.05, 100.2, 100.45, 100.8, 102.0] {
-        window = admit(window, sign(Trigger::Link, at), Some(&host("hv-a")), None);
-        window = admit(window, sign(Trigger::Port, at), Some(&host("hv-a")), None);
+        window = admit(window, hint(Trigger::Link, at), Some(&host("hv-a")), None);
+        window = admit(window, hint(Trigger::Port, at), Some(&host("hv-a")), None);
     }
     let first = window.unwrap();
     assert_eq!(
         (first.opened, first.trigger),
         (seconds(100.0), Trigger::Link)
     );
-    let again = admit(Some(first.clone()), sign(Trigger::Link, 110.0), None, None).unwrap();
+    let again = admit(Some(first.clone()), hint(Trigger::Link, 110.0), None, None).unwrap();
     assert_eq!(again.opened, seconds(110.0));
     assert_eq!(again.from, first.from, "where we were is not forgotten");
     let there = host("hv-b");
-    let next = admit(Some(first), sign(Trigger::Link, 110.0), Some(&there), None).unwrap();
+    let next = admit(Some(first), hint(Trigger::Link, 110.0), Some(&there), None).unwrap();
     assert_eq!(next.from, Some(there), "the first move was seen");
     assert_eq!(admit(Some(again.clone()), None, None, None), Some(again));
 }
 
 #[test]
 fn a_sign_that_comes_after_the_move_was_seen_opens_nothing() {
-    let sign = Some((Trigger::Port, seconds(101.9)));
+    let hint = Some((Trigger::Port, seconds(101.9)));
     assert_eq!(
-        admit(None, sign, Some(&host("hv-b")), Some(seconds(100.0))),
+        admit(None, hint, Some(&host("hv-b")), Some(seconds(100.0))),
         None
     );
-    assert!(admit(None, sign, Some(&host("hv-b")), Some(seconds(90.0))).is_some());
+    assert!(admit(None, hint, Some(&host("hv-b")), Some(seconds(90.0))).is_some());
 }
 
 #[test]
 fn the_watch_is_proven_once_two_seconds_after_the_sign_or_at_the_end() {
     let same = host("hv-a");
     let step = opened(Some("hv-a")).step(answer(Some(&same)), now(seconds(101.0), FAIR));
-    assert_eq!(step.prove, None);
+    assert_eq!(step.verify, None);
     let step = step
         .state
         .unwrap()
         .step(answer(Some(&same)), now(seconds(102.0), FAIR));
-    assert_eq!(step.prove, Some(seconds(100.0)));
+    assert_eq!(step.verify, Some(seconds(100.0)));
     let step = step
         .state
         .unwrap()
         .step(answer(Some(&same)), now(seconds(104.0), FAIR));
-    assert_eq!(step.prove, None);
+    assert_eq!(step.verify, None);
     let there = host("hv-b");
     let step = opened(Some("hv-a")).step(answer(Some(&there)), now(seconds(100.1), FAIR));
     assert_eq!(
-        step.prove,
+        step.verify,
         Some(seconds(100.0)),
         "found by a read, not by the watch"
     );

@@ -60,7 +60,7 @@ pub enum Block<'a> {
 
 /// One of the two lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+enum RpcList {
     Allowed,
     Blocked,
 }
@@ -84,8 +84,8 @@ impl RpcFilter {
     pub fn add_configuration(&mut self, text: &str) {
         for (key, value) in assignments_of_group(text, "general") {
             let list = match key {
-                "block-rpcs" | "blacklist" => List::Blocked,
-                "allow-rpcs" => List::Allowed,
+                "block-rpcs" | "blacklist" => RpcList::Blocked,
+                "allow-rpcs" => RpcList::Allowed,
                 _ => continue,
             };
             self.add(list, &value, &format!("`{key}` in {CONFIGURATION}"));
@@ -111,35 +111,35 @@ impl RpcFilter {
         }
     }
 
-    fn add(&mut self, list: List, commands: &str, origin: &str) {
+    fn add(&mut self, list: RpcList, commands: &str, origin: &str) {
         let commands = commands.split(',').map(str::trim);
         let listed = commands.filter(|rpc| !rpc.is_empty()).map(|rpc| Listed {
             rpc: rpc.to_owned(),
             origin: origin.to_owned(),
         });
         match list {
-            List::Allowed => self.allowed.extend(listed),
-            List::Blocked => self.blocked.extend(listed),
+            RpcList::Allowed => self.allowed.extend(listed),
+            RpcList::Blocked => self.blocked.extend(listed),
         }
     }
 }
 
 /// The list that a word of the command line is for, and its commands unless they are the next word (getopt_long(3)).
-fn option(word: &str) -> Option<(List, Option<&str>)> {
+fn option(word: &str) -> Option<(RpcList, Option<&str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (long, None),
         };
         return match name {
-            "block-rpcs" | "blacklist" => Some((List::Blocked, value)),
-            "allow-rpcs" => Some((List::Allowed, value)),
+            "block-rpcs" | "blacklist" => Some((RpcList::Blocked, value)),
+            "allow-rpcs" => Some((RpcList::Allowed, value)),
             _ => None,
         };
     }
     let (list, rest) = match (word.strip_prefix("-b"), word.strip_prefix("-a")) {
-        (Some(rest), _) => (List::Blocked, rest),
-        (_, Some(rest)) => (List::Allowed, rest),
+        (Some(rest), _) => (RpcList::Blocked, rest),
+        (_, Some(rest)) => (RpcList::Allowed, rest),
         _ => return None,
     };
     Some((list, Some(rest).filter(|rest| !rest.is_empty())))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
-use crate::sys::document::yaml::Value;
+use crate::sys::document::yaml::YamlValue;
 
 /// What RKE2 and K3s take for true: their YAML is that of YAML 1.1.
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
@@ -98,16 +98,16 @@ pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Pat
 }
 
 /// One value or a list of them, as text. The error is what is neither.
-pub(super) fn scalars(value: &Value) -> Result<Vec<String>, &Value> {
-    let scalar = |value: &Value| match value {
-        Value::Text(text) => Some(text.to_string()),
-        Value::Number(number) => Some(number.clone()),
-        Value::Bool(value) => Some(value.to_string()),
-        Value::Null | Value::List(_) | Value::Map(_) => None,
+pub(super) fn scalars(value: &YamlValue) -> Result<Vec<String>, &YamlValue> {
+    let scalar = |value: &YamlValue| match value {
+        YamlValue::Text(text) => Some(text.to_string()),
+        YamlValue::Number(number) => Some(number.clone()),
+        YamlValue::Bool(value) => Some(value.to_string()),
+        YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => None,
     };
     match value {
-        Value::Null => Ok(Vec::new()),
-        Value::List(list) => list.iter().map(|item| scalar(item).ok_or(item)).collect(),
+        YamlValue::Null => Ok(Vec::new()),
+        YamlValue::List(list) => list.iter().map(|item| scalar(item).ok_or(item)).collect(),
         other => scalar(other).map(|text| vec![text]).ok_or(other),
     }
 }

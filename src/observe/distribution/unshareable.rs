@@ -13,7 +13,7 @@ use super::settings::{
 };
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::observe::environment_file::{flags, variables};
-use crate::sys::document::yaml::{Value, parse};
+use crate::sys::document::yaml::{YamlValue, parse};
 
 /// Keys whose values are secrets: it is remembered that they are there.
 const SECRET: [&str; 5] = [
@@ -40,7 +40,7 @@ const OLD_TOPOLOGY: &str = "failure-domain.beta.kubernetes.io/";
 pub(super) fn of_entry(
     name: &str,
     key: &str,
-    value: &Value,
+    value: &YamlValue,
     text: &[u8],
     path: &Path,
 ) -> Option<Unshareable> {
@@ -236,7 +236,7 @@ fn begins_with_key(line: &str, key: &str) -> bool {
 
 /// Whether a line alone says the same of the key as the whole file.
 fn says(line: &str, key: &str, values: &[String]) -> bool {
-    let Ok(Value::Map(entries)) = parse(line.as_bytes()) else {
+    let Ok(YamlValue::Map(entries)) = parse(line.as_bytes()) else {
         return false;
     };
     match entries.as_slice() {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn form(key: &str, text: &str) -> Form {
-        let Ok(Value::Map(entries)) = parse(text.as_bytes()) else {
+        let Ok(YamlValue::Map(entries)) = parse(text.as_bytes()) else {
             panic!("{text}");
         };
         let (_, value) = entries.iter().find(|(name, _)| name == key).unwrap();

@@ -9,7 +9,9 @@ use harvester_lab::guest::GuestTree;
 use super::*;
 use crate::apply;
 use crate::catalogue::Code;
-use crate::decide::guest_agent::{Health, Memory, condition, findings, judge, unit_to_start};
+use crate::decide::guest_agent::{
+    GuestAgentHealth, Memory, condition, findings, judge, unit_to_start,
+};
 
 /// A machine with the program, the channel and its ends.
 struct Guest {
@@ -54,8 +56,8 @@ impl Guest {
     }
 
     /// One reading, judged.
-    async fn health(&self) -> Health {
-        let seen = Seen::Known(self.read().await);
+    async fn health(&self) -> GuestAgentHealth {
+        let seen = Fact::Known(self.read().await);
         judge(&seen, &Memory::default(), std::time::Duration::ZERO)
     }
 }
@@ -88,14 +90,14 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             vec![(UNITS[0], is_static(Shown::running()))],
             Some(UNITS[0]),
             Enablement::Static,
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
         ),
         // Fedora and EL: enabled.
         (
             vec![(UNITS[0], Shown::running())],
             Some(UNITS[0]),
             Enablement::Enabled,
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
         ),
         // openSUSE: disabled by preset, and wanted by the device through a rule of udev.
         (
@@ -109,7 +111,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             )],
             Some(UNITS[0]),
             Enablement::Static,
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
         ),
         // SLE 15 SP2: an instance, beside a name that something refers to in vain.
         (
@@ -119,7 +121,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             ],
             Some(UNITS[1]),
             Enablement::Static,
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
         ),
         // Older: the plain name; and the one that runs counts before the one that is only there.
         (
@@ -129,26 +131,26 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             ],
             Some(UNITS[2]),
             Enablement::Enabled,
-            Health::Healthy,
+            GuestAgentHealth::Healthy,
         ),
         (
             vec![(UNITS[0], masked())],
             Some(UNITS[0]),
             Enablement::Disabled,
-            Health::Masked,
+            GuestAgentHealth::Masked,
         ),
         // Not in memory, because nothing wants it.
         (
             vec![(UNITS[0], on_disk("disabled"))],
             Some(UNITS[0]),
             Enablement::Disabled,
-            Health::Disabled,
+            GuestAgentHealth::Disabled,
         ),
         (
             vec![(UNITS[0], on_disk("masked"))],
             Some(UNITS[0]),
             Enablement::Disabled,
-            Health::Masked,
+            GuestAgentHealth::Masked,
         ),
         (
             vec![(
@@ -162,7 +164,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             )],
             Some(UNITS[0]),
             Enablement::Enabled,
-            Health::NotRunning,
+            GuestAgentHealth::NotRunning,
         ),
         (
             vec![(
@@ -175,7 +177,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             )],
             Some(UNITS[0]),
             Enablement::Enabled,
-            Health::Restarting,
+            GuestAgentHealth::Restarting,
         ),
     ] {
         let guest = Guest::new();
@@ -201,11 +203,11 @@ async fn no_unit_and_no_program_is_not_installed_and_no_device_is_no_channel() {
     let guest = Guest::bare();
     let daemon = Daemon::start(&guest.tree).await;
     let systemd = Systemd::start(&daemon, &[(DEVICE_UNIT, Shown::plugged())]).await;
-    assert_eq!(guest.read().await.unit, Seen::Absent);
-    assert_eq!(guest.health().await, Health::NotInstalled);
+    assert_eq!(guest.read().await.unit, Fact::Absent);
+    assert_eq!(guest.health().await, GuestAgentHealth::NotInstalled);
     systemd.set(DEVICE_UNIT, Shown::stopped()).await;
-    assert_eq!(guest.read().await.channel, Seen::Absent);
-    assert_eq!(guest.health().await, Health::ChannelMissing);
+    assert_eq!(guest.read().await.channel, Fact::Absent);
+    assert_eq!(guest.health().await, GuestAgentHealth::ChannelMissing);
 }
 
 #[tokio::test]
@@ -222,13 +224,17 @@ async fn a_growing_number_of_restarts_is_seen_from_one_reading_to_the_next() {
         };
         systemd.set(UNITS[0], unit).await;
         let now = std::time::Duration::from_secs(second);
-        let seen = Seen::Known(guest.read().await);
+        let seen = Fact::Known(guest.read().await);
         memory.note(&seen, now);
         healths.push(judge(&seen, &memory, now));
     }
     assert_eq!(
         healths,
-        [Health::Healthy, Health::Healthy, Health::Restarting]
+        [
+            GuestAgentHealth::Healthy,
+            GuestAgentHealth::Healthy,
+            GuestAgentHealth::Restarting
+        ]
     );
 }
 
@@ -252,7 +258,7 @@ async fn what_blocks_a_command_is_named_from_the_units_command_line_its_variable
     guest
         .tree
         .write("/usr/etc/sysconfig/qemu-ga", "BLOCK_RPCS=guest-ping\n");
-    assert_eq!(guest.health().await, Health::RpcsBlocked);
+    assert_eq!(guest.health().await, GuestAgentHealth::RpcsBlocked);
     guest.tree.write(
         "/etc/sysconfig/qemu-ga",
         format!("BLOCK_RPCS=\n{sysconfig}"),
@@ -260,8 +266,8 @@ async fn what_blocks_a_command_is_named_from_the_units_command_line_its_variable
     guest
         .tree
         .write(CONFIGURATION, "[general]\nblock-rpcs=guest-get-fsinfo\n");
-    let seen = Seen::Known(guest.read().await);
-    let findings = findings(&seen, Health::RpcsBlocked);
+    let seen = Fact::Known(guest.read().await);
+    let findings = findings(&seen, GuestAgentHealth::RpcsBlocked);
     assert_eq!(findings[0].code, Code::GuestAgentRpcsBlocked);
     // `BLACKLIST_RPC` is set and not used: the vendor's `BLOCK_RPCS` is overridden.
     assert_eq!(
@@ -281,20 +287,23 @@ async fn without_a_bus_files_and_kernel_are_read_all_the_same() {
         .tree
         .write("/etc/sysconfig/qemu-ga", "BLACKLIST_RPC=guest-info\n");
     let agent = guest.read().await;
-    assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Missing);
+    assert_eq!(agent.unit.why().unwrap().kind, UnavailableKind::Missing);
     assert_eq!(agent.family, Family::Debian);
-    assert_eq!(agent.program, Seen::Known("/usr/bin/qemu-ga".into()));
-    assert_eq!(agent.channel.known().unwrap().host, Seen::Known(true));
-    assert_eq!(guest.health().await, Health::RpcsBlocked);
+    assert_eq!(agent.program, Fact::Known("/usr/bin/qemu-ga".into()));
+    assert_eq!(agent.channel.known().unwrap().host, Fact::Known(true));
+    assert_eq!(guest.health().await, GuestAgentHealth::RpcsBlocked);
     guest.tree.remove("/etc/sysconfig/qemu-ga");
-    assert_eq!(guest.health().await, Health::Healthy);
+    assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
     guest.ends(0, 1);
-    assert_eq!(guest.health().await, Health::NotRunning);
+    assert_eq!(guest.health().await, GuestAgentHealth::NotRunning);
     guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
-    assert_eq!(guest.health().await, Health::Unknown);
+    assert_eq!(guest.health().await, GuestAgentHealth::Unknown);
     guest.tree.remove("/usr/bin/qemu-ga");
-    assert_eq!(guest.health().await, Health::NotInstalled);
-    assert_eq!(Guest::bare().health().await, Health::ChannelMissing);
+    assert_eq!(guest.health().await, GuestAgentHealth::NotInstalled);
+    assert_eq!(
+        Guest::bare().health().await,
+        GuestAgentHealth::ChannelMissing
+    );
 }
 
 #[tokio::test]
@@ -303,7 +312,7 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
     guest.tree.remove(&format!("{DEBUGFS}/vport1p2"));
     let daemon = Daemon::start(&guest.tree).await;
     let _systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::running())]).await;
-    assert_eq!(guest.health().await, Health::Healthy);
+    assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
     // With a connection that stands, and without one.
     for bus in [guest.bus.clone(), Bus::new(&guest.root, None)] {
         daemon.hang();
@@ -322,11 +331,11 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
         daemon.go_on();
         assert!(elapsed < crate::wire::dbus::DEADLINE * 3 / 2, "{elapsed:?}");
         assert!(turns > 50, "the loop went on {turns} times");
-        assert_eq!(agent.unit.why().unwrap().kind, WhyKind::Unreachable);
-        let health = judge(&Seen::Known(agent), &Memory::default(), elapsed);
+        assert_eq!(agent.unit.why().unwrap().kind, UnavailableKind::Unreachable);
+        let health = judge(&Fact::Known(agent), &Memory::default(), elapsed);
         assert_eq!(condition(health).unwrap().reason, "StateUnknown");
     }
-    assert_eq!(guest.health().await, Health::Healthy);
+    assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
 }
 
 #[tokio::test]
@@ -334,7 +343,7 @@ async fn a_stopped_unit_is_started_through_systemd_and_a_refusal_is_one_line() {
     let guest = Guest::new();
     let daemon = Daemon::start(&guest.tree).await;
     let systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::stopped())]).await;
-    let seen = Seen::Known(guest.read().await);
+    let seen = Fact::Known(guest.read().await);
     let mut memory = Memory::default();
     memory.note(&seen, std::time::Duration::ZERO);
     let unit = unit_to_start(&seen, &memory, std::time::Duration::from_secs(60)).unwrap();

@@ -9,7 +9,7 @@ use harvester_lab::guest::GuestTree;
 use super::*;
 use crate::facts::host_metrics::Via;
 
-const PATIENCE: Patience = Patience {
+const PATIENCE: ReadPatience = ReadPatience {
     send: Duration::from_millis(300),
     receive: Duration::from_millis(800),
     again: Duration::from_millis(100),
@@ -22,14 +22,14 @@ fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     (dir, tree, root)
 }
 
-async fn seen(root: &Root) -> Seen<HostMetrics> {
+async fn seen(root: &Root) -> Fact<HostMetrics> {
     read_patiently(root, UtcDateTime::now(), PATIENCE).await
 }
 
 #[tokio::test]
 async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
     let (_dir, tree, root) = guest();
-    assert_eq!(seen(&root).await, Seen::Absent);
+    assert_eq!(seen(&root).await, Fact::Absent);
     let (offered, text) = probe(&root);
     assert!(
         !offered && text.contains("no downwardMetrics device"),
@@ -69,36 +69,40 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
     );
     drop(device);
     let why = seen(&root).await;
-    assert_eq!(why.why().unwrap().kind, WhyKind::Malformed, "{why:?}");
+    assert_eq!(
+        why.why().unwrap().kind,
+        UnavailableKind::Malformed,
+        "{why:?}"
+    );
 }
 
 #[tokio::test]
 async fn each_failure_has_its_kind_and_one_line() {
     let host = || "hv-a".to_owned();
     for (behaviour, kind) in [
-        (Behaviour::Unserved, WhyKind::Unreachable),
-        (Behaviour::Never, WhyKind::Unreachable),
+        (Behaviour::Unserved, UnavailableKind::Unreachable),
+        (Behaviour::Never, UnavailableKind::Unreachable),
         (
             Behaviour::Serve {
                 host: host(),
                 clock: -60,
             },
-            WhyKind::Unreachable,
+            UnavailableKind::Unreachable,
         ),
-        (Behaviour::Empty, WhyKind::Unreachable),
-        (Behaviour::Endless, WhyKind::Refused),
-        (Behaviour::Invalid, WhyKind::Refused),
-        (Behaviour::Dtd, WhyKind::Refused),
+        (Behaviour::Empty, UnavailableKind::Unreachable),
+        (Behaviour::Endless, UnavailableKind::Refused),
+        (Behaviour::Invalid, UnavailableKind::Refused),
+        (Behaviour::Dtd, UnavailableKind::Refused),
         (
             Behaviour::Say(b"<metrics>\n\n".to_vec()),
-            WhyKind::Malformed,
+            UnavailableKind::Malformed,
         ),
         (
             Behaviour::Serve {
                 host: "HV A".to_owned(),
                 clock: 0,
             },
-            WhyKind::Malformed,
+            UnavailableKind::Malformed,
         ),
     ] {
         let (_dir, tree, root) = guest();
@@ -113,10 +117,10 @@ async fn each_failure_has_its_kind_and_one_line() {
 #[test]
 fn refused_access_is_told_from_a_host_that_is_away() {
     let port = AskError::Port(PortError::Denied("/dev/vport1p1".into()));
-    assert_eq!(ask_kind(&port), WhyKind::Forbidden);
-    assert_eq!(ask_kind(&AskError::Busy), WhyKind::Unreachable);
+    assert_eq!(ask_kind(&port), UnavailableKind::Forbidden);
+    assert_eq!(ask_kind(&AskError::Busy), UnavailableKind::Unreachable);
     assert_eq!(
         disk_kind(&DiskError::Denied("/dev/vdb".into())),
-        WhyKind::Forbidden
+        UnavailableKind::Forbidden
     );
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the watches delivered, put in the place of what was read before.
 
-use super::World;
+use super::Observer;
 use crate::facts::node::Node;
 use crate::facts::observation::Candidates;
 use crate::facts::topology::Topology;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::why;
 use crate::triggers::feed::{Delivered, Reach};
 use crate::wire::kubeapi::{Age, Error, age};
@@ -18,30 +18,30 @@ pub(super) struct MustRead {
     pub(super) read_node: bool,
 }
 
-impl World {
+impl Observer {
     /// Takes what the watches delivered since the last look.
     pub(super) fn take_delivered(&mut self) -> MustRead {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
             // What was never read is not told by the watch when it is back.
             Some(Reach::Away(error)) if self.own.is_some() => {
-                self.candidates = Seen::Failed(away(&error));
+                self.candidates = Fact::Failed(away(&error));
             }
             Some(Reach::Reached) if is_watched(&self.candidates) => self.remember_candidates(),
             _ => {}
         }
         match node.reach {
             Some(Reach::Away(error)) => {
-                if let Seen::Known(node) = &self.node {
+                if let Fact::Known(node) = &self.node {
                     self.last_node = Some(node.clone());
                 }
                 if self.last_node.is_some() {
-                    self.node = Seen::Failed(away(&error));
+                    self.node = Fact::Failed(away(&error));
                 }
             }
             Some(Reach::Reached) if is_watched(&self.node) => {
                 if let Some(node) = self.last_node.take() {
-                    self.node = Seen::Known(node);
+                    self.node = Fact::Known(node);
                 }
             }
             _ => {}
@@ -64,7 +64,7 @@ impl World {
     fn remember_candidates(&mut self) {
         if let Some(own) = &self.own {
             let others = own.others.vmis.iter().cloned();
-            self.candidates = Seen::Known(Candidates {
+            self.candidates = Fact::Known(Candidates {
                 vmis: [own.vmi.clone()].into_iter().chain(others).collect(),
                 coverage: own.others.coverage,
             });
@@ -121,7 +121,7 @@ impl World {
 
     /// Takes the metadata of our Node as it is now, unless more than that may have changed.
     fn accept_node(&mut self, delivered: Node, version: String) -> bool {
-        let Seen::Known(node) = &mut self.node else {
+        let Fact::Known(node) = &mut self.node else {
             return false;
         };
         if node.uid != delivered.uid || node.name != delivered.name {
@@ -142,15 +142,15 @@ impl World {
     }
 }
 
-fn away(error: &Error) -> Why {
+fn away(error: &Error) -> Unavailable {
     let why = why(error);
-    Why {
+    Unavailable {
         // What may be cured by another credential is tried with the one that is there then.
-        is_watched: why.kind == WhyKind::Unreachable,
+        is_watched: why.kind == UnavailableKind::Unreachable,
         ..why
     }
 }
 
-fn is_watched<T>(fact: &Seen<T>) -> bool {
+fn is_watched<T>(fact: &Fact<T>) -> bool {
     fact.why().is_some_and(|why| why.is_watched)
 }

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-use super::World;
+use super::Observer;
 use super::limit::limited;
 use crate::agent::Round;
 use crate::commands::doctor::facts::Examination;
@@ -11,11 +11,11 @@ use crate::commands::doctor::read::{self, Given};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::facts::permissions::Permission;
-use crate::facts::{Why, WhyKind};
-use crate::observe::api_access::Link;
+use crate::facts::{Unavailable, UnavailableKind};
+use crate::observe::api_access::ApiLink;
 use crate::observe::permissions::{self, Objects};
 
-impl World {
+impl Observer {
     /// What the Harvester credential may do; nothing when there is none.
     pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
         let (Ok(link), Some(harvester)) =
@@ -42,11 +42,11 @@ impl World {
             settings,
             harvester: answering(
                 self.connections.harvester.link(),
-                round.who.candidates.why(),
+                round.observation.candidates.why(),
             ),
-            guest: answering(self.connections.guest.link(), round.who.node.why()),
+            guest: answering(self.connections.guest.link(), round.observation.node.why()),
             connections: &self.connections,
-            who: &round.who,
+            observation: &round.observation,
             vm: round.identity.vmi(),
             wall: now.wall,
             began: Instant::now(),
@@ -57,16 +57,22 @@ impl World {
 
 /// The link, unless the round found that its server does not answer or does not take the credential: what did not work a
 /// moment ago is not waited for again.
-fn answering<'a>(link: Result<&'a Link, Why>, failure: Option<&Why>) -> Result<&'a Link, Why> {
+fn answering<'a>(
+    link: Result<&'a ApiLink, Unavailable>,
+    failure: Option<&Unavailable>,
+) -> Result<&'a ApiLink, Unavailable> {
     let link = link?;
     match failure {
         Some(why)
             if matches!(
                 why.kind,
-                WhyKind::Unreachable | WhyKind::Credential | WhyKind::Tls
+                UnavailableKind::Unreachable | UnavailableKind::Credential | UnavailableKind::Tls
             ) =>
         {
-            Err(Why::new(WhyKind::NotAsked, why.text.clone()))
+            Err(Unavailable::new(
+                UnavailableKind::NotAsked,
+                why.text.clone(),
+            ))
         }
         _ => Ok(link),
     }

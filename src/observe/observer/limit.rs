@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 /// No reading takes longer. The watchdog is fed between looks, and a look has two or three of them one after the other at
 /// most: a slow API must not look like a dead agent.
@@ -27,8 +27,8 @@ pub(super) fn too_slow_text(whom: &str) -> String {
 }
 
 /// A fact that did not come in time.
-pub(super) fn too_slow<T>(whom: &str) -> Seen<T> {
-    Seen::failed(WhyKind::Unreachable, too_slow_text(whom))
+pub(super) fn too_slow<T>(whom: &str) -> Fact<T> {
+    Fact::failed(UnavailableKind::Unreachable, too_slow_text(whom))
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@ use super::limit::{limited, too_slow};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Found, ListKey, Listing, World};
+use super::{ListKey, Listing, Observer, OwnInstance};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_likely, is_proven};
 use crate::decide::schedule::{Phase, Purpose, list_delay};
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
-use crate::facts::observation::{Candidates, Remark, Who};
+use crate::facts::observation::{Candidates, Observation, ObservationIssue};
 use crate::facts::trigger::Scope;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
-use crate::observe::harvester::{self, List, Others, Search};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::harvester::{self, ListPolicy, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{credentials, distribution, guest_agent, host_metrics, machine, registration};
 use crate::sys::escape::chain;
@@ -25,7 +25,7 @@ use crate::sys::escape::chain;
 /// How long after a list in which no instance was ours the next one may be.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-impl World {
+impl Observer {
     /// Reads the files that lead to the two APIs.
     fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
@@ -74,7 +74,7 @@ impl World {
         };
         let others: Vec<Vmi> = candidates.vmis.iter().filter(concerns).cloned().collect();
         let coverage = candidates.coverage;
-        self.own = Some(Found {
+        self.own = Some(OwnInstance {
             vmi: vmi.clone(),
             others: Candidates {
                 vmis: others.clone(),
@@ -85,16 +85,16 @@ impl World {
         });
         // The rest of the namespace has had its say; an idle agent does not keep it.
         let vmis = [vmi.clone()].into_iter().chain(others).collect();
-        self.candidates = Seen::Known(Candidates { vmis, coverage });
+        self.candidates = Fact::Known(Candidates { vmis, coverage });
     }
 
     /// Whether the namespace may be listed in this look.
-    fn list(&mut self, settings: &Settings, scope: Scope, now: Now, key: ListKey) -> List {
+    fn list(&mut self, settings: &Settings, scope: Scope, now: Now, key: ListKey) -> ListPolicy {
         if !self.is_daemon || scope.search {
-            return List::Always;
+            return ListPolicy::Always;
         }
         if settings.harvester.vm.is_some() {
-            return List::Never;
+            return ListPolicy::Never;
         }
         if self.listing.key != key {
             self.listing = Listing {
@@ -103,18 +103,24 @@ impl World {
             };
         }
         match self.listing.due {
-            Some(due) if due <= now.uptime => List::IfNeeded,
-            Some(_) if self.listing.is_done => List::Never,
-            Some(due) => List::After(due.saturating_sub(now.uptime)),
+            Some(due) if due <= now.uptime => ListPolicy::IfNeeded,
+            Some(_) if self.listing.is_done => ListPolicy::Never,
+            Some(due) => ListPolicy::After(due.saturating_sub(now.uptime)),
             None => {
                 let phase = Phase::of(self.machine.unwrap_or_default(), Purpose::List);
-                List::After(list_delay(phase, now.random))
+                ListPolicy::After(list_delay(phase, now.random))
             }
         }
     }
 
     /// Takes note of a search: when the namespace may be listed the next time, and who has our hardware.
-    fn searched(&mut self, found: harvester::Found, who: &Who, pinned: Option<&VmName>, now: Now) {
+    fn searched(
+        &mut self,
+        found: harvester::SearchResult,
+        observation: &Observation,
+        pinned: Option<&VmName>,
+        now: Now,
+    ) {
         self.versions = found.versions;
         if found.is_listed {
             self.listing.due = Some(now.uptime + LIST_AGAIN);
@@ -122,7 +128,7 @@ impl World {
             let vmis = found.candidates.known().into_iter();
             let ours = vmis
                 .flat_map(|candidates| &candidates.vmis)
-                .filter(|vmi| is_proven(who, vmi, None));
+                .filter(|vmi| is_proven(observation, vmi, None));
             let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
             self.duplicates = match ours.as_slice() {
                 [_, _, ..] => ours.into_iter().cloned().collect(),
@@ -132,8 +138,8 @@ impl World {
             if !self.duplicates.is_empty() {
                 self.own = None;
             }
-        } else if let Seen::Failed(Why {
-            kind: WhyKind::NotAsked,
+        } else if let Fact::Failed(Unavailable {
+            kind: UnavailableKind::NotAsked,
             retry_after: Some(left),
             ..
         }) = &found.candidates
@@ -142,7 +148,7 @@ impl World {
         } else if !self.listing.is_done
             && found.candidates.known().is_some_and(|candidates| {
                 let mut vmis = candidates.vmis.iter();
-                vmis.any(|vmi| is_proven(who, vmi, pinned))
+                vmis.any(|vmi| is_proven(observation, vmi, pinned))
             })
         {
             self.listing.due = None;
@@ -156,7 +162,7 @@ impl World {
         scope: Scope,
         now: Now,
         alive: &mut dyn FnMut(),
-    ) -> Who {
+    ) -> Observation {
         if scope.hinted {
             self.connections.hurry();
         }
@@ -172,7 +178,7 @@ impl World {
         let rejected = rejected
             .into_iter()
             .flatten()
-            .any(|why| matches!(why.kind, WhyKind::Credential | WhyKind::Tls));
+            .any(|why| matches!(why.kind, UnavailableKind::Credential | UnavailableKind::Tls));
         let is_remedy = scope.refused && self.may_need_credentials();
         if scope.files || rejected || is_remedy || before == [None, None] {
             self.read_credentials(settings);
@@ -189,7 +195,7 @@ impl World {
         let renamed = (scope.vm || scope.refused)
             && self.own.as_ref().is_some_and(|found| found.names != names);
         let namespace = self.harvester.known().map(|known| known.namespace.clone());
-        let lost = |found: &Found| {
+        let lost = |found: &OwnInstance| {
             renamed
                 || Some(found.generation) != new_harvester
                 || Some(&found.vmi.namespace) != namespace.as_ref()
@@ -199,7 +205,7 @@ impl World {
         }
         // What is not known is asked for by every look that asks for anything, unless a watch is about to tell.
         let asks = scope != Scope::NONE;
-        let is_unknown = |why: Option<&Why>| asks && why.is_none_or(|why| !why.is_watched);
+        let is_unknown = |why: Option<&Unavailable>| asks && why.is_none_or(|why| !why.is_watched);
         let stale_node = scope.node
             || must.read_node
             || old_guest != new_guest
@@ -218,7 +224,7 @@ impl World {
         let key = (names.clone(), namespace.clone(), new_harvester);
         let list = self.list(settings, scope, now, key);
         let pinned = settings.harvester.vm.as_ref();
-        let known = self.who(machine.clone());
+        let known = self.observation(machine.clone());
         let mut compared = std::mem::take(&mut self.compared);
         let read_node = async {
             match (self.connections.guest.link(), self.kubelet.known()) {
@@ -226,11 +232,14 @@ impl World {
                     Some(node::read(link, &kubelet.node_name, freshness).await)
                 }
                 (Ok(_), Some(_)) => None,
-                (Ok(_), None) => Some(Seen::failed(
-                    WhyKind::NotAsked,
+                (Ok(_), None) => Some(Fact::failed(
+                    UnavailableKind::NotAsked,
                     "the name of this Node is unknown",
                 )),
-                (Err(why), _) => Some(Seen::Failed(Why::new(WhyKind::NotAsked, why.text))),
+                (Err(why), _) => Some(Fact::Failed(Unavailable::new(
+                    UnavailableKind::NotAsked,
+                    why.text,
+                ))),
             }
         };
         let read_vm = async {
@@ -238,12 +247,13 @@ impl World {
                 (Ok(link), Some(namespace)) if stale_vm => (link, namespace),
                 (Ok(_), Some(_)) => return None,
                 (Ok(_), None) => {
-                    let unknown = Seen::failed(WhyKind::NotAsked, "the namespace is unknown");
-                    return Some(Answer::None(unknown));
+                    let unknown =
+                        Fact::failed(UnavailableKind::NotAsked, "the namespace is unknown");
+                    return Some(VmAnswer::None(unknown));
                 }
                 (Err(why), _) => {
-                    let why = Why::new(WhyKind::NotAsked, why.text);
-                    return Some(Answer::None(Seen::Failed(why)));
+                    let why = Unavailable::new(UnavailableKind::NotAsked, why.text);
+                    return Some(VmAnswer::None(Fact::Failed(why)));
                 }
             };
             if let Some(found) = self.own.as_ref().filter(|_| !scope.search) {
@@ -260,7 +270,7 @@ impl World {
                 };
                 let own = harvester::read_own(&link.client, known, others, freshness).await;
                 if let Some(own) = own {
-                    return Some(Answer::Own(own));
+                    return Some(VmAnswer::Own(own));
                 }
             }
             let search = Search {
@@ -272,7 +282,7 @@ impl World {
                 is_likely: &|name, owner| is_likely(&known, name, owner),
                 list,
             };
-            Some(Answer::Search(search.run(&mut compared).await))
+            Some(VmAnswer::Search(search.run(&mut compared).await))
         };
         let read_units = async {
             match scope.units {
@@ -306,7 +316,7 @@ impl World {
         self.drop_in = drop_in.flatten().or(self.drop_in);
         self.compared = compared;
         match units {
-            Some(Some(agent)) => self.guest_agent = Seen::Known(agent),
+            Some(Some(agent)) => self.guest_agent = Fact::Known(agent),
             Some(None) => {}
             None => self.guest_agent = too_slow("the system bus"),
         }
@@ -319,13 +329,13 @@ impl World {
         }
         match answer {
             Some(None) => {}
-            Some(Some(Answer::None(candidates))) => self.candidates = candidates,
-            Some(Some(Answer::Own(own))) => {
+            Some(Some(VmAnswer::None(candidates))) => self.candidates = candidates,
+            Some(Some(VmAnswer::Own(own))) => {
                 let uid = self.own.as_ref().map(|found| found.vmi.uid.clone());
                 self.versions = uid.map(|uid| (uid, own.version)).into_iter().collect();
                 self.candidates = own.candidates;
             }
-            Some(Some(Answer::Search(found))) => self.searched(found, &known, pinned, now),
+            Some(Some(VmAnswer::Search(found))) => self.searched(found, &known, pinned, now),
             None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
@@ -347,7 +357,7 @@ impl World {
             self.health.set("downward-metrics", is_offered, detail);
         }
         if self.candidates.known().is_some() {
-            self.host_metrics = Seen::failed(WhyKind::NotAsked, "not needed");
+            self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
         } else if scope.refused
             && self.needs_host(settings, scope)
             && is_unasked(&self.host_metrics)
@@ -361,20 +371,20 @@ impl World {
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
         let remarks = problems
-            .map(|(problem, is_denied)| Remark::DistributionFile { problem, is_denied })
+            .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
             .chain(self.connections.remarks(&self.root))
             .chain(self.health.remarks())
             .collect();
-        Who {
+        Observation {
             label_files: registration::read(&self.root),
             remarks,
-            ..self.who(machine)
+            ..self.observation(machine)
         }
     }
 
     /// What is known, without what every look reads afresh.
-    fn who(&self, machine: Machine) -> Who {
-        Who {
+    fn observation(&self, machine: Machine) -> Observation {
+        Observation {
             machine,
             distributions: self.distributions.clone(),
             kubelet: self.kubelet.clone(),
@@ -391,18 +401,18 @@ impl World {
 }
 
 /// What reading the VM gave.
-enum Answer {
+enum VmAnswer {
     /// There was nobody to ask.
-    None(Seen<Candidates>),
+    None(Fact<Candidates>),
     /// The instance that was found before.
     Own(harvester::Own),
     /// A search.
-    Search(harvester::Found),
+    Search(harvester::SearchResult),
 }
 
 /// A fact that failed is asked for again when its API is not left alone any more.
-fn defer<T>(fact: &mut Seen<T>, left: Option<Duration>) {
-    if let (Seen::Failed(why), Some(left)) = (fact, left)
+fn defer<T>(fact: &mut Fact<T>, left: Option<Duration>) {
+    if let (Fact::Failed(why), Some(left)) = (fact, left)
         && why.kind.is_passing()
     {
         why.retry_after = Some(left);

@@ -15,12 +15,12 @@ mod targets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::agent::{Apply, Observe, Refusal, Scope};
 use crate::apply;
-use crate::config::{LabelKey, Settings, Topology};
+use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::identity::Identity;
-use crate::decide::placement::{Located, ToldBy};
+use crate::decide::placement::{HostSource, Located};
 use crate::decide::registration::FileChange;
 use crate::decide::schedule::Random;
 use crate::decide::{Action, Now};
@@ -29,12 +29,12 @@ use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
 use crate::facts::names::{Namespace, VmName};
 use crate::facts::node::Node;
-use crate::facts::observation::{Candidates, Harvester, Kubelet, Who};
+use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
 use crate::facts::registration::{DropIn, LabelFileKind};
 use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::api_access::Connections;
 use crate::observe::harvester::{self, Compared};
 use crate::observe::host_labels::{self, Denied, Hosts};
@@ -56,24 +56,24 @@ const HURRIED: Timeouts = Timeouts {
 
 /// The world outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
-pub struct World {
+pub struct Observer {
     root: Root,
     bus: Bus,
     connections: Connections,
-    health: Health,
+    health: SignalBoard,
     distributions: Vec<Distribution>,
     distribution_problems: Vec<(String, bool)>,
-    kubelet: Seen<Kubelet>,
-    harvester: Seen<Harvester>,
-    node: Seen<Node>,
-    candidates: Seen<Candidates>,
-    host_metrics: Seen<HostMetrics>,
-    guest_agent: Seen<GuestAgent>,
+    kubelet: Fact<Kubelet>,
+    harvester: Fact<Harvester>,
+    node: Fact<Node>,
+    candidates: Fact<Candidates>,
+    host_metrics: Fact<HostMetrics>,
+    guest_agent: Fact<GuestAgent>,
     drop_in: Option<DropIn>,
     /// The VM of an earlier run.
     earlier: Option<VmName>,
     /// What was found to be our own instance, and how it was searched for.
-    own: Option<Found>,
+    own: Option<OwnInstance>,
     names: harvester::Names,
     /// What the sources said last, until the VM is read again.
     reads: Option<PlacementReads>,
@@ -83,7 +83,7 @@ pub struct World {
     /// Labels of hosts that were read lately.
     hosts: Hosts,
     /// The settings for which `reads` were made.
-    read_for: Option<(Topology, BTreeMap<LabelKey, LabelKey>)>,
+    read_for: Option<(TopologySettings, BTreeMap<LabelKey, LabelKey>)>,
     /// UID and version of the instances as they were read or delivered last.
     versions: Vec<(String, Option<String>)>,
     /// Our Node before its API was away.
@@ -105,7 +105,7 @@ pub struct World {
 
 /// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
 #[derive(Debug)]
-struct Found {
+struct OwnInstance {
     vmi: Vmi,
     others: Candidates,
     names: harvester::Names,
@@ -125,10 +125,10 @@ struct Listing {
     is_done: bool,
 }
 
-impl World {
+impl Observer {
     /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
-    pub fn new(root: Root, bus: Bus, health: Health, earlier: Option<VmName>) -> Self {
-        let unread = || Why::new(WhyKind::NotAsked, "not read yet");
+    pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
+        let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");
         Self {
             root,
             bus,
@@ -136,12 +136,12 @@ impl World {
             health,
             distributions: Vec::new(),
             distribution_problems: Vec::new(),
-            kubelet: Seen::Failed(unread()),
-            harvester: Seen::Failed(unread()),
-            node: Seen::Failed(unread()),
-            candidates: Seen::Failed(unread()),
-            host_metrics: Seen::Failed(unread()),
-            guest_agent: Seen::Failed(unread()),
+            kubelet: Fact::Failed(unread()),
+            harvester: Fact::Failed(unread()),
+            node: Fact::Failed(unread()),
+            candidates: Fact::Failed(unread()),
+            host_metrics: Fact::Failed(unread()),
+            guest_agent: Fact::Failed(unread()),
             drop_in: None,
             earlier,
             own: None,
@@ -170,10 +170,10 @@ impl World {
     }
 }
 
-impl World {
+impl Observer {
     /// The same for a daemon: an API that fails is left alone for longer and longer, and a namespace is listed late and rarely.
-    pub fn backing_off(mut self, dice: fn() -> Random) -> Self {
-        self.connections.back_off(dice);
+    pub fn backing_off(mut self, random: fn() -> Random) -> Self {
+        self.connections.back_off(random);
         self.is_daemon = true;
         self
     }
@@ -184,7 +184,7 @@ impl World {
         unknown
             .into_iter()
             .flatten()
-            .any(|why| why.kind != WhyKind::Unreachable)
+            .any(|why| why.kind != UnavailableKind::Unreachable)
     }
 
     /// Whether what was read of the host was read for these settings.
@@ -196,24 +196,24 @@ impl World {
     }
 }
 
-impl Observe for World {
+impl Observe for Observer {
     type Targets = Targets;
 
     fn targets(&self, settings: &Settings, identity: &Identity) -> Targets {
-        self.aims(settings, identity)
+        self.subscriptions(settings, identity)
     }
 
     fn requests(&self) -> Vec<Requests> {
         self.connections.requests()
     }
 
-    async fn who(
+    async fn observation(
         &mut self,
         settings: &Settings,
         scope: Scope,
         now: Now,
         alive: &mut dyn FnMut(),
-    ) -> Who {
+    ) -> Observation {
         // On the heap only while it lasts: an idle agent does not keep its room.
         Box::pin(self.look(settings, scope, now, alive)).await
     }
@@ -225,7 +225,7 @@ impl Observe for World {
         now: Now,
     ) -> PlacementReads {
         let host = &located.host;
-        let ToldBy::Harvester(vmi) = located.told_by else {
+        let HostSource::Harvester(vmi) = located.host_source else {
             return PlacementReads::none(host.clone());
         };
         self.found(vmi);
@@ -250,7 +250,7 @@ impl Observe for World {
     }
 }
 
-impl Apply for World {
+impl Apply for Observer {
     async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
         apply::unit::start(&self.bus, unit).await
     }
@@ -280,7 +280,7 @@ impl Apply for World {
         match written {
             Some(Ok(node)) => {
                 // The answer is the newest there is of our Node: the next decision must not be made on the old one.
-                self.node = node.map_or_else(|| self.node.clone(), Seen::Known);
+                self.node = node.map_or_else(|| self.node.clone(), Fact::Known);
                 Ok(())
             }
             Some(Err(refusal)) => {

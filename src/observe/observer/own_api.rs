@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Finds out whether a Harvester credential that does not work leads to the guest cluster's own API.
 
-use super::World;
+use super::Observer;
 use super::limit::briefly;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
-impl World {
+impl Observer {
     /// A Harvester credential that does not work may lead to the guest cluster: what is read there is then the same.
     pub(super) async fn suspect_own_api(&mut self) {
-        let odd = self
-            .candidates
-            .why()
-            .is_some_and(|why| matches!(why.kind, WhyKind::Refused | WhyKind::Forbidden));
+        let odd = self.candidates.why().is_some_and(|why| {
+            matches!(
+                why.kind,
+                UnavailableKind::Refused | UnavailableKind::Forbidden
+            )
+        });
         let generations = self.generations();
         let (Ok(harvester), Ok(guest)) = (
             self.connections.harvester.link(),
@@ -54,10 +56,10 @@ impl World {
             let text = format!(
                 "`{file}` points to the API of this guest cluster: {what} has the same UID there"
             );
-            self.harvester = Seen::Failed(Why::new(WhyKind::OwnApi, text.clone()));
+            self.harvester = Fact::Failed(Unavailable::new(UnavailableKind::OwnApi, text.clone()));
             self.connections
                 .harvester
-                .refuse(Why::new(WhyKind::OwnApi, text));
+                .refuse(Unavailable::new(UnavailableKind::OwnApi, text));
         } else if self.node.known().is_some() {
             self.cleared = Some(generations);
         }

@@ -4,22 +4,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::World;
-use crate::config::{Mode, Settings};
+use super::Observer;
+use crate::config::{Settings, WatchMode};
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::schedule::{Phase, Purpose, reload_delay};
 use crate::facts::registration::LabelFileKind;
-use crate::observe::api_access::Link;
+use crate::observe::api_access::ApiLink;
 use crate::observe::{distribution, harvester, machine};
 use crate::triggers::Targets;
 use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 
-impl World {
+impl Observer {
     /// The watches of our VM and our Node, and the files whose change matters.
-    pub(super) fn aims(&self, settings: &Settings, identity: &Identity) -> Targets {
+    pub(super) fn subscriptions(&self, settings: &Settings, identity: &Identity) -> Targets {
         let delay = settings.timing.watch_delay;
-        let standing = settings.mode == Mode::Watch;
+        let standing = settings.mode == WatchMode::Watch;
         // While Harvester is away the watch of the VM that was found goes on.
         let vmi = match &identity.vm {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
@@ -62,7 +62,13 @@ impl World {
     }
 }
 
-fn target<T>(link: &Link, path: String, name: &str, feed: &Feed<T>, delay: Duration) -> Target<T> {
+fn target<T>(
+    link: &ApiLink,
+    path: String,
+    name: &str,
+    feed: &Feed<T>,
+    delay: Duration,
+) -> Target<T> {
     Target {
         client: link.client.clone(),
         generation: link.generation,

@@ -83,34 +83,34 @@ fn ids(records: &[Record]) -> Vec<&str> {
 
 #[test]
 fn a_state_that_stays_is_told_once() {
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let found = status("hv-a", &[("hostname-differs", "warning", "x")]);
-    let first = told.news(&found, Deeds::default());
+    let first = told.news(&found, RoundEvents::default());
     assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
     assert_eq!(first[1].priority, Priority::Warning);
     assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
     assert_eq!(first[1].fix.as_deref(), Some("remedy"));
     assert_eq!(first[1].message, "title: x");
     assert_eq!(first[1].impact.as_deref(), Some("impact"));
-    assert!(told.news(&found, Deeds::default()).is_empty());
+    assert!(told.news(&found, RoundEvents::default()).is_empty());
 }
 
 #[test]
 fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
-    let mut told = Told::default();
+    let mut told = Reported::default();
     told.news(
         &status("hv-a", &[("hostname-differs", "error", "x")]),
-        Deeds::default(),
+        RoundEvents::default(),
     );
     let changed = told.news(
         &status("hv-a", &[("hostname-differs", "error", "y")]),
-        Deeds::default(),
+        RoundEvents::default(),
     );
     assert_eq!(
         (ids(&changed), changed[0].priority),
         (vec![message_id::FINDING], Priority::Error)
     );
-    let resolved = told.news(&status("hv-a", &[]), Deeds::default());
+    let resolved = told.news(&status("hv-a", &[]), RoundEvents::default());
     assert_eq!(
         (ids(&resolved), resolved[0].priority),
         (vec![message_id::RESOLVED], Priority::Notice)
@@ -119,18 +119,18 @@ fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
 
 #[test]
 fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
-    let mut told = Told::default();
-    told.news(&status("hv-a", &[]), Deeds::default());
+    let mut told = Reported::default();
+    told.news(&status("hv-a", &[]), RoundEvents::default());
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     let moved = Migration { from, to, at };
     let news = told.news(
         &status("hv-b", &[]),
-        Deeds {
+        RoundEvents {
             labelled: &labelled,
             latency_ms: 12,
             moved: Some(&moved),
-            ..Deeds::default()
+            ..RoundEvents::default()
         },
     );
     assert_eq!(ids(&news), [message_id::MIGRATED, message_id::LABELLED]);
@@ -155,24 +155,24 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
             .collect();
         status
     };
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let right = named(&[
         ("hostname", "vm-1", "names-match"),
         ("node name", "vm-1", "names-match"),
     ]);
-    let first = told.news(&right, Deeds::default());
+    let first = told.news(&right, RoundEvents::default());
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
         ("hostname", "localhost", "mismatch"),
         ("node name", "vm-2", "names-match"),
     ]);
-    let news = told.news(&wrong, Deeds::default());
+    let news = told.news(&wrong, RoundEvents::default());
     assert_eq!(ids(&news), [message_id::RENAMED]);
     assert_eq!(
         news[0].message,
         "hostname changed from `vm-1` to `localhost`: mismatch"
     );
-    assert!(told.news(&wrong, Deeds::default()).is_empty());
+    assert!(told.news(&wrong, RoundEvents::default()).is_empty());
 }
 
 #[test]
@@ -186,40 +186,40 @@ fn a_clock_that_was_set_is_told_once_by_how_much() {
         ..status("hv-a", &[])
     };
     let set = clock("timerfd; the clock was last set by -0.150 s, step 2");
-    let mut told = Told::default();
-    told.news(&clock("timerfd"), Deeds::default());
-    let records = told.news(&set, Deeds::default());
+    let mut told = Reported::default();
+    told.news(&clock("timerfd"), RoundEvents::default());
+    let records = told.news(&set, RoundEvents::default());
     let [record] = records.as_slice() else {
         panic!("{records:?}")
     };
     assert_eq!(record.message, "wall clock set by -0.150 s");
-    assert!(told.news(&set, Deeds::default()).is_empty());
+    assert!(told.news(&set, RoundEvents::default()).is_empty());
 }
 
 #[test]
 fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
-    let end = |trigger, outcome| Epoch {
+    let end = |trigger, outcome| WindowId {
         trigger,
         outcome,
         from: Some(crate::decide::fixtures::host("hv-a")),
         took: std::time::Duration::from_secs(60),
         reads: 11,
     };
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let there = status("hv-a", &[]);
-    told.news(&there, Deeds::default());
-    let sign = told.sign(Trigger::Link);
-    assert_eq!(sign.message_id, Some(message_id::SIGN));
-    assert!(sign.message.contains("GUEST_ANNOUNCE"));
-    assert_eq!(sign.host.as_deref(), Some("hv-a"));
-    let mut ended = |epoch: &Epoch| {
-        let deeds = Deeds {
+    told.news(&there, RoundEvents::default());
+    let hint = told.hint(Trigger::Link);
+    assert_eq!(hint.message_id, Some(message_id::SIGN));
+    assert!(hint.message.contains("GUEST_ANNOUNCE"));
+    assert_eq!(hint.host.as_deref(), Some("hv-a"));
+    let mut ended = |epoch: &WindowId| {
+        let events = RoundEvents {
             epoch: Some(epoch),
-            ..Deeds::default()
+            ..RoundEvents::default()
         };
-        told.news(&there, deeds)
+        told.news(&there, events)
     };
-    let news = ended(&end(Trigger::Link, Outcome::Unconfirmed));
+    let news = ended(&end(Trigger::Link, WindowOutcome::Unconfirmed));
     assert_eq!(
         (ids(&news), news[0].priority),
         (vec![message_id::UNCONFIRMED], Priority::Info)
@@ -230,37 +230,41 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
             .contains("still on hv-a 60s after hint link (11 reads)")
     );
     assert_eq!(news[0].trigger.as_deref(), Some("link"));
-    let news = ended(&end(Trigger::Port, Outcome::ApiUnavailable));
+    let news = ended(&end(Trigger::Port, WindowOutcome::ApiUnavailable));
     assert_eq!(news[0].priority, Priority::Warning);
     let [from, to] = ["hv-a", "hv-b"].map(crate::decide::fixtures::host);
-    assert!(ended(&end(Trigger::Link, Outcome::Confirmed { from, to })).is_empty());
+    assert!(ended(&end(Trigger::Link, WindowOutcome::Confirmed { from, to })).is_empty());
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let held = [
         ("pinned-by-config", "warning", "zone"),
         ("pinned-by-config", "warning", "region"),
     ];
-    assert_eq!(told.news(&status("hv-a", &held), Deeds::default()).len(), 3);
+    assert_eq!(
+        told.news(&status("hv-a", &held), RoundEvents::default())
+            .len(),
+        3
+    );
     assert!(
-        told.news(&status("hv-a", &held), Deeds::default())
+        told.news(&status("hv-a", &held), RoundEvents::default())
             .is_empty(),
         "two of one code stay told"
     );
     let mut away = status("hv-a", &[("harvester-unreachable", "warning", "timeout")]);
     away.placement = None;
     assert_eq!(
-        ids(&told.news(&away, Deeds::default())),
+        ids(&told.news(&away, RoundEvents::default())),
         [message_id::FINDING]
     );
     away.findings[0].observed = "connection refused".to_owned();
     assert!(
-        told.news(&away, Deeds::default()).is_empty(),
+        told.news(&away, RoundEvents::default()).is_empty(),
         "another text of one trouble"
     );
-    let back = told.news(&status("hv-a", &held), Deeds::default());
+    let back = told.news(&status("hv-a", &held), RoundEvents::default());
     assert_eq!(
         (ids(&back), back[0].finding.as_deref()),
         (vec![message_id::RESOLVED], Some("harvester-unreachable"))
@@ -272,7 +276,7 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
 fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     let (host, name) = ("h".repeat(253), "n".repeat(64));
     let long = "an error of a library with\nall its causes: ".repeat(40);
-    let mut told = Told::default();
+    let mut told = Reported::default();
     let mut first = status(&host, &[]);
     first.identity.names = vec![NameStatus {
         kind: "static hostname".to_owned(),
@@ -284,9 +288,9 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         active: true,
         detail: "timerfd".to_owned(),
     }];
-    let mut records = told.news(&first, Deeds::default());
+    let mut records = told.news(&first, RoundEvents::default());
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {
-        records.push(told.sign(hint));
+        records.push(told.hint(hint));
     }
     let labelled: Vec<String> = ["region", "zone", "host"]
         .map(|key| format!("failure-domain.beta.kubernetes.io/{key}={}", "v".repeat(63)))
@@ -297,13 +301,14 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         to: host.clone(),
         at: String::new(),
     };
-    let ends = [Outcome::Unconfirmed, Outcome::ApiUnavailable].map(|outcome| Epoch {
-        trigger: Trigger::Port,
-        outcome,
-        from: HostName::parse(&from).ok(),
-        took: std::time::Duration::from_secs(86_400),
-        reads: usize::MAX,
-    });
+    let ends =
+        [WindowOutcome::Unconfirmed, WindowOutcome::ApiUnavailable].map(|outcome| WindowId {
+            trigger: Trigger::Port,
+            outcome,
+            from: HostName::parse(&from).ok(),
+            took: std::time::Duration::from_secs(86_400),
+            reads: usize::MAX,
+        });
     let mut next = status(&host, &[("harvester-unreachable", "error", long.as_str())]);
     next.identity.vm = Some(VmStatus {
         name: host.clone(),
@@ -319,18 +324,18 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
         "timerfd; the clock was last set by -99999999.150 s, step 2".to_owned();
     for epoch in &ends {
         for refused in [None, Some(long.as_str())] {
-            let deeds = Deeds {
+            let events = RoundEvents {
                 labelled: &labelled,
                 latency_ms: u64::MAX,
                 moved: Some(&moved),
                 epoch: Some(epoch),
                 started: Some(("qemu-guest-agent.service", refused)),
             };
-            records.extend(told.clone().news(&next, deeds));
+            records.extend(told.clone().news(&next, events));
         }
     }
-    told.news(&next, Deeds::default());
-    records.extend(told.news(&first, Deeds::default()));
+    told.news(&next, RoundEvents::default());
+    records.extend(told.news(&first, RoundEvents::default()));
 
     let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
     let elsewhere = [

@@ -22,12 +22,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::agent::signal_board::Health;
+use crate::agent::signal_board::SignalBoard;
 use crate::config::Listen;
-use crate::facts::observation::Remark;
+use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use socket::{ListenError, Listener, Stream};
+use socket::{ListenError, MetricsListener, Stream};
 
 /// What reports call it.
 const NAME: &str = "metrics";
@@ -49,19 +49,19 @@ const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// The text that is told, and where. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Board {
-    inner: Arc<Mutex<Shown>>,
+pub struct MetricsPage {
+    inner: Arc<Mutex<ListenerState>>,
     /// It is to be told somewhere else.
     moved: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Shown {
+struct ListenerState {
     listen: Option<Listen>,
     page: Arc<str>,
 }
 
-impl Board {
+impl MetricsPage {
     /// Shows the parts of a page, one after the other, to whoever asks at `listen`.
     pub fn show(&self, listen: Option<&Listen>, state: &str, activity: &str) {
         let is_elsewhere = self.lock(|shown| {
@@ -79,13 +79,13 @@ impl Board {
         self.lock(|shown| Arc::clone(&shown.page))
     }
 
-    fn lock<T>(&self, act: impl FnOnce(&mut Shown) -> T) -> T {
+    fn lock<T>(&self, act: impl FnOnce(&mut ListenerState) -> T) -> T {
         act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Answers, wherever the board is to be shown, until dropped.
-pub async fn serve(board: Board, root: Root, health: Health) {
+pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
     loop {
         let listen = board.lock(|shown| shown.listen.clone());
         let hold = async {
@@ -105,9 +105,9 @@ pub async fn serve(board: Board, root: Root, health: Health) {
 }
 
 /// Answers at one address; what is wrong with it is complained about, and it is tried again.
-async fn hold(board: &Board, root: &Root, listen: &Listen, health: &Health) {
+async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &SignalBoard) {
     loop {
-        let error = match Listener::bind(root, listen) {
+        let error = match MetricsListener::bind(root, listen) {
             Ok(listener) => {
                 health.remark(NAME, None);
                 answer_all(board, &listener).await
@@ -119,13 +119,16 @@ async fn hold(board: &Board, root: &Root, listen: &Listen, health: &Health) {
             ListenError::Forbidden(address) => Some(address.port()),
             _ => None,
         };
-        health.remark(NAME, Some(Remark::MetricsUnavailable { what, forbidden }));
+        health.remark(
+            NAME,
+            Some(ObservationIssue::MetricsUnavailable { what, forbidden }),
+        );
         sleep(TRY_AGAIN).await;
     }
 }
 
 /// Answers everybody, until the socket fails.
-async fn answer_all(board: &Board, listener: &Listener) -> ListenError {
+async fn answer_all(board: &MetricsPage, listener: &MetricsListener) -> ListenError {
     let mut last = VecDeque::new();
     loop {
         let stream = match listener.accept().await {

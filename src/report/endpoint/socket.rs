@@ -56,21 +56,21 @@ pub(super) type Stream = Box<dyn Duplex>;
 
 /// A socket that listens. Dropping it takes a socket file away.
 #[derive(Debug)]
-pub(super) enum Listener {
+pub(super) enum MetricsListener {
     Tcp(TcpListener),
-    Unix(UnixListener, Place),
+    Unix(UnixListener, SocketPlace),
 }
 
 /// The name of a socket in an open directory that only root can write to: no other user can place a link at that name, and no
 /// later change of the path above it redirects a write.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SocketPlace {
     directory: OwnedFd,
     name: String,
     path: PathBuf,
 }
 
-impl Listener {
+impl MetricsListener {
     /// Listens. A socket file that an earlier run left behind is replaced; one where somebody listens never.
     pub(super) fn bind(root: &Root, listen: &Listen) -> Result<Self, ListenError> {
         match listen {
@@ -91,7 +91,7 @@ impl Listener {
                 })
             }
             Listen::Unix(path) => {
-                let place = Place::open(root, path)?;
+                let place = SocketPlace::open(root, path)?;
                 place.clear()?;
                 let listener = UnixListener::bind(place.reach());
                 let listener = listener.map_err(|source| place.failed(source))?;
@@ -129,7 +129,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for MetricsListener {
     fn drop(&mut self) {
         if let Self::Unix(_, place) = self {
             place.remove();
@@ -137,7 +137,7 @@ impl Drop for Listener {
     }
 }
 
-impl Place {
+impl SocketPlace {
     fn open(root: &Root, path: &Path) -> Result<Self, ListenError> {
         let (directory, name) =
             atomic_file::open_private_parent(root, path).map_err(ListenError::Directory)?;

@@ -16,8 +16,8 @@ const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
 /// A board at a free port, and its server.
 struct Served {
-    board: Board,
-    health: Health,
+    board: MetricsPage,
+    health: SignalBoard,
     root: Root,
     _dir: tempfile::TempDir,
     server: JoinHandle<()>,
@@ -27,7 +27,7 @@ impl Served {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
-        let (board, health) = (Board::default(), Health::default());
+        let (board, health) = (MetricsPage::default(), SignalBoard::default());
         let server = tokio::spawn(serve(board.clone(), root.clone(), health.clone()));
         Self {
             board,
@@ -146,7 +146,7 @@ async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about
 
 /// What a socket at a path is refused with.
 fn refusal(root: &Root, path: &str) -> String {
-    let bound = Listener::bind(root, &Listen::Unix(path.into()));
+    let bound = MetricsListener::bind(root, &Listen::Unix(path.into()));
     chain(&bound.unwrap_err())
 }
 
@@ -175,7 +175,7 @@ async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
         std::fs::create_dir_all(place).unwrap();
     }
     std::os::unix::fs::symlink(&outside, root.join("/metrics")).unwrap();
-    let bound = Listener::bind(&root, &Listen::Unix("/metrics/agent.sock".into())).unwrap();
+    let bound = MetricsListener::bind(&root, &Listen::Unix("/metrics/agent.sock".into())).unwrap();
     let made = root.join(outside.join("agent.sock"));
     assert_eq!(
         std::fs::metadata(&made).unwrap().permissions().mode() & 0o7777,

@@ -38,18 +38,18 @@ fn equal_content_is_not_written_again_and_another_mode_is() {
     let inode = || std::fs::metadata(root.join(STATUS)).unwrap().ino();
     assert_eq!(
         write_atomic(&root, STATUS, b"one", 0o644).unwrap(),
-        Outcome::Written
+        WriteOutcome::Written
     );
     let first = inode();
     assert_eq!(
         write_atomic(&root, STATUS, b"one", 0o644).unwrap(),
-        Outcome::Unchanged
+        WriteOutcome::Unchanged
     );
     assert_eq!(inode(), first);
     for (bytes, mode) in [(b"one" as &[u8], 0o600), (b"on", 0o600), (b"onetwo", 0o600)] {
         assert_eq!(
             write_atomic(&root, STATUS, bytes, mode).unwrap(),
-            Outcome::Written
+            WriteOutcome::Written
         );
         assert_eq!(root.read(STATUS, 10).unwrap(), bytes);
     }
@@ -101,7 +101,7 @@ fn a_planted_object_is_refused_and_left_as_it_is() {
             .unwrap_err()
             .to_string();
         assert!(error.contains(reason) && error.contains(STATUS), "{error}");
-        let place = Place::open(&root, Path::new(STATUS)).unwrap();
+        let place = Location::open(&root, Path::new(STATUS)).unwrap();
         place.open_in_place(0o644).unwrap_err();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
         let after = std::fs::symlink_metadata(root.join(STATUS)).unwrap().ino();
@@ -174,7 +174,7 @@ fn a_directory_that_is_not_ours_is_not_created() {
     std::fs::create_dir_all(root.join("/var/lib/prometheus/node-exporter")).unwrap();
     assert_eq!(
         write_atomic(&root, metrics, b"one", 0o644).unwrap(),
-        Outcome::Written
+        WriteOutcome::Written
     );
 }
 
@@ -250,7 +250,7 @@ fn a_full_or_read_only_file_system_leaves_the_old_file_whole() {
     run(&["mount", "-o", "remount,ro", target]);
     assert_eq!(
         write_atomic(&root, STATE, b"old", 0o600).unwrap(),
-        Outcome::Unchanged
+        WriteOutcome::Unchanged
     );
     let error = write_atomic(&root, STATE, b"new", 0o600).unwrap_err();
     let WriteError::Io { source, .. } = error else {

@@ -37,7 +37,7 @@ const KEY_SHOWN: usize = 317;
 
 /// One value.
 #[derive(Clone)]
-pub(crate) enum Value {
+pub(crate) enum YamlValue {
     /// `null`, `~` or nothing at all.
     Null,
     /// `true` or `false`.
@@ -52,7 +52,7 @@ pub(crate) enum Value {
     Map(Vec<(String, Self)>),
 }
 
-impl Value {
+impl YamlValue {
     /// The entry of a mapping.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
@@ -101,7 +101,7 @@ impl Value {
     }
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for YamlValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind())
     }
@@ -159,7 +159,7 @@ pub enum DocumentError {
 }
 
 /// Reads a text.
-pub(crate) fn parse(text: &[u8]) -> Result<Value, DocumentError> {
+pub(crate) fn parse(text: &[u8]) -> Result<YamlValue, DocumentError> {
     let text = std::str::from_utf8(text).map_err(|_| DocumentError::NotText)?;
     let limit = TREE_PER_BYTE
         .saturating_mul(text.len())
@@ -199,20 +199,20 @@ struct Tree {
     left: usize,
     open: Vec<Open>,
     /// What aliases may stand for, by the number of the anchor.
-    anchors: BTreeMap<usize, Value>,
-    root: Option<Value>,
+    anchors: BTreeMap<usize, YamlValue>,
+    root: Option<YamlValue>,
 }
 
 /// A collection that has not ended.
 struct Open {
     anchor: usize,
-    content: Content,
+    content: YamlContent,
 }
 
-enum Content {
-    List(Vec<Value>),
+enum YamlContent {
+    List(Vec<YamlValue>),
     /// The entries, and the key whose value comes next.
-    Map(Vec<(String, Value)>, Option<String>),
+    Map(Vec<(String, YamlValue)>, Option<String>),
 }
 
 impl Tree {
@@ -227,21 +227,21 @@ impl Tree {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 known(tag.as_deref(), line)?;
-                self.open(anchor, Content::List(Vec::new()))
+                self.open(anchor, YamlContent::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
                 known(tag.as_deref(), line)?;
-                self.open(anchor, Content::Map(Vec::new(), None))
+                self.open(anchor, YamlContent::Map(Vec::new(), None))
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(ended) = self.open.pop() else {
                     return Ok(());
                 };
                 let value = match ended.content {
-                    Content::List(list) => Value::List(list),
-                    Content::Map(entries, _) => {
+                    YamlContent::List(list) => YamlValue::List(list),
+                    YamlContent::Map(entries, _) => {
                         refuse_duplicates(&entries)?;
-                        Value::Map(entries)
+                        YamlValue::Map(entries)
                     }
                 };
                 self.place(value, ended.anchor, line)
@@ -257,7 +257,11 @@ impl Tree {
                     return Err(DocumentError::TooDeep);
                 }
                 self.charge(cost)?;
-                let value = self.anchors.get(&anchor).cloned().unwrap_or(Value::Null);
+                let value = self
+                    .anchors
+                    .get(&anchor)
+                    .cloned()
+                    .unwrap_or(YamlValue::Null);
                 self.place(value, 0, line)
             }
             _ => Ok(()),
@@ -273,7 +277,7 @@ impl Tree {
         Ok(())
     }
 
-    fn open(&mut self, anchor: usize, content: Content) -> Result<(), DocumentError> {
+    fn open(&mut self, anchor: usize, content: YamlContent) -> Result<(), DocumentError> {
         self.charge(VALUE_COST)?;
         if self.open.len() == DEPTH_MAX {
             return Err(DocumentError::TooDeep);
@@ -283,15 +287,15 @@ impl Tree {
     }
 
     /// Puts a value where it belongs.
-    fn place(&mut self, value: Value, anchor: usize, line: usize) -> Result<(), DocumentError> {
+    fn place(&mut self, value: YamlValue, anchor: usize, line: usize) -> Result<(), DocumentError> {
         if anchor != 0 {
             self.charge(value.measure().0)?;
             self.anchors.insert(anchor, value.clone());
         }
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(value),
-            Some(Content::List(list)) => list.push(value),
-            Some(Content::Map(entries, key)) => match key.take() {
+            Some(YamlContent::List(list)) => list.push(value),
+            Some(YamlContent::Map(entries, key)) => match key.take() {
                 Some(key) => entries.push((key, value)),
                 None => {
                     let name = key_of(value, line)?;
@@ -305,23 +309,23 @@ impl Tree {
     }
 }
 
-fn key_of(value: Value, line: usize) -> Result<String, DocumentError> {
+fn key_of(value: YamlValue, line: usize) -> Result<String, DocumentError> {
     match value {
-        Value::Text(text) if text.as_str() == "<<" => {
+        YamlValue::Text(text) if text.as_str() == "<<" => {
             let what = "the merge key `<<`";
             Err(DocumentError::Unsupported { what, line })
         }
-        Value::Text(text) => Ok(text.to_string()),
-        Value::Number(number) => Ok(number),
-        Value::Bool(value) => Ok(value.to_string()),
-        Value::Null | Value::List(_) | Value::Map(_) => {
+        YamlValue::Text(text) => Ok(text.to_string()),
+        YamlValue::Number(number) => Ok(number),
+        YamlValue::Bool(value) => Ok(value.to_string()),
+        YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => {
             let what = "a key that is not a string";
             Err(DocumentError::Unsupported { what, line })
         }
     }
 }
 
-fn refuse_duplicates(entries: &[(String, Value)]) -> Result<(), DocumentError> {
+fn refuse_duplicates(entries: &[(String, YamlValue)]) -> Result<(), DocumentError> {
     let mut keys: Vec<&str> = entries.iter().map(|(key, _)| key.as_str()).collect();
     keys.sort_unstable();
     match keys.windows(2).find_map(|pair| match pair {
@@ -354,19 +358,19 @@ fn scalar(
     style: ScalarStyle,
     tag: Option<&Tag>,
     line: usize,
-) -> Result<Value, DocumentError> {
+) -> Result<YamlValue, DocumentError> {
     let is_plain = match known(tag, line)? {
         Some("str") => false,
         Some(_) => true,
         None => matches!(style, ScalarStyle::Plain),
     };
     Ok(match text.as_str() {
-        _ if !is_plain => Value::Text(Zeroizing::new(text)),
-        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" => Value::Bool(true),
-        "false" | "False" | "FALSE" => Value::Bool(false),
-        number if is_number(number) => Value::Number(text),
-        _ => Value::Text(Zeroizing::new(text)),
+        _ if !is_plain => YamlValue::Text(Zeroizing::new(text)),
+        "" | "~" | "null" | "Null" | "NULL" => YamlValue::Null,
+        "true" | "True" | "TRUE" => YamlValue::Bool(true),
+        "false" | "False" | "FALSE" => YamlValue::Bool(false),
+        number if is_number(number) => YamlValue::Number(text),
+        _ => YamlValue::Text(Zeroizing::new(text)),
     })
 }
 

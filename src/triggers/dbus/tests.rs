@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 struct Followed {
     tree: GuestTree,
-    health: Health,
+    health: SignalBoard,
     reasons: Inbox,
     task: JoinHandle<()>,
     _dir: tempfile::TempDir,
@@ -27,7 +27,7 @@ impl Followed {
         let tree = GuestTree::new(dir.path());
         let root = Root::new(dir.path());
         let (sender, reasons) = sender();
-        let health = Health::default();
+        let health = SignalBoard::default();
         let bus = Bus::new(&root, None);
         let task = tokio::spawn(keep_following(root, bus, sender, health.clone()));
         Self {

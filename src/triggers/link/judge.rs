@@ -7,14 +7,14 @@ use crate::wire::netlink::socket::KERNEL;
 
 /// A virtio NIC announces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announce {
+pub struct LinkAnnounce {
     /// Its name. Root may choose any: escape it before it is shown.
     pub nic: String,
 }
 
 /// Why a message is no reason to look.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum RefusedAnnounce {
     /// A process sent it, not the kernel.
     #[error("from port ID {0}, not from the kernel")]
     Forged(u32),
@@ -38,20 +38,20 @@ pub fn judge(
     datagram: &[u8],
     sender: u32,
     bus_of: impl FnOnce(&str) -> Option<String>,
-) -> Result<Announce, Refused> {
+) -> Result<LinkAnnounce, RefusedAnnounce> {
     if sender != KERNEL {
-        return Err(Refused::Forged(sender));
+        return Err(RefusedAnnounce::Forged(sender));
     }
     let link = match messages(datagram).next() {
         Some(Ok(Message::Link(link))) if link.event == Some(NOTIFY_PEERS) => link,
-        Some(Err(error)) => return Err(Refused::Malformed(error)),
-        _ => return Err(Refused::Other),
+        Some(Err(error)) => return Err(RefusedAnnounce::Malformed(error)),
+        _ => return Err(RefusedAnnounce::Other),
     };
     if let Some(kind) = link.kind {
-        return Err(Refused::Copy(kind));
+        return Err(RefusedAnnounce::Copy(kind));
     }
     if link.bus.or_else(|| bus_of(&link.name)).as_deref() != Some(VIRTIO) {
-        return Err(Refused::NotVirtio);
+        return Err(RefusedAnnounce::NotVirtio);
     }
-    Ok(Announce { nic: link.name })
+    Ok(LinkAnnounce { nic: link.name })
 }

@@ -22,7 +22,7 @@ type Reasons = crate::triggers::Inbox;
 /// What a listener does to the world, and the world's time in milliseconds.
 struct Effects {
     reasons: Reasons,
-    health: Health,
+    health: SignalBoard,
     announced: Arc<AtomicU64>,
     time: Arc<AtomicU64>,
 }
@@ -31,13 +31,13 @@ fn listening() -> (Listening, Effects) {
     let (sender, reasons) = sender();
     let effects = Effects {
         reasons,
-        health: Health::default(),
+        health: SignalBoard::default(),
         announced: Arc::default(),
         time: Arc::default(),
     };
     let (announced, time) = (Arc::clone(&effects.announced), Arc::clone(&effects.time));
-    let announce = move |sign| {
-        assert_eq!(sign, Trigger::Link);
+    let announce = move |hint| {
+        assert_eq!(hint, Trigger::Link);
         announced.fetch_add(1, Ordering::Relaxed);
     };
     let now = move || Duration::from_millis(time.load(Ordering::Relaxed));
@@ -65,7 +65,7 @@ impl Effects {
     }
 }
 
-fn detail(health: &Health) -> (bool, String) {
+fn detail(health: &SignalBoard) -> (bool, String) {
     let signal = health.signals()[SIGNAL].clone();
     (signal.live, signal.detail)
 }
@@ -189,7 +189,7 @@ impl Played {
     }
 }
 
-impl Source for Played {
+impl MessageSource for Played {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let sender = KERNEL;
         match self.0.lock().unwrap().pop_front() {
@@ -253,11 +253,11 @@ fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
     let (live, said) = detail(&effects.health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&effects.health.remarks()[..], [Remark::SignalUnavailable { what }] if what.starts_with(&said))
+        matches!(&effects.health.remarks()[..], [ObservationIssue::SignalUnavailable { what }] if what.starts_with(&said))
     );
 
-    struct Asking(Health);
-    impl Source for Asking {
+    struct Asking(SignalBoard);
+    impl MessageSource for Asking {
         fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
             assert_eq!(self.0.remarks(), []);
             Err(io::Error::from_raw_os_error(19))
@@ -287,7 +287,7 @@ const OPTIONS: [&str; 2] = ["--map-root-user", "--net"];
 /// A socket until it says nothing for a while and the work is done that makes it speak.
 struct Until<'a>(&'a LinkSocket, &'a (dyn Fn() -> bool + Sync));
 
-impl Source for Until<'_> {
+impl MessageSource for Until<'_> {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let done = (self.1)();
         match self.0.receive(buffer)? {
@@ -358,7 +358,7 @@ fn interfaces_that_come_and_go_wake_nobody() {
         unfiltered.tally.refused,
         unfiltered.tally.overruns
     );
-    assert_eq!(filtered.tally, Tally::default());
+    assert_eq!(filtered.tally, HintTally::default());
     assert!(unfiltered.tally.refused > 300, "{:?}", unfiltered.tally);
     assert_eq!(effects.told(), 0);
     // The socket is not deaf: what it is for goes through.
@@ -392,10 +392,10 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
         forge(&message);
     }
     drain(&mut listening, &socket);
-    let tally = Tally {
+    let tally = HintTally {
         refused: 2,
         forged: 2,
-        ..Tally::default()
+        ..HintTally::default()
     };
     assert_eq!(listening.tally, tally);
     assert_eq!(effects.told(), 0);
@@ -432,7 +432,7 @@ fn other_events_of_the_kernel_are_no_reason() {
     drain(&mut features, &theirs);
     assert_eq!(features.tally.refused, 1);
     drain(&mut filtered, &ours);
-    assert_eq!(filtered.tally, Tally::default());
+    assert_eq!(filtered.tally, HintTally::default());
     for effects in [&mut effects, &mut others, &mut none] {
         assert_eq!(effects.told(), 0);
     }

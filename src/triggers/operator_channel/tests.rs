@@ -40,9 +40,9 @@ impl Talk {
     fn work(&mut self) {
         loop {
             match self.guest.step().unwrap() {
-                Step::Event(event) => self.events.push(event),
-                Step::Worked => {}
-                Step::Stuck => return,
+                ChannelStep::Event(event) => self.events.push(event),
+                ChannelStep::Worked => {}
+                ChannelStep::Stuck => return,
             }
         }
     }
@@ -95,7 +95,7 @@ async fn each_command_has_its_answer() {
     let info = talk.ask_one("guest-info");
     assert_eq!(info["return"]["version"], env!("CARGO_PKG_VERSION"));
     let commands = info["return"]["supported_commands"].as_array().unwrap();
-    assert_eq!(commands.len(), Command::NAMES.len());
+    assert_eq!(commands.len(), QgaCommand::NAMES.len());
     let sync = b"\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":-5}}";
     assert_eq!(talk.ask(sync), b"\xff{\"return\":-5}\n");
     assert_eq!(talk.events, [Event::Attached]);
@@ -141,10 +141,10 @@ async fn what_a_host_that_went_away_left_behind_is_done_and_not_answered() {
         .unwrap();
     (talk.guest.away, talk.guest.left) = (true, true);
     // It reads, it does what was asked, and it drops the reply at the next step.
-    assert!(matches!(talk.guest.step().unwrap(), Step::Worked));
+    assert!(matches!(talk.guest.step().unwrap(), ChannelStep::Worked));
     assert!(matches!(
         talk.guest.step().unwrap(),
-        Step::Event(Event::Resync)
+        ChannelStep::Event(Event::Resync)
     ));
     assert!(!talk.guest.output.is_empty());
     let _ = talk.guest.step().unwrap();
@@ -174,8 +174,8 @@ async fn hostile_input_costs_one_complaint_and_the_next_request_is_answered() {
         [b"{\"execute\":\"", &b"y".repeat(1 << 20)[..]].concat(),
     ] {
         let mut talk = Talk::new();
-        let complaint = talk.ask(&hostile);
-        let text = String::from_utf8(complaint).unwrap();
+        let stderr = talk.ask(&hostile);
+        let text = String::from_utf8(stderr).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");
         let reply: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(reply["error"]["class"], "GenericError");

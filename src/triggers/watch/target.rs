@@ -102,7 +102,7 @@ impl<T, C> Target<T, C> {
 /// An object as a watch delivers it.
 pub trait Watched: DeserializeOwned + Send + 'static {
     /// The part of it whose change is a reason to look.
-    type Glimpse: PartialEq + Send + Sync;
+    type Snapshot: PartialEq + Send + Sync;
 
     /// Whether its metadata is all that is asked for.
     const METADATA_ONLY: bool;
@@ -111,7 +111,7 @@ pub trait Watched: DeserializeOwned + Send + 'static {
     fn name(&self) -> &str;
 
     /// The part of it whose change is a reason to look.
-    fn glimpse(&self) -> Self::Glimpse;
+    fn snapshot(&self) -> Self::Snapshot;
 }
 
 /// Whether a watch is known to be alive. A connection may not survive a move, and TCP notices that a minute later.
@@ -132,7 +132,7 @@ impl Default for Pulse {
 
 impl Pulse {
     /// Begins the watch anew, from where it stands, unless the server has said something since `since`.
-    pub fn prove(&self, since: Instant) {
+    pub fn verify(&self, since: Instant) {
         if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < since {
             // Only to one that listens: one that is between two connections begins anew anyway.
             self.redial.notify_waiters();

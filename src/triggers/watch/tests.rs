@@ -12,7 +12,7 @@ use crate::decide::schedule::Random;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
-use crate::wire::kubeapi::{self, Phase as Part};
+use crate::wire::kubeapi::{self, RequestPhase as Part};
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Thing {
@@ -21,7 +21,7 @@ struct Thing {
 }
 
 impl Watched for Thing {
-    type Glimpse = u32;
+    type Snapshot = u32;
 
     const METADATA_ONLY: bool = false;
 
@@ -29,7 +29,7 @@ impl Watched for Thing {
         &self.name
     }
 
-    fn glimpse(&self) -> u32 {
+    fn snapshot(&self) -> u32 {
         self.value
     }
 }
@@ -140,7 +140,7 @@ struct Kept {
     model: Model,
     feed: Feed<Thing>,
     inbox: Inbox,
-    health: Health,
+    health: SignalBoard,
     started: Instant,
     task: tokio::task::JoinHandle<()>,
 }
@@ -151,7 +151,7 @@ impl Drop for Kept {
     }
 }
 
-fn dice() -> Random {
+fn random() -> Random {
     Random::from_bits(u64::MAX / 2)
 }
 
@@ -162,11 +162,11 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
         open: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         least: AtomicUsize::new(usize::MAX),
-        backoff: Backoff::new(dice),
+        backoff: Backoff::new(random),
     }));
     let feed = Feed::default();
-    let (sender, inbox) = Inbox::new(dice);
-    let health = Health::default();
+    let (sender, inbox) = Inbox::new(random);
+    let health = SignalBoard::default();
     let target = Target {
         client: model.clone(),
         generation: 1,
@@ -228,8 +228,8 @@ fn bookmark(version: &str) -> Result<WatchEvent<Thing>, Error> {
     })
 }
 
-fn target() -> Arc<kubeapi::Target> {
-    Arc::new(kubeapi::Target {
+fn target() -> Arc<kubeapi::RequestTarget> {
+    Arc::new(kubeapi::RequestTarget {
         server: "https://model".to_owned(),
         verb: "watch",
         path: "/things".to_owned(),

@@ -105,14 +105,14 @@ impl BusError {
 
 /// Where the bus is.
 #[derive(Debug)]
-enum Address {
+enum BusAddress {
     /// A socket at a path.
     Socket(PathBuf),
     /// Any address that the environment names (`DBUS_SYSTEM_BUS_ADDRESS`).
     Named(String),
 }
 
-impl Address {
+impl BusAddress {
     async fn connect(&self) -> Result<Connection, BusError> {
         let failed = |said: zbus::Error| BusError::Connect {
             address: match self {
@@ -141,12 +141,12 @@ impl Address {
 /// The system bus. Clones share the one connection, which is made when it is first needed, and made anew when it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBus>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    address: Address,
+struct SharedBus {
+    address: BusAddress,
     connection: Mutex<Option<Connection>>,
 }
 
@@ -155,13 +155,13 @@ impl Bus {
     pub fn new(root: &Root, address: Option<&str>) -> Self {
         let address = match address {
             Some(address) if root.is_live() => match plain_path(address) {
-                Some(path) => Address::Socket(path.into()),
-                None => Address::Named(address.to_owned()),
+                Some(path) => BusAddress::Socket(path.into()),
+                None => BusAddress::Named(address.to_owned()),
             },
-            _ => Address::Socket(root.join(SOCKET)),
+            _ => BusAddress::Socket(root.join(SOCKET)),
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedBus {
                 address,
                 connection: Mutex::new(None),
             }),

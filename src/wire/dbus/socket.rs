@@ -33,12 +33,12 @@ const PIECE: usize = 4096;
 pub(super) struct Bounded(pub(super) UnixStream);
 
 impl Socket for Bounded {
-    type ReadHalf = Reader;
-    type WriteHalf = Writer;
+    type ReadHalf = SocketReader;
+    type WriteHalf = SocketWriter;
 
-    fn split(self) -> Split<Reader, Writer> {
+    fn split(self) -> Split<SocketReader, SocketWriter> {
         let (read, write) = self.0.into_split();
-        Split::new(Reader(Bytes(read)), Writer(write))
+        Split::new(SocketReader(Bytes(read)), SocketWriter(write))
     }
 }
 
@@ -62,9 +62,9 @@ impl ReadHalf for Bytes {
 
 /// The half that is read.
 #[derive(Debug)]
-pub(super) struct Reader(Bytes);
+pub(super) struct SocketReader(Bytes);
 
-impl Reader {
+impl SocketReader {
     /// Reads until so many bytes are there.
     async fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
         let mut piece = [0; PIECE];
@@ -99,7 +99,7 @@ impl Reader {
 }
 
 #[async_trait]
-impl ReadHalf for Reader {
+impl ReadHalf for SocketReader {
     async fn receive_message(
         &mut self,
         seq: u64,
@@ -153,10 +153,10 @@ fn length(header: &[u8]) -> Option<usize> {
 
 /// The half that is written.
 #[derive(Debug)]
-pub(super) struct Writer(OwnedWriteHalf);
+pub(super) struct SocketWriter(OwnedWriteHalf);
 
 #[async_trait]
-impl WriteHalf for Writer {
+impl WriteHalf for SocketWriter {
     async fn sendmsg(&mut self, buffer: &[u8], _fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         loop {
             self.0.writable().await?;

@@ -12,19 +12,19 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{Error, Phase, Target, Unreached};
+use super::error::{Error, RequestPhase, RequestTarget, Unreached};
 use super::status::{Answered, clamp_retry_after, from_status, parse_retry_after};
 use super::text::describe;
 use super::tls;
 use super::transport::{Timeouts, Transport};
-use super::types::Status;
+use super::types::ApiStatus;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 
 /// Cap of one object's body. etcd's own cap for an object is 1.5 MiB.
 pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
 /// Cap of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than 1 KiB.
 pub const MAXIMUM_HEADERS: usize = 64 * 1024;
-/// Cap of the body of an error: more than any `Status`, and an error page need not be read to its end.
+/// Cap of the body of an error: more than any `ApiStatus`, and an error page need not be read to its end.
 const MAXIMUM_STATUS: usize = 64 * 1024;
 /// What a header takes on the wire besides its name and its value: colon, space, end of line.
 const HEADER_OVERHEAD: usize = 4;
@@ -36,7 +36,7 @@ impl Transport {
     pub(super) async fn check(
         &self,
         response: Response,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         let headers = response.headers();
         let size: usize = headers
@@ -90,8 +90,8 @@ impl Transport {
         }
     }
 
-    /// The error that an answer's status is, with the words of its body if that is a `Status`.
-    async fn answered(&self, response: Response, target: &Arc<Target>) -> Error {
+    /// The error that an answer's status is, with the words of its body if that is a `ApiStatus`.
+    async fn answered(&self, response: Response, target: &Arc<RequestTarget>) -> Error {
         let status = response.status().as_u16();
         let headers = response.headers();
         let retry_after = headers
@@ -128,8 +128,8 @@ impl Transport {
         )
     }
 
-    /// The error that a `Status` within a watch stream is.
-    pub(super) fn event_error(&self, text: &str, target: &Arc<Target>) -> Error {
+    /// The error that a `ApiStatus` within a watch stream is.
+    pub(super) fn event_error(&self, text: &str, target: &Arc<RequestTarget>) -> Error {
         let Some(read) = parse_status(text.as_bytes()) else {
             let problem = "an ERROR event of the watch has no Status".to_owned();
             return Error::Protocol {
@@ -159,7 +159,7 @@ impl Transport {
     pub(super) async fn body(
         &self,
         mut response: Response,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
         what: &'static str,
         limit: usize,
     ) -> Result<Vec<u8>, Error> {
@@ -187,9 +187,9 @@ impl Transport {
                 .await
                 .map_err(|_| {
                     let (phase, limit) = if end <= next_by {
-                        (Phase::Body, whole)
+                        (RequestPhase::Body, whole)
                     } else {
-                        (Phase::BodyProgress, body_progress)
+                        (RequestPhase::BodyProgress, body_progress)
                     };
                     Error::Timeout {
                         target: Arc::clone(target),
@@ -219,7 +219,7 @@ impl Transport {
     pub(super) fn parse<'body, T: Deserialize<'body>>(
         &self,
         body: &'body [u8],
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<T, Error> {
         if is_deeper_than(body, MAXIMUM_DEPTH) {
             return Err(Error::TooDeep {
@@ -231,7 +231,11 @@ impl Transport {
     }
 
     /// The error for JSON that does not fit. The parser's words quote what it read, so they count as foreign.
-    pub(super) fn unreadable(&self, error: &serde_json::Error, target: &Arc<Target>) -> Error {
+    pub(super) fn unreadable(
+        &self,
+        error: &serde_json::Error,
+        target: &Arc<RequestTarget>,
+    ) -> Error {
         let problem = format!("invalid response: {}", self.describe(&error.to_string()));
         Error::Protocol {
             target: Arc::clone(target),
@@ -240,7 +244,7 @@ impl Transport {
     }
 
     /// The error that the HTTP library's error is.
-    pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<Target>) -> Error {
+    pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<RequestTarget>) -> Error {
         let (source, target) = (source.without_url(), Arc::clone(target));
         if let Some(reason) = tls::find(&source) {
             return Error::Tls { target, reason };
@@ -249,7 +253,7 @@ impl Transport {
             if source.is_timeout() {
                 return Error::Timeout {
                     target,
-                    phase: Phase::Connect,
+                    phase: RequestPhase::Connect,
                     limit: self.timeouts.connect,
                 };
             }
@@ -297,11 +301,11 @@ impl Transport {
     }
 }
 
-fn parse_status(body: &[u8]) -> Option<Status> {
+fn parse_status(body: &[u8]) -> Option<ApiStatus> {
     if is_deeper_than(body, MAXIMUM_DEPTH) {
         return None;
     }
-    serde_json::from_slice::<Status>(body)
+    serde_json::from_slice::<ApiStatus>(body)
         .ok()
         .filter(|status| status.kind.as_deref() == Some("Status"))
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answer::MAXIMUM_OBJECT;
-use super::error::{Error, Target};
+use super::error::{Error, RequestTarget};
 use super::expected::Expected;
 use super::tally::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
@@ -295,7 +295,7 @@ impl Client {
         &self,
         response: Response,
         expected: &Expected,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<T, Error> {
         let body = self
             .transport
@@ -402,7 +402,7 @@ fn create_call<'a>(path: &'a str, body: &'a Value) -> Call<'a> {
     }
 }
 
-fn too_large(target: &Arc<Target>, what: &'static str, limit: usize) -> Error {
+fn too_large(target: &Arc<RequestTarget>, what: &'static str, limit: usize) -> Error {
     Error::TooLarge {
         target: Arc::clone(target),
         what,

@@ -10,7 +10,7 @@ use crate::sys::escape::chain;
 
 /// What was asked, of whom. Holds no secret: the server has no user information and the path no query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct RequestTarget {
     /// The API server.
     pub server: String,
     /// The Kubernetes verb: `get`, `list`, `watch`, `patch`, `create`.
@@ -19,7 +19,7 @@ pub struct Target {
     pub path: String,
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RequestTarget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{target}: {reason}")]
     Connect {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// How far it came.
         reason: Unreached,
         /// The cause, where the reason does not say it all.
@@ -60,9 +60,9 @@ pub enum Error {
     #[error("{target}: {phase} timed out after {limit:?}")]
     Timeout {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// In which part of it the time ran out.
-        phase: Phase,
+        phase: RequestPhase,
         /// The time that was allowed.
         limit: Duration,
     },
@@ -70,39 +70,39 @@ pub enum Error {
     #[error("{target}: {reason}")]
     Tls {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the handshake failed on.
         reason: TlsReason,
     },
     /// 401: the server does not know who we are.
-    #[error("{target}: unauthorized (401){}", Said(.message))]
+    #[error("{target}: unauthorized (401){}", ServerMessage(.message))]
     Unauthorized {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 403 to nobody: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
-    #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", Said(.message))]
+    #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", ServerMessage(.message))]
     Anonymous {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 403: it knows, and we may not. The target holds the verb and the path that a role has to allow.
-    #[error("{target}: forbidden (403){}", Said(.message))]
+    #[error("{target}: forbidden (403){}", ServerMessage(.message))]
     Forbidden {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 404.
-    #[error("{target}: not found (404){}", Said(.message))]
+    #[error("{target}: not found (404){}", ServerMessage(.message))]
     NotFound {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
         /// Whether a Kubernetes API said so. Without it the answer may be that of a proxy, or of a server that lacks the whole API group,
@@ -110,34 +110,34 @@ pub enum Error {
         confirmed: bool,
     },
     /// 410: the resource version is too old; read again and watch from there.
-    #[error("{target}: the resource version is no longer available (410){}", Said(.message))]
+    #[error("{target}: the resource version is no longer available (410){}", ServerMessage(.message))]
     Gone {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 409: the object changed under us, or exists already.
-    #[error("{target}: conflict (409){}", Said(.message))]
+    #[error("{target}: conflict (409){}", ServerMessage(.message))]
     Conflict {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 422: the object that would come out is not valid.
-    #[error("{target}: the change is invalid (422){}", Said(.message))]
+    #[error("{target}: the change is invalid (422){}", ServerMessage(.message))]
     Invalid {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What the server said.
         message: Option<String>,
     },
     /// 429 and 5xx: later.
-    #[error("{target}: the server asks to try again later ({status}){}", Said(.message))]
+    #[error("{target}: the server asks to try again later ({status}){}", ServerMessage(.message))]
     Retry {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
         /// How long the server asked us to wait, within the bounds of `status.rs`.
@@ -156,10 +156,10 @@ pub enum Error {
         left: Duration,
     },
     /// Any other status: the same request will not do better.
-    #[error("{target}: rejected with status {status}{}", Said(.message))]
+    #[error("{target}: rejected with status {status}{}", ServerMessage(.message))]
     Rejected {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
         /// What the server said.
@@ -169,7 +169,7 @@ pub enum Error {
     #[error("{target}: response too large: more than {limit} {what}")]
     TooLarge {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What is too large.
         what: &'static str,
         /// The cap, in the unit of `what`: bytes, items or pages.
@@ -179,7 +179,7 @@ pub enum Error {
     #[error("{target}: redirected ({status}) to `{to}`; redirects are not followed")]
     Redirected {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
         /// Where to, described.
@@ -191,7 +191,7 @@ pub enum Error {
     )]
     Compressed {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The encoding, described.
         encoding: String,
     },
@@ -199,7 +199,7 @@ pub enum Error {
     #[error("{target}: the response nests deeper than {limit} levels")]
     TooDeep {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The cap.
         limit: usize,
     },
@@ -207,7 +207,7 @@ pub enum Error {
     #[error("{target}: requested {expected}, got {found}")]
     UnexpectedObject {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The object that the request names.
         expected: String,
         /// What came, described.
@@ -217,7 +217,7 @@ pub enum Error {
     #[error("{target}: {problem}")]
     Protocol {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// What is wrong, described.
         problem: String,
     },
@@ -225,7 +225,7 @@ pub enum Error {
     #[error("{target}: no data received for {limit:?}")]
     Silent {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The time that was allowed.
         limit: Duration,
     },
@@ -233,7 +233,7 @@ pub enum Error {
     #[error("{target}: connection interrupted")]
     Interrupted {
         /// What was asked.
-        target: Arc<Target>,
+        target: Arc<RequestTarget>,
         /// The cause; none when the stream ended in order but within a line.
         #[source]
         source: Option<reqwest::Error>,
@@ -308,7 +308,7 @@ impl Error {
             Self::Connect { .. } | Self::Tls { .. } => true,
             // Nothing was asked.
             Self::Deferred { .. } => false,
-            Self::Timeout { phase, .. } => *phase == Phase::Connect,
+            Self::Timeout { phase, .. } => *phase == RequestPhase::Connect,
             Self::Retry { status, .. } => matches!(status, 429 | 503),
             _ => self.class() == Class::Credential,
         }
@@ -433,7 +433,7 @@ impl fmt::Display for Unreached {
 
 /// The part of a request in which its time ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum RequestPhase {
     /// Waiting for another watch of the same client to be dropped.
     Turn,
     /// Name resolution, TCP and TLS.
@@ -446,7 +446,7 @@ pub enum Phase {
     Body,
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for RequestPhase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Turn => "waiting for the previous watch to close",
@@ -506,9 +506,9 @@ pub enum CredentialProblem {
 }
 
 /// What the server said, if it said something.
-struct Said<'a>(&'a Option<String>);
+struct ServerMessage<'a>(&'a Option<String>);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ServerMessage<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(message) => write!(formatter, ": {message}"),

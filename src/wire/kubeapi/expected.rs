@@ -114,7 +114,7 @@ impl Expected {
             .try_for_each(|item| self.compare_with(item)))
     }
 
-    fn compare_with(&self, found: &Identity) -> Result<(), String> {
+    fn compare_with(&self, found: &ExpectedObject) -> Result<(), String> {
         let fits = |expected: &Option<String>, found: &Option<String>| {
             expected.is_none() || expected == found
         };
@@ -164,7 +164,7 @@ impl fmt::Display for Expected {
 
 /// Who an object is.
 #[derive(Deserialize)]
-struct Identity {
+struct ExpectedObject {
     kind: Option<String>,
     #[serde(default)]
     metadata: IdentityMeta,
@@ -181,7 +181,7 @@ struct IdentityMeta {
 struct Identities {
     kind: Option<String>,
     #[serde(default)]
-    items: Capped<Identity, MAXIMUM_ITEMS>,
+    items: Capped<ExpectedObject, MAXIMUM_ITEMS>,
 }
 
 impl super::transport::Transport {
@@ -190,7 +190,7 @@ impl super::transport::Transport {
         &self,
         expected: &Expected,
         compared: Result<Result<(), String>, serde_json::Error>,
-        target: &std::sync::Arc<super::error::Target>,
+        target: &std::sync::Arc<super::error::RequestTarget>,
     ) -> Result<(), Error> {
         match compared {
             Ok(Ok(())) => Ok(()),

@@ -29,17 +29,17 @@ pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use age::{Age, age};
 pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
-pub use error::{Class, CredentialProblem, Error, Phase, Target, Unreached};
+pub use error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget, Unreached};
 pub use lines::MAXIMUM_LINE;
-pub use probe::{Shown, probe};
+pub use probe::{ShownCertificate, probe};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
 pub use tally::Tally;
 pub use text::describe;
 pub use tls::TlsReason;
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
-    ResourceAttributes, Status, StatusDetails, Versioned,
+    AccessReview, ApiStatus, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
+    ResourceAttributes, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};
 

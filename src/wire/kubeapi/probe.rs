@@ -21,7 +21,7 @@ const PATH: &str = "/version";
 
 /// What a server shows to anybody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownCertificate {
     /// Its certificate, DER. None without TLS.
     pub certificate: Option<Vec<u8>>,
     /// What time it is there, in seconds since 1970 (`Date`, RFC 9110 section 6.6.1).
@@ -29,7 +29,7 @@ pub struct Shown {
 }
 
 /// Asks the credential's server, by the way that the credential names and as nobody.
-pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<Shown, Error> {
+pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<ShownCertificate, Error> {
     let nobody = Credential {
         kubeconfig: credential.kubeconfig.clone(),
         files: Vec::new(),
@@ -55,10 +55,10 @@ pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<Shown,
     Ok(shown(&transport.answer(&call, &target).await?))
 }
 
-fn shown(response: &Response) -> Shown {
+fn shown(response: &Response) -> ShownCertificate {
     let certificate = response.extensions().get::<TlsInfo>();
     let date = response.headers().get(DATE);
-    Shown {
+    ShownCertificate {
         certificate: certificate.and_then(|info| info.peer_certificate().map(<[u8]>::to_vec)),
         date: date.and_then(|date| parse(date.to_str().ok()?)),
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::{Error, Target};
+use super::error::{Error, RequestTarget};
 
 /// A server may not ask us to wait less than this: zero would make a loop.
 pub const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -15,14 +15,14 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) status: u16,
-    /// What the server said, described. Set only when a `metav1.Status` was read.
+    /// What the server said, described. Set only when a `metav1.ApiStatus` was read.
     pub(super) message: Option<String>,
     pub(super) confirmed: bool,
     pub(super) retry_after: Option<Duration>,
 }
 
 /// The error that a status is.
-pub(super) fn from_status(target: Arc<Target>, answered: Answered) -> Error {
+pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Error {
     let Answered {
         status,
         message,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn class_of(status: u16) -> Class {
-        let target = Arc::new(Target {
+        let target = Arc::new(RequestTarget {
             server: "https://api".into(),
             verb: "get",
             path: "/x".into(),
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_refusal_of_nobody_is_a_matter_of_the_credential_and_not_of_roles() {
         let refused = |message: &str| {
-            let target = Arc::new(Target {
+            let target = Arc::new(RequestTarget {
                 server: "https://api".into(),
                 verb: "get",
                 path: "/x".into(),

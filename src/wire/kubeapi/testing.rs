@@ -8,7 +8,7 @@ use std::sync::Arc;
 use reqwest::Response;
 use serde_json::Value;
 
-use super::error::{Error, Phase, Target, Unreached};
+use super::error::{Error, RequestPhase, RequestTarget, Unreached};
 use super::transport::{Accept, Call, Timeouts};
 use crate::access::Credential;
 
@@ -54,7 +54,7 @@ impl dyn Wire {
         &self,
         call: &Call<'_>,
         timeouts: Timeouts,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         let asked = Asked {
             verb: call.verb,
@@ -74,12 +74,12 @@ impl dyn Wire {
                 },
                 Failed::Connect => Error::Timeout {
                     target,
-                    phase: Phase::Connect,
+                    phase: RequestPhase::Connect,
                     limit: timeouts.connect,
                 },
                 Failed::Headers => Error::Timeout {
                     target,
-                    phase: Phase::Headers,
+                    phase: RequestPhase::Headers,
                     limit: timeouts.headers,
                 },
                 Failed::Reset => Error::Interrupted {

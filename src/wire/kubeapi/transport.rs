@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::address::{is_http, public_form, rename, request_url};
-use super::error::{Class, CredentialProblem, Error, Phase, Target};
+use super::error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget};
 use super::resolve::ServerHost;
 use super::tally::Tally;
 use super::text::describe;
@@ -270,7 +270,7 @@ impl Transport {
     /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be for ever.
     pub(super) async fn watch_turn(
         &self,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<OwnedSemaphorePermit, Error> {
         let limit = self.timeouts.connect;
         tokio::time::timeout(limit, Arc::clone(&self.watching).acquire_owned())
@@ -279,13 +279,13 @@ impl Transport {
             .and_then(Result::ok)
             .ok_or_else(|| Error::Timeout {
                 target: Arc::clone(target),
-                phase: Phase::Turn,
+                phase: RequestPhase::Turn,
                 limit,
             })
     }
 
-    pub(super) fn target(&self, call: &Call<'_>) -> Arc<Target> {
-        Arc::new(Target {
+    pub(super) fn target(&self, call: &Call<'_>) -> Arc<RequestTarget> {
+        Arc::new(RequestTarget {
             server: self.server.clone(),
             verb: call.verb,
             path: describe(call.path),
@@ -296,7 +296,7 @@ impl Transport {
     pub(super) async fn send(
         &self,
         call: &Call<'_>,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         let pending = self.tally.begin();
         let outcome = self.exchange(call, target).await;
@@ -304,7 +304,11 @@ impl Transport {
         outcome
     }
 
-    async fn exchange(&self, call: &Call<'_>, target: &Arc<Target>) -> Result<Response, Error> {
+    async fn exchange(
+        &self,
+        call: &Call<'_>,
+        target: &Arc<RequestTarget>,
+    ) -> Result<Response, Error> {
         let response = self.answer(call, target).await?;
         self.check(response, target).await
     }
@@ -313,7 +317,7 @@ impl Transport {
     pub(super) async fn answer(
         &self,
         call: &Call<'_>,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         #[cfg(test)]
         if let Some(wire) = &self.simulated {
@@ -358,14 +362,14 @@ impl Transport {
     async fn head(
         &self,
         sending: impl Future<Output = reqwest::Result<Response>>,
-        target: &Arc<Target>,
+        target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
         let limit = self.timeouts.headers;
         match timeout(limit, sending).await {
             Ok(sent) => sent.map_err(|source| self.failure(source, target)),
             Err(_) => Err(Error::Timeout {
                 target: Arc::clone(target),
-                phase: Phase::Headers,
+                phase: RequestPhase::Headers,
                 limit,
             }),
         }

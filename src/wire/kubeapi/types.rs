@@ -128,11 +128,11 @@ pub(super) struct ListMeta {
     pub(super) continue_token: Option<String>,
 }
 
-/// `metav1.Status`: how the API says that something failed.
+/// `metav1.ApiStatus`: how the API says that something failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Status {
-    /// Always `Status` when a Kubernetes API speaks.
+pub struct ApiStatus {
+    /// Always `ApiStatus` when a Kubernetes API speaks.
     pub kind: Option<String>,
     /// What happened, for people. Foreign text.
     pub message: Option<String>,
@@ -145,7 +145,7 @@ pub struct Status {
     pub details: StatusDetails,
 }
 
-/// Details of a [`Status`].
+/// Details of a [`ApiStatus`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 use crate::sys::timer::Alarm;
 
-use super::error::{Error, Target};
+use super::error::{Error, RequestTarget};
 use super::expected::Expected;
 use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
@@ -75,7 +75,7 @@ impl WatchRequest {
 /// An open watch. Its events are of one stream: when that is over, the caller opens another.
 pub struct Watch<T> {
     transport: Arc<Transport>,
-    target: Arc<Target>,
+    target: Arc<RequestTarget>,
     expected: Expected,
     /// None once the stream is over.
     live: Option<Live>,
@@ -88,7 +88,7 @@ pub struct Watch<T> {
     last_chance: Option<Instant>,
     limit: Duration,
     bookmarks: u64,
-    pace: Pace,
+    pace: WatchPace,
     /// Until then nothing is read: what comes faster waits in the server.
     paused_until: Option<Instant>,
     objects: PhantomData<fn() -> T>,
@@ -134,14 +134,14 @@ pub enum WatchEvent<T> {
 /// Limits how much of a stream is read, so that a server that sends without end costs a few percent of one processor. TCP
 /// holds up what is not read.
 #[derive(Debug)]
-struct Pace {
+struct WatchPace {
     /// When all that was read so far is paid for.
     paid_at: Instant,
     /// Since when there was always something that was not paid for.
     busy_since: Instant,
 }
 
-impl Pace {
+impl WatchPace {
     fn new(now: Instant) -> Self {
         Self {
             paid_at: now,
@@ -229,7 +229,7 @@ pub(super) async fn open<T>(
         last_chance: None,
         limit,
         bookmarks: 0,
-        pace: Pace::new(Instant::now()),
+        pace: WatchPace::new(Instant::now()),
         paused_until: None,
         objects: PhantomData,
     })
@@ -441,7 +441,7 @@ mod tests {
     async fn a_burst_is_read_at_once_and_a_flood_at_an_even_pace() {
         let mut now = Instant::now();
         let began = now;
-        let mut pace = Pace::new(now);
+        let mut pace = WatchPace::new(now);
         for event in 0..1500 {
             let until = pace.take(300, now);
             assert!(event >= 200 || until.is_none(), "{event}");

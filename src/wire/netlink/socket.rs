@@ -85,7 +85,7 @@ pub enum Received {
 }
 
 /// Where messages come from: the kernel, or a test.
-pub trait Source {
+pub trait MessageSource {
     /// Waits for the next message, and blocks the thread until it is there.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl LinkSocket {
     }
 }
 
-impl Source for LinkSocket {
+impl MessageSource for LinkSocket {
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
         receive(&self.0, buffer)
     }

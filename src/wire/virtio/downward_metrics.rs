@@ -34,7 +34,7 @@ const CLOCK_TOLERANCE: i64 = 2;
 
 /// How long to wait for the host.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct ReadPatience {
     /// Until it takes the request: nobody may be there.
     pub send: Duration,
     /// From then until it has answered, a second request included.
@@ -43,7 +43,7 @@ pub struct Patience {
     pub again: Duration,
 }
 
-impl Default for Patience {
+impl Default for ReadPatience {
     /// For each request the host asks QEMU for numbers, which may take 12 s.
     fn default() -> Self {
         Self {
@@ -117,10 +117,10 @@ impl From<PortError> for AskError {
 /// # Errors
 ///
 /// When the host has no such port, or did not give a document of now in time.
-pub async fn ask(root: &Root, wall: i64, patience: Patience) -> Result<HostMetrics, AskError> {
+pub async fn ask(root: &Root, wall: i64, patience: ReadPatience) -> Result<HostMetrics, AskError> {
     let mut question = Question {
         port: Port::open(root, PORT)?,
-        answer: Answer::default(),
+        answer: MetricsAnswer::default(),
         rejected: None,
     };
     timeout(patience.send, question.send())
@@ -136,7 +136,7 @@ pub async fn ask(root: &Root, wall: i64, patience: Patience) -> Result<HostMetri
 #[derive(Debug)]
 struct Question {
     port: Port,
-    answer: Answer,
+    answer: MetricsAnswer,
     /// Why the last message was not believed.
     rejected: Option<AskError>,
 }
@@ -233,7 +233,7 @@ struct TooLarge;
 
 /// What came from the port, cut into messages.
 #[derive(Debug, Default)]
-struct Answer {
+struct MetricsAnswer {
     bytes: Vec<u8>,
     /// Bytes at the start in which no message ends.
     searched: usize,
@@ -243,7 +243,7 @@ struct Answer {
     left_over: bool,
 }
 
-impl Answer {
+impl MetricsAnswer {
     fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         self.received = self.received.saturating_add(bytes.len());
         if self.received > ANSWER_MAX {

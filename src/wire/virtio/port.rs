@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 
-use crate::sys::epoll::Edges;
+use crate::sys::epoll::EdgeTriggered;
 use crate::sys::root::Root;
 
 /// Where udev links ports by name (systemd's `50-udev-default.rules`).
@@ -107,7 +107,7 @@ pub enum Change {
 pub struct Port {
     path: PathBuf,
     // Before the file: an epoll instance must not outlive what it follows.
-    edges: Edges,
+    edges: EdgeTriggered,
     file: File,
 }
 
@@ -135,7 +135,7 @@ impl Port {
     /// When the kernel cannot tell of its changes.
     pub fn new(path: PathBuf, file: File) -> Result<Self, PortError> {
         let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
-        match Edges::of(&file, interest) {
+        match EdgeTriggered::of(&file, interest) {
             Ok(edges) => Ok(Self { path, edges, file }),
             Err(source) => Err(PortError::new(&path, source)),
         }

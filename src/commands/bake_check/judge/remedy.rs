@@ -8,11 +8,11 @@ use crate::sys::escape::shell_word;
 
 /// The tree that the commands apply to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tree {
+pub struct ImageTree {
     dir: PathBuf,
 }
 
-impl Tree {
+impl ImageTree {
     /// The tree at `dir`, an absolute path; `/` is the running system.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }

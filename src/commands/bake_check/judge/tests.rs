@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::commands::bake_check::facts::{Pinned, TextFile, Trace, UnitFile, Unreadable};
+use crate::commands::bake_check::facts::{ImageTextFile, Pinned, Trace, UnitFile, Unreadable};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Family;
 
@@ -32,8 +32,8 @@ fn clean() -> Image {
     }
 }
 
-fn file(path: &str, text: &str) -> TextFile {
-    TextFile {
+fn file(path: &str, text: &str) -> ImageTextFile {
+    ImageTextFile {
         place: path.into(),
         text: text.to_owned(),
     }
@@ -41,7 +41,7 @@ fn file(path: &str, text: &str) -> TextFile {
 
 /// The remedies, for a tree from outside.
 fn remedies(image: &Image) -> Vec<String> {
-    let faults = judge(image, &Tree::new("/mnt"));
+    let faults = judge(image, &ImageTree::new("/mnt"));
     faults.into_iter().map(|fault| fault.remedy).collect()
 }
 
@@ -123,7 +123,7 @@ fn a_service_has_one_fault_at_most_and_that_is_the_first_in_its_way() {
         };
         let unit = has_unit.then_some(unit);
         let agent = Service { has_program, unit };
-        let faults = judge(&Image { agent, ..clean() }, &Tree::new("/"));
+        let faults = judge(&Image { agent, ..clean() }, &ImageTree::new("/"));
         let codes: Vec<Code> = faults.iter().map(|fault| fault.code).collect();
         assert_eq!(codes, Vec::from_iter(code));
     }
@@ -180,7 +180,7 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
             "rm -rf /mnt/etc/x.yaml  # or correct it",
         ]
     );
-    let live = judge(&image, &Tree::new("/"));
+    let live = judge(&image, &ImageTree::new("/"));
     let live: Vec<&str> = live.iter().map(|fault| fault.remedy.as_str()).collect();
     assert_eq!(
         live,
@@ -206,7 +206,7 @@ fn no_more_than_a_few_of_many_things_are_named_and_all_are_removed() {
         traces: traces.collect(),
         ..clean()
     };
-    let faults = judge(&image, &Tree::new("/mnt"));
+    let faults = judge(&image, &ImageTree::new("/mnt"));
     assert_eq!(faults.len(), 1);
     assert!(
         faults[0].seen.ends_with("/var/log/journal/7 and 12 more"),

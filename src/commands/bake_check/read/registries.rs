@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::facts::distribution::{DistributionKind, Form, Matter, Unshareable};
 use crate::observe::distribution::DistributionProblem;
-use crate::sys::document::yaml::{DocumentError, Value, parse};
+use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::Root;
 
 /// What each of the two reads (<https://docs.k3s.io/installation/private-registry>).
@@ -50,13 +50,13 @@ pub(super) fn read(root: &Root) -> (Vec<Unshareable>, Vec<DistributionProblem>) 
 }
 
 /// `configs.<registry>.auth` that holds anything.
-fn has_login(document: &Value) -> bool {
-    let Some(Value::Map(registries)) = document.get("configs") else {
+fn has_login(document: &YamlValue) -> bool {
+    let Some(YamlValue::Map(registries)) = document.get("configs") else {
         return false;
     };
-    let is_said = |value: &Value| match value {
-        Value::Null => false,
-        Value::Map(entries) => !entries.is_empty(),
+    let is_said = |value: &YamlValue| match value {
+        YamlValue::Null => false,
+        YamlValue::Map(entries) => !entries.is_empty(),
         _ => true,
     };
     registries

@@ -5,8 +5,8 @@ use crate::catalogue::{Code, Finding, Group};
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::Placement;
-use crate::facts::observation::{Remark, Who};
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::observation::{Observation, ObservationIssue};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// Whose rights the process has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,19 +19,25 @@ pub enum Rights {
 
 /// What the round could not look at.
 pub fn gaps(
-    who: &Who,
+    observation: &Observation,
     identity: &Identity,
     placement: Option<&Placement>,
     rights: Rights,
 ) -> Vec<Gap> {
-    let machine = &who.machine;
+    let machine = &observation.machine;
     let names = Group::Identity;
-    let agent = who.guest_agent.known();
+    let agent = observation.guest_agent.known();
     let gaps = [
         Gap::of(Group::Machine, "the SMBIOS vendor", &machine.vendor),
         Gap::of(Group::Machine, "its network interfaces", &machine.nics),
         agent.map_or_else(
-            || Gap::of(Group::GuestAgent, "qemu-guest-agent", &who.guest_agent),
+            || {
+                Gap::of(
+                    Group::GuestAgent,
+                    "qemu-guest-agent",
+                    &observation.guest_agent,
+                )
+            },
             |agent| {
                 Gap::of(
                     Group::GuestAgent,
@@ -43,18 +49,18 @@ pub fn gaps(
         hidden(
             Group::HarvesterCredential,
             "the Harvester kubeconfig",
-            &who.harvester,
+            &observation.harvester,
             rights,
         ),
         unknown_vm(identity),
-        unknown_host(who, identity, placement),
+        unknown_host(observation, identity, placement),
         hidden(
             Group::Placement,
             "the downward metrics of the host",
-            &who.host_metrics,
+            &observation.host_metrics,
             rights,
         ),
-        unasked(Group::HarvesterApi, "the VM", &who.candidates),
+        unasked(Group::HarvesterApi, "the VM", &observation.candidates),
         Gap::of(names, "the kernel hostname", &machine.kernel_hostname),
         Gap::of(names, "/etc/hostname", &machine.static_hostname),
         Gap::of(
@@ -67,25 +73,28 @@ pub fn gaps(
         hidden(
             Group::KubeletCredential,
             "the kubelet kubeconfig",
-            &who.kubelet,
+            &observation.kubelet,
             rights,
         ),
-        unasked(Group::Node, "the Node", &who.node),
+        unasked(Group::Node, "the Node", &observation.node),
     ];
-    let files = denied_files(who, rights).map(|problem| Gap {
+    let files = denied_files(observation, rights).map(|problem| Gap {
         group: Group::Machine,
         what: "the RKE2/K3s configuration",
-        why: Why::new(WhyKind::Forbidden, problem.clone()),
+        why: Unavailable::new(UnavailableKind::Forbidden, problem.clone()),
         need: Need::Usual,
     });
     gaps.into_iter().flatten().chain(files).collect()
 }
 
 /// What is said of the distribution's files that this user may not read.
-fn denied_files(who: &Who, rights: Rights) -> impl Iterator<Item = &String> {
-    let remarks = who.remarks.iter().filter(move |_| rights == Rights::Few);
+fn denied_files(observation: &Observation, rights: Rights) -> impl Iterator<Item = &String> {
+    let remarks = observation
+        .remarks
+        .iter()
+        .filter(move |_| rights == Rights::Few);
     remarks.filter_map(|remark| match remark {
-        Remark::DistributionFile {
+        ObservationIssue::DistributionFile {
             problem,
             is_denied: true,
         } => Some(problem),
@@ -107,40 +116,48 @@ fn unknown_vm(identity: &Identity) -> Option<Gap> {
 }
 
 /// The host of a VM that nobody tells of. A VM that was read and runs nowhere is a finding.
-fn unknown_host(who: &Who, identity: &Identity, placement: Option<&Placement>) -> Option<Gap> {
+fn unknown_host(
+    observation: &Observation,
+    identity: &Identity,
+    placement: Option<&Placement>,
+) -> Option<Gap> {
     if placement.is_some() || identity.vmi().is_some() {
         return None;
     }
-    let unknown = || Why::new(WhyKind::NotAsked, "the VM is unknown");
+    let unknown = || Unavailable::new(UnavailableKind::NotAsked, "the VM is unknown");
     Some(Gap {
         group: Group::Placement,
         what: "the host of the VM",
-        why: who.candidates.why().cloned().unwrap_or_else(unknown),
+        why: observation
+            .candidates
+            .why()
+            .cloned()
+            .unwrap_or_else(unknown),
         need: Need::Usual,
     })
 }
 
 /// Whether a finding only says that this user may not read what the agent, as root, may.
-pub fn is_hidden(finding: &Finding, who: &Who, rights: Rights) -> bool {
+pub fn is_hidden(finding: &Finding, observation: &Observation, rights: Rights) -> bool {
     match finding.code {
-        Code::HarvesterCredentialInvalid => forbidden(&who.harvester, rights).is_some(),
-        Code::KubeletCredentialInvalid => forbidden(&who.kubelet, rights).is_some(),
-        Code::DownwardMetricsUnusable => forbidden(&who.host_metrics, rights).is_some(),
+        Code::HarvesterCredentialInvalid => forbidden(&observation.harvester, rights).is_some(),
+        Code::KubeletCredentialInvalid => forbidden(&observation.kubelet, rights).is_some(),
+        Code::DownwardMetricsUnusable => forbidden(&observation.host_metrics, rights).is_some(),
         Code::DistributionFileBroken => {
-            denied_files(who, rights).any(|problem| *problem == finding.seen)
+            denied_files(observation, rights).any(|problem| *problem == finding.seen)
         }
         _ => false,
     }
 }
 
-fn forbidden<T>(seen: &Seen<T>, rights: Rights) -> Option<&Why> {
+fn forbidden<T>(seen: &Fact<T>, rights: Rights) -> Option<&Unavailable> {
     let is_few = rights == Rights::Few;
     seen.why()
-        .filter(|why| is_few && why.kind == WhyKind::Forbidden)
+        .filter(|why| is_few && why.kind == UnavailableKind::Forbidden)
 }
 
 /// A credential that this user may not read; one that cannot be read for another reason is a finding.
-fn hidden<T>(group: Group, what: &'static str, seen: &Seen<T>, rights: Rights) -> Option<Gap> {
+fn hidden<T>(group: Group, what: &'static str, seen: &Fact<T>, rights: Rights) -> Option<Gap> {
     let why = forbidden(seen, rights)?.clone();
     Some(Gap {
         group,
@@ -151,8 +168,10 @@ fn hidden<T>(group: Group, what: &'static str, seen: &Seen<T>, rights: Rights) -
 }
 
 /// What was not asked, because something before it is missing; a question without an answer is a finding.
-fn unasked<T>(group: Group, what: &'static str, seen: &Seen<T>) -> Option<Gap> {
-    let why = seen.why().filter(|why| why.kind == WhyKind::NotAsked)?;
+fn unasked<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Gap> {
+    let why = seen
+        .why()
+        .filter(|why| why.kind == UnavailableKind::NotAsked)?;
     Some(Gap {
         group,
         what,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decide::fixtures::World;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 fn finding(code: Code) -> Finding {
     Finding::new(code, "seen")
@@ -70,18 +70,18 @@ fn the_outcome_is_the_worst_that_is_known() {
         Code::HarvesterUnreachable,
         Code::LabelConflict,
     );
-    assert_eq!(of(&[], false), Outcome::Ok);
-    assert_eq!(of(&[notice], false), Outcome::Ok);
-    assert_eq!(of(&[notice, warning], false), Outcome::Warnings);
-    assert_eq!(of(&[warning], true), Outcome::Unreachable);
-    assert_eq!(of(&[warning, error], true), Outcome::Errors);
+    assert_eq!(of(&[], false), DoctorOutcome::Ok);
+    assert_eq!(of(&[notice], false), DoctorOutcome::Ok);
+    assert_eq!(of(&[notice, warning], false), DoctorOutcome::Warnings);
+    assert_eq!(of(&[warning], true), DoctorOutcome::Unreachable);
+    assert_eq!(of(&[warning, error], true), DoctorOutcome::Errors);
     assert_eq!(
         of(&[error, Code::ConfigInvalid], true),
-        Outcome::Configuration
+        DoctorOutcome::Configuration
     );
     assert_eq!(
         of(&[Code::ConfigInvalid, Code::NotKubevirt], true),
-        Outcome::NotKubevirt
+        DoctorOutcome::NotKubevirt
     );
 }
 
@@ -120,23 +120,29 @@ fn what_needs_a_memory_is_told_by_the_running_agent() {
 #[test]
 fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
     let mut world = World::new();
-    let why = Why::new(WhyKind::Forbidden, "not allowed to read `/kubeconfig`");
-    world.who.harvester = Seen::Failed(why.clone());
-    world.who.candidates = Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone()));
+    let why = Unavailable::new(
+        UnavailableKind::Forbidden,
+        "not allowed to read `/kubeconfig`",
+    );
+    world.observation.harvester = Fact::Failed(why.clone());
+    world.observation.candidates = Fact::Failed(Unavailable::new(
+        UnavailableKind::NotAsked,
+        why.text.clone(),
+    ));
     let (identity, placement) = (world.identity(), world.placement());
-    world.who.host_metrics = Seen::Failed(why.clone());
+    world.observation.host_metrics = Fact::Failed(why.clone());
     let metrics = finding(Code::DownwardMetricsUnusable);
     let invalid = finding(Code::HarvesterCredentialInvalid);
     for (rights, is_gap) in [(Rights::All, false), (Rights::Few, true)] {
-        let gaps = gaps(&world.who, &identity, placement.as_ref(), rights);
+        let gaps = gaps(&world.observation, &identity, placement.as_ref(), rights);
         let is_told = gaps
             .iter()
             .any(|gap| gap.group == Group::HarvesterCredential);
         assert_eq!(
-            (is_told, is_hidden(&invalid, &world.who, rights)),
+            (is_told, is_hidden(&invalid, &world.observation, rights)),
             (is_gap, is_gap)
         );
-        assert_eq!(is_hidden(&metrics, &world.who, rights), is_gap);
+        assert_eq!(is_hidden(&metrics, &world.observation, rights), is_gap);
         // What follows from it is a gap for both.
         for group in [Group::HarvesterApi, Group::Placement] {
             assert!(gaps.iter().any(|gap| gap.group == group), "{group:?}");
@@ -149,7 +155,12 @@ fn a_world_that_was_seen_whole_has_no_gap() {
     let world = World::new();
     let (identity, placement) = (world.identity(), world.placement());
     assert_eq!(
-        gaps(&world.who, &identity, placement.as_ref(), Rights::Few),
+        gaps(
+            &world.observation,
+            &identity,
+            placement.as_ref(),
+            Rights::Few
+        ),
         []
     );
 }

@@ -4,20 +4,20 @@
 
 use super::Gap;
 use crate::catalogue::Group;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// The clock of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Clock {
+pub struct ClockFacts {
     /// Whether the kernel was told that the time is kept in step (`adjtimex(2)`, `STA_UNSYNC` not set).
-    pub synchronized: Seen<bool>,
+    pub synchronized: Fact<bool>,
 }
 
-impl Clock {
+impl ClockFacts {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            synchronized: Seen::Failed(why.clone()),
+            synchronized: Fact::Failed(why.clone()),
         }
     }
 

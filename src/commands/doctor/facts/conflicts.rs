@@ -2,22 +2,22 @@
 //! Who else has a hand in our names, labels and addresses?
 
 use super::Gap;
-use super::instance::{Instance, Interface};
+use super::instance::{InstanceFacts, Interface};
 use crate::catalogue::Group;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// What may contradict us.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts {
     /// What Harvester says of our VM. Absent where it is gone.
-    pub instance: Seen<Instance>,
+    pub instance: Fact<InstanceFacts>,
     /// All instances of our namespace, our own among them.
-    pub namespace: Seen<Vec<Vmi>>,
+    pub namespace: Fact<Vec<Vmi>>,
     /// The hosts that may be listed.
-    pub hosts: Seen<Vec<Host>>,
+    pub hosts: Fact<Vec<Host>>,
     /// The addresses of this machine, link-local ones left out.
-    pub addresses: Seen<Vec<Interface>>,
+    pub addresses: Fact<Vec<Interface>>,
 }
 
 /// A host of Harvester.
@@ -31,12 +31,12 @@ pub struct Host {
 
 impl Conflicts {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            instance: Seen::Failed(why.clone()),
-            namespace: Seen::Failed(why.clone()),
-            hosts: Seen::Failed(why.clone()),
-            addresses: Seen::Failed(why.clone()),
+            instance: Fact::Failed(why.clone()),
+            namespace: Fact::Failed(why.clone()),
+            hosts: Fact::Failed(why.clone()),
+            addresses: Fact::Failed(why.clone()),
         }
     }
 

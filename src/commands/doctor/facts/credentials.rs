@@ -7,36 +7,36 @@ use super::Gap;
 use crate::catalogue::Group;
 use crate::facts::names::ServiceAccount;
 use crate::facts::observation::Api;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// Both credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// What stands at each place where the Harvester credential is looked for, in the order of the search.
-    pub places: Seen<Vec<Place>>,
+    pub places: Fact<Vec<CredentialPlace>>,
     /// The token of the Harvester credential. Absent where it has a client certificate in its place.
-    pub token: Seen<Token>,
+    pub token: Fact<Token>,
     /// The certificates of both: of the kubelet, and the authorities that are trusted.
-    pub certificates: Seen<Vec<Certificate>>,
+    pub certificates: Fact<Vec<CertificateFacts>>,
     /// Whether the Harvester credential may read storage classes, as the CSI driver must. Absent where the agent has a credential
     /// of its own, which the CSI driver does not use.
-    pub csi_role: Seen<bool>,
+    pub csi_role: Fact<bool>,
 }
 
 /// A place where the Harvester credential is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CredentialPlace {
     /// Where.
     pub path: PathBuf,
     /// The file of the distribution whose `cloud-provider-config` names it.
     pub named_in: Option<PathBuf>,
     /// What stands there.
-    pub content: Content,
+    pub content: CredentialContent,
 }
 
 /// What stands at a place for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub enum CredentialContent {
     /// Nothing.
     Nothing,
     /// A file without a byte.
@@ -53,7 +53,7 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// Who made it.
-    pub kind: TokenKind,
+    pub kind: TokenFacts,
     /// When it was made, in seconds since 1970.
     pub issued: Option<i64>,
     /// When it ends, in seconds since 1970.
@@ -62,7 +62,7 @@ pub struct Token {
 
 /// Who made a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TokenKind {
+pub enum TokenFacts {
     /// Kubernetes, for a service account.
     ServiceAccount(ServiceAccount),
     /// Rancher, for one of its users; it may end by a setting that the token does not tell.
@@ -76,11 +76,11 @@ pub enum TokenKind {
 
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Certificate {
+pub struct CertificateFacts {
     /// At which of the two APIs it is of use.
     pub api: Api,
     /// What it proves there.
-    pub role: Role,
+    pub role: CredentialRole,
     /// The kubeconfig that it belongs to, or the address of the server that shows it.
     pub origin: String,
     /// Its subject, on one line.
@@ -95,7 +95,7 @@ pub struct Certificate {
 
 /// What a certificate proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum CredentialRole {
     /// Who we are.
     Client,
     /// That a server is the right one, for those whose certificate it signed.
@@ -106,12 +106,12 @@ pub enum Role {
 
 impl Credentials {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            places: Seen::Failed(why.clone()),
-            token: Seen::Failed(why.clone()),
-            certificates: Seen::Failed(why.clone()),
-            csi_role: Seen::Failed(why.clone()),
+            places: Fact::Failed(why.clone()),
+            token: Fact::Failed(why.clone()),
+            certificates: Fact::Failed(why.clone()),
+            csi_role: Fact::Failed(why.clone()),
         }
     }
 

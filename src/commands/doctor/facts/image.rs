@@ -8,17 +8,17 @@ use super::Gap;
 use crate::catalogue::Group;
 use crate::commands::bake_check::facts::UnitFile;
 use crate::facts::guest_agent::Enablement;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// What the image brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// When cloud-init first ran on this machine, in seconds since 1970. Absent where it did not.
-    pub began: Seen<i64>,
+    pub began: Fact<i64>,
     /// What only one machine may have and that is here.
-    pub belongings: Seen<Vec<Belonging>>,
+    pub belongings: Fact<Vec<Belonging>>,
     /// The unit of the agent itself. Absent where none is installed, as in a tree for tests.
-    pub unit: Seen<UnitFile>,
+    pub unit: Fact<UnitFile>,
 }
 
 /// A thing that only one machine may have.
@@ -32,11 +32,11 @@ pub struct Belonging {
 
 impl Image {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            began: Seen::Failed(why.clone()),
-            belongings: Seen::Failed(why.clone()),
-            unit: Seen::Failed(why.clone()),
+            began: Fact::Failed(why.clone()),
+            belongings: Fact::Failed(why.clone()),
+            unit: Fact::Failed(why.clone()),
         }
     }
 

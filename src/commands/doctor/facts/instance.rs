@@ -9,7 +9,7 @@ use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::node::release;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::node::NodeCondition;
 use crate::facts::release::Release;
 use crate::facts::vmi::CREATOR;
@@ -33,13 +33,13 @@ const ADDRESSES_MAX: usize = 64;
 /// What only `doctor` reads of the VM's instance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "Wire")]
-pub struct Instance {
+pub struct InstanceFacts {
     /// Label `harvesterhci.io/creator`.
     pub creator: Option<String>,
     /// Label `guestcluster.harvesterhci.io/name`.
     pub guest_cluster: Option<String>,
     /// The image that runs the VM is of this release of KubeVirt.
-    pub launcher: Seen<Release>,
+    pub launcher: Fact<Release>,
     /// Why it cannot be live-migrated: reason and message of condition `LiveMigratable` that is `False`.
     pub not_migratable: Option<String>,
     /// Whether the host hears QEMU's guest agent: condition `AgentConnected`.
@@ -192,7 +192,7 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-impl From<Wire> for Instance {
+impl From<Wire> for InstanceFacts {
     fn from(wire: Wire) -> Self {
         let Wire {
             metadata,
@@ -219,7 +219,7 @@ impl From<Wire> for Instance {
 }
 
 /// `virt-launcher:1.5.2-150600.5.1`, with a registry before it.
-fn launcher(image: Option<&str>) -> Seen<Release> {
+fn launcher(image: Option<&str>) -> Fact<Release> {
     let tag = image
         .unwrap_or_default()
         .rsplit('/')
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn instance(vmi: Value) -> Instance {
+    fn instance(vmi: Value) -> InstanceFacts {
         serde_json::from_value(vmi).unwrap()
     }
 
@@ -315,7 +315,7 @@ mod tests {
             let instance = instance(vmi);
             assert_eq!((instance.creator, instance.not_migratable), (None, None));
             assert!(instance.interfaces.is_empty() && !instance.agent_connected);
-            assert_eq!(instance.launcher, Seen::Absent);
+            assert_eq!(instance.launcher, Fact::Absent);
         }
     }
 
@@ -336,7 +336,7 @@ mod tests {
                 "`status.interfaces[].ipAddresses`: ",
             ),
         ] {
-            let error = serde_json::from_value::<Instance>(vmi)
+            let error = serde_json::from_value::<InstanceFacts>(vmi)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(said), "{error}");

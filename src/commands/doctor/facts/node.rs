@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use super::Gap;
 use crate::catalogue::Group;
 use crate::facts::release::Release;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{
     Capped, address, address_type, addresses, creation_timestamp, kubelet_version, taint_effect,
     taint_key, taint_time, taints,
@@ -30,11 +30,11 @@ const ADDRESSES_MAX: usize = 256;
 #[serde(from = "Wire")]
 pub struct NodeDetails {
     /// `status.nodeInfo.kubeletVersion`.
-    pub kubelet: Seen<Release>,
+    pub kubelet: Fact<Release>,
     /// The taint of a Node that no cloud provider has taken on. Absent where it has none.
-    pub uninitialized: Seen<Uninitialized>,
+    pub uninitialized: Fact<Uninitialized>,
     /// `status.addresses` with type `InternalIP`; those that are no address are left out.
-    pub internal_ips: Seen<Vec<IpAddr>>,
+    pub internal_ips: Fact<Vec<IpAddr>>,
 }
 
 /// `node.cloudprovider.kubernetes.io/uninitialized`.
@@ -121,21 +121,21 @@ impl From<Wire> for NodeDetails {
         let internal = internal.filter_map(|address| address.address?.parse().ok());
         Self {
             kubelet: release(status.node_info.kubelet_version.as_deref()),
-            uninitialized: taint.map_or(Seen::Absent, |taint| {
-                Seen::Known(uninitialized(taint, created))
+            uninitialized: taint.map_or(Fact::Absent, |taint| {
+                Fact::Known(uninitialized(taint, created))
             }),
-            internal_ips: Seen::Known(internal.collect()),
+            internal_ips: Fact::Known(internal.collect()),
         }
     }
 }
 
 impl NodeDetails {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            kubelet: Seen::Failed(why.clone()),
-            uninitialized: Seen::Failed(why.clone()),
-            internal_ips: Seen::Failed(why.clone()),
+            kubelet: Fact::Failed(why.clone()),
+            uninitialized: Fact::Failed(why.clone()),
+            internal_ips: Fact::Failed(why.clone()),
         }
     }
 
@@ -152,12 +152,12 @@ impl NodeDetails {
 }
 
 /// Returns the release that a field of an object of an API names. Absent where it is missing or empty.
-pub fn release(text: Option<&str>) -> Seen<Release> {
+pub fn release(text: Option<&str>) -> Fact<Release> {
     match text.filter(|text| !text.is_empty()) {
-        None => Seen::Absent,
+        None => Fact::Absent,
         Some(text) => match Release::parse(text) {
-            Ok(release) => Seen::Known(release),
-            Err(error) => Seen::failed(WhyKind::Malformed, error.to_string()),
+            Ok(release) => Fact::Known(release),
+            Err(error) => Fact::failed(UnavailableKind::Malformed, error.to_string()),
         },
     }
 }
@@ -209,9 +209,9 @@ mod tests {
                 taint["timeAdded"] = json!(added);
             }
             let effect = effect.to_owned();
-            assert_eq!(node(taint), Seen::Known(Uninitialized { effect, since }));
+            assert_eq!(node(taint), Fact::Known(Uninitialized { effect, since }));
         }
-        assert_eq!(node(json!({"key": "another"})), Seen::Absent);
+        assert_eq!(node(json!({"key": "another"})), Fact::Absent);
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
             "172.19.106.159".parse().unwrap(),
             "fd00::1".parse().unwrap(),
         ];
-        assert_eq!(details.internal_ips, Seen::Known(expected));
+        assert_eq!(details.internal_ips, Fact::Known(expected));
         assert_eq!(details.gaps().len(), 1);
     }
 
@@ -241,9 +241,9 @@ mod tests {
             json!({"spec": {"taints": null}, "status": {"addresses": null, "nodeInfo": {}}}),
         ] {
             let details = details(node);
-            assert_eq!(details.kubelet, Seen::Absent);
-            assert_eq!(details.uninitialized, Seen::Absent);
-            assert_eq!(details.internal_ips, Seen::Known(vec![]));
+            assert_eq!(details.kubelet, Fact::Absent);
+            assert_eq!(details.uninitialized, Fact::Absent);
+            assert_eq!(details.internal_ips, Fact::Known(vec![]));
         }
     }
 

@@ -7,7 +7,7 @@ use super::node::seconds;
 use super::{Gap, bundle};
 use crate::catalogue::Group;
 use crate::facts::release::Release;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{
     Capped, container_image, container_name, container_statuses, containers, name, namespace,
     terminated_reason, terminated_time,
@@ -39,11 +39,11 @@ const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pods {
     /// Each with its images.
-    pub here: Seen<Vec<Pod>>,
+    pub here: Fact<Vec<Pod>>,
     /// Harvester's cloud provider. Absent where nothing says that there is one.
-    pub cloud_provider: Seen<Component>,
+    pub cloud_provider: Fact<Component>,
     /// Harvester's CSI driver. Absent where it is not installed.
-    pub csi_driver: Seen<Component>,
+    pub csi_driver: Fact<Component>,
 }
 
 /// One pod.
@@ -80,12 +80,12 @@ pub struct Component {
     /// Its release.
     pub release: Release,
     /// Who says so.
-    pub origin: Origin,
+    pub origin: PodOrigin,
 }
 
 /// Who tells the version of a [`Component`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum PodOrigin {
     /// The image of a pod that runs here, `namespace/name`.
     Pod(String),
     /// The release of RKE2 that brings it along: derived, and wrong where its chart was upgraded by itself.
@@ -223,34 +223,34 @@ impl Restarts {
 
 impl Pods {
     /// From the pods of our Node, and where these do not tell from what RKE2 brings along.
-    pub fn new(here: Seen<Vec<Pod>>, provision: Provision<'_>) -> Self {
+    pub fn new(here: Fact<Vec<Pod>>, provision: Provision<'_>) -> Self {
         let bundled = |table| {
             let rke2 = provision.rke2?;
             let version = bundle::of(table, rke2.rank())?;
             Some(Component {
                 release: Release::parse(version).ok()?,
-                origin: Origin::BundledWith(rke2.clone()),
+                origin: PodOrigin::BundledWith(rke2.clone()),
             })
         };
         let unseen = || match here.why() {
-            Some(why) => Seen::Failed(why.clone()),
-            None => Seen::failed(WhyKind::NotAsked, ELSEWHERE),
+            Some(why) => Fact::Failed(why.clone()),
+            None => Fact::failed(UnavailableKind::NotAsked, ELSEWHERE),
         };
         let cloud_provider = match component(&here, CLOUD_PROVIDER) {
             Some(seen) => seen,
             None => match bundled(bundle::CLOUD_PROVIDER) {
-                Some(bundled) => Seen::Known(bundled),
+                Some(bundled) => Fact::Known(bundled),
                 None if provision.has_cloud_provider => unseen(),
-                None => Seen::Absent,
+                None => Fact::Absent,
             },
         };
         // It runs on every Node: where it is not seen among the pods, it is not installed or starts later.
         let csi_driver = match component(&here, CSI_DRIVER) {
             Some(seen) => seen,
             None => match (bundled(bundle::CSI_DRIVER), &here) {
-                (Some(bundled), _) => Seen::Known(bundled),
-                (None, Seen::Failed(why)) => Seen::Failed(why.clone()),
-                (None, Seen::Known(_) | Seen::Absent) => Seen::Absent,
+                (Some(bundled), _) => Fact::Known(bundled),
+                (None, Fact::Failed(why)) => Fact::Failed(why.clone()),
+                (None, Fact::Known(_) | Fact::Absent) => Fact::Absent,
             },
         };
         Self {
@@ -275,10 +275,10 @@ impl Pods {
     }
 
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
-        let failed = || Seen::Failed(why.clone());
+    pub fn unseen(why: &Unavailable) -> Self {
+        let failed = || Fact::Failed(why.clone());
         Self {
-            here: Seen::Failed(why.clone()),
+            here: Fact::Failed(why.clone()),
             cloud_provider: failed(),
             csi_driver: failed(),
         }
@@ -304,17 +304,17 @@ impl Pods {
 }
 
 /// The program of an image that one of the pods runs.
-fn component(here: &Seen<Vec<Pod>>, name: &str) -> Option<Seen<Component>> {
+fn component(here: &Fact<Vec<Pod>>, name: &str) -> Option<Fact<Component>> {
     let mut pods = here.known()?.iter();
     let (pod, tag) = pods.find_map(|pod| Some((pod, pod.tag(name)?)))?;
     Some(match Release::parse(tag) {
-        Ok(release) => Seen::Known(Component {
+        Ok(release) => Fact::Known(Component {
             release,
-            origin: Origin::Pod(pod.reference.clone()),
+            origin: PodOrigin::Pod(pod.reference.clone()),
         }),
         Err(error) => {
             let text = format!("image tag of pod {}: {error}", pod.reference);
-            Seen::failed(WhyKind::Malformed, text)
+            Fact::failed(UnavailableKind::Malformed, text)
         }
     })
 }
@@ -324,13 +324,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pods(images: &[&str]) -> Seen<Vec<Pod>> {
+    fn pods(images: &[&str]) -> Fact<Vec<Pod>> {
         let pod = |image: &&str| Pod {
             reference: "kube-system/p".to_owned(),
             images: vec!["rancher/mirrored-pause:3.6".to_owned(), (*image).to_owned()],
             restarts: Vec::new(),
         };
-        Seen::Known(images.iter().map(pod).collect())
+        Fact::Known(images.iter().map(pod).collect())
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
             let pods = Pods::new(pods(&[image]), Provision::default());
             let found = pods.csi_driver.known().unwrap();
             assert_eq!(found.release.to_string(), "v0.2.1");
-            assert_eq!(found.origin, Origin::Pod("kube-system/p".to_owned()));
+            assert_eq!(found.origin, PodOrigin::Pod("kube-system/p".to_owned()));
         }
         for image in [
             "rancher/harvester-csi-driver-something:v0.2.1",
@@ -351,7 +351,7 @@ mod tests {
             "harvester-csi-driver",
         ] {
             let pods = Pods::new(pods(&[image]), Provision::default());
-            assert_eq!(pods.csi_driver, Seen::Absent, "{image}");
+            assert_eq!(pods.csi_driver, Fact::Absent, "{image}");
         }
         let head = Pods::new(
             pods(&["rancher/harvester-csi-driver:master-head"]),
@@ -422,7 +422,7 @@ mod tests {
             has_cloud_provider: true,
         };
         let derived = Pods::new(pods(&[]), provision);
-        let origin = Origin::BundledWith(rke2.clone());
+        let origin = PodOrigin::BundledWith(rke2.clone());
         for (seen, version) in [
             (&derived.cloud_provider, "v0.2.2"),
             (&derived.csi_driver, "v0.2.1"),
@@ -447,14 +447,14 @@ mod tests {
         let none = Pods::new(pods(&[]), Provision::default());
         assert_eq!(
             (none.cloud_provider.clone(), none.gaps()),
-            (Seen::Absent, vec![])
+            (Fact::Absent, vec![])
         );
     }
 
     #[test]
     fn pods_that_cannot_be_listed_are_one_gap_and_no_proof_that_calico_is_away() {
-        let why = Why::new(WhyKind::Forbidden, "pods is forbidden");
-        let pods = Pods::new(Seen::Failed(why), Provision::default());
+        let why = Unavailable::new(UnavailableKind::Forbidden, "pods is forbidden");
+        let pods = Pods::new(Fact::Failed(why), Provision::default());
         assert_eq!(pods.gaps().len(), 1);
         assert!(pods.may_use_calico());
     }

@@ -2,35 +2,35 @@
 //! What do the two servers show to anybody? Their certificates and their clocks, of which nothing is verified.
 
 use super::Gap;
-use super::credentials::Certificate;
+use super::credentials::CertificateFacts;
 use crate::catalogue::Group;
 use crate::facts::observation::Api;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// Both servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Servers {
     /// Harvester's.
-    pub harvester: Seen<Shown>,
+    pub harvester: Fact<Shown>,
     /// The guest cluster's, which may run on this very machine and by its clock.
-    pub guest: Seen<Shown>,
+    pub guest: Fact<Shown>,
 }
 
 /// What one of them shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// Its certificate. None without TLS, or where it is no certificate.
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<CertificateFacts>,
     /// Seconds by which its clock is ahead of ours. None where its answer has no date.
     pub ahead: Option<i64>,
 }
 
 impl Servers {
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
+    pub fn unseen(why: &Unavailable) -> Self {
         Self {
-            harvester: Seen::Failed(why.clone()),
-            guest: Seen::Failed(why.clone()),
+            harvester: Fact::Failed(why.clone()),
+            guest: Fact::Failed(why.clone()),
         }
     }
 

@@ -2,42 +2,42 @@
 //! Which versions meet here? As each side tells them; nothing is compared here.
 
 use super::Gap;
-use super::instance::Instance;
+use super::instance::InstanceFacts;
 use crate::catalogue::Group;
 use crate::facts::release::Release;
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 /// The versions that the two APIs tell. A text that is no release, such as `master-head`, is a version that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
     /// Harvester: its setting `server-version`, such as `v1.6.1`. Absent on plain KubeVirt.
-    pub harvester: Seen<Release>,
+    pub harvester: Fact<Release>,
     /// KubeVirt: `gitVersion` of its subresource API, or the image that runs the VM, such as `v1.5.2`.
-    pub kubevirt: Seen<Release>,
+    pub kubevirt: Fact<Release>,
     /// Kubernetes of the hosts: `gitVersion` of `/version`, such as `v1.33.5+rke2r1`.
-    pub host_kubernetes: Seen<Release>,
+    pub host_kubernetes: Fact<Release>,
     /// The guest cluster's API server: `gitVersion` of `/version`.
-    pub guest_kubernetes: Seen<Release>,
+    pub guest_kubernetes: Fact<Release>,
 }
 
 impl Versions {
     /// The same, with KubeVirt's version from the image that runs the VM where KubeVirt itself does not tell.
-    pub fn or_of(self, instance: &Seen<Instance>) -> Self {
+    pub fn or_of(self, instance: &Fact<InstanceFacts>) -> Self {
         let launcher = instance
             .known()
             .and_then(|instance| instance.launcher.known());
         match (&self.kubevirt, launcher) {
-            (Seen::Known(_), _) | (_, None) => self,
+            (Fact::Known(_), _) | (_, None) => self,
             (_, Some(launcher)) => Self {
-                kubevirt: Seen::Known(launcher.clone()),
+                kubevirt: Fact::Known(launcher.clone()),
                 ..self
             },
         }
     }
 
     /// None of it, for one reason.
-    pub fn unseen(why: &Why) -> Self {
-        let unseen = || Seen::Failed(why.clone());
+    pub fn unseen(why: &Unavailable) -> Self {
+        let unseen = || Fact::Failed(why.clone());
         Self {
             harvester: unseen(),
             kubevirt: unseen(),

@@ -108,7 +108,7 @@ fn of_machine(case: &Case<'_>) -> String {
     let Some(interfaces) = case.examination.conflicts.addresses.known() else {
         return "the addresses of this VM are unknown".to_owned();
     };
-    let nics = case.who.machine.nics.known().map(Vec::as_slice);
+    let nics = case.observation.machine.nics.known().map(Vec::as_slice);
     let is_nic = |interface: &&Interface| {
         nics.unwrap_or_default()
             .iter()

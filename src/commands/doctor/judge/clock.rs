@@ -7,20 +7,20 @@
 
 use super::{Case, date};
 use crate::catalogue::{Code, Finding};
-use crate::commands::doctor::facts::credentials::{Certificate, Role};
+use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::facts::observation::Api;
 
 /// Seconds by which clocks may differ. A date in an answer is cut to a second, and the answer takes its time.
 const DIFFERENCE_MAX: i64 = 60;
 
 /// Something that is valid for a time.
-struct Life {
+struct Lifetime {
     what: String,
     begins: i64,
     ends: i64,
 }
 
-impl Life {
+impl Lifetime {
     fn covers(&self, time: i64) -> bool {
         (self.begins..=self.ends).contains(&time)
     }
@@ -81,7 +81,7 @@ fn is_confirmed(case: &Case<'_>) -> bool {
 }
 
 /// What is valid by one of the two clocks and not by the other.
-fn contradicted(lives: &[Life], now: i64, differing: Option<(Api, i64)>) -> Option<&Life> {
+fn contradicted(lives: &[Lifetime], now: i64, differing: Option<(Api, i64)>) -> Option<&Lifetime> {
     let (_, ahead) = differing?;
     let theirs = now.saturating_add(ahead);
     lives
@@ -90,10 +90,10 @@ fn contradicted(lives: &[Life], now: i64, differing: Option<(Api, i64)>) -> Opti
 }
 
 /// All that is valid for a time: the token and the certificates.
-fn lives(case: &Case<'_>) -> Vec<Life> {
+fn lives(case: &Case<'_>) -> Vec<Lifetime> {
     let credentials = &case.examination.credentials;
     let token = credentials.token.known();
-    let token = token.map(|token| Life {
+    let token = token.map(|token| Lifetime {
         what: "the Harvester token".to_owned(),
         begins: token.issued.unwrap_or(i64::MIN),
         ends: token.expires.unwrap_or(i64::MAX),
@@ -105,15 +105,15 @@ fn lives(case: &Case<'_>) -> Vec<Life> {
     token.into_iter().chain(certificates).collect()
 }
 
-fn life(certificate: &Certificate) -> Life {
-    let Certificate {
+fn life(certificate: &CertificateFacts) -> Lifetime {
+    let CertificateFacts {
         subject, origin, ..
     } = certificate;
-    Life {
+    Lifetime {
         what: match certificate.role {
-            Role::Client => format!("the client certificate `{subject}` of {origin}"),
-            Role::Authority => format!("the CA certificate `{subject}` of {origin}"),
-            Role::Server => format!("the certificate `{subject}` of {origin}"),
+            CredentialRole::Client => format!("the client certificate `{subject}` of {origin}"),
+            CredentialRole::Authority => format!("the CA certificate `{subject}` of {origin}"),
+            CredentialRole::Server => format!("the certificate `{subject}` of {origin}"),
         },
         begins: certificate.begins,
         ends: certificate.ends,
@@ -133,7 +133,7 @@ fn difference(case: &Case<'_>, api: Api, ahead: i64) -> String {
     )
 }
 
-fn span(life: &Life) -> String {
+fn span(life: &Lifetime) -> String {
     match (life.begins, life.ends) {
         (i64::MIN, ends) => format!("until {}", date(ends)),
         (begins, i64::MAX) => format!("from {}", date(begins)),

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::catalogue::{Code, Finding};
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::topology::TWINS;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 
@@ -19,7 +19,7 @@ const HOSTS_LEAST: usize = 2;
 /// What is wrong.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
-        rival(case),
+        conflict(case),
         twins(case),
         neighbours(case),
         one_zone(case),
@@ -33,8 +33,8 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 }
 
 /// Somebody else wrote a topology label last, and not what the host says.
-fn rival(case: &Case<'_>) -> Option<Finding> {
-    let node = case.who.node.known()?;
+fn conflict(case: &Case<'_>) -> Option<Finding> {
+    let node = case.observation.node.known()?;
     let topology = &case.placement?.known.as_ref()?.topology;
     let pairs = TWINS
         .iter()
@@ -59,7 +59,7 @@ fn rival(case: &Case<'_>) -> Option<Finding> {
 
 /// A topology key and its older twin that disagree.
 fn twins(case: &Case<'_>) -> Option<Finding> {
-    let node = case.who.node.known()?;
+    let node = case.observation.node.known()?;
     let labels = &node.labels;
     let writer = |key: &str| match node.label_managers.get(key) {
         Some(manager) => format!(" (by `{}`)", manager.escape_debug()),
@@ -125,7 +125,7 @@ fn one_zone(case: &Case<'_>) -> Option<Finding> {
 fn vm_labels(case: &Case<'_>) -> Option<Finding> {
     let instance = case.examination.conflicts.instance.known()?;
     // On a KubeVirt without Harvester these labels mean nothing.
-    if case.examination.versions.harvester == Seen::Absent {
+    if case.examination.versions.harvester == Fact::Absent {
         return None;
     }
     let mut texts = Vec::new();

@@ -3,10 +3,12 @@
 
 use super::Case;
 use crate::catalogue::{Code, Expiry, Finding, Group};
-use crate::commands::doctor::facts::credentials::{Certificate, Content, Place, Role, TokenKind};
+use crate::commands::doctor::facts::credentials::{
+    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, TokenFacts,
+};
 use crate::decide::findings::expiry::{End, told};
 use crate::decide::identity::OwnVm;
-use crate::facts::WhyKind;
+use crate::facts::UnavailableKind;
 use crate::facts::observation::{Api, Harvester};
 use crate::sys::escape::shell_word;
 
@@ -17,7 +19,7 @@ const RANCHER_PROXY: &str = "/k8s/clusters/";
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let credentials = &case.examination.credentials;
     let mut findings = Vec::new();
-    if let Some(harvester) = case.who.harvester.known() {
+    if let Some(harvester) = case.observation.harvester.known() {
         findings.extend(token(case, harvester));
         findings.extend(address(case, harvester));
         findings.extend(namespace(case, harvester));
@@ -40,20 +42,21 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
     let file = harvester.kubeconfig.display();
-    let failure = case.who.candidates.why().map(|why| why.kind);
+    let failure = case.observation.candidates.why().map(|why| why.kind);
     let address = Address::of(&harvester.server);
     match (&token.kind, failure) {
-        (TokenKind::Rancher { name }, Some(WhyKind::Credential)) => {
+        (TokenFacts::Rancher { name }, Some(UnavailableKind::Credential)) => {
             let text = format!("{} rejects the token `{name}` in {file}", harvester.server);
             Some(Finding::new(Code::RancherTokenRejected, text))
         }
-        (TokenKind::Rancher { name }, _) => {
+        (TokenFacts::Rancher { name }, _) => {
             let text = format!("the token in {file} is `{name}`, issued by Rancher");
             Some(Finding::new(Code::RancherTokenInUse, text))
         }
-        (TokenKind::ServiceAccount(account), Some(WhyKind::Credential | WhyKind::Tls))
-            if address.is_external_rancher() =>
-        {
+        (
+            TokenFacts::ServiceAccount(account),
+            Some(UnavailableKind::Credential | UnavailableKind::Tls),
+        ) if address.is_external_rancher() => {
             let text = format!(
                 "{file} sends the token of service account {account} to Rancher, {}",
                 harvester.server
@@ -66,8 +69,8 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
 
 /// The address of Harvester's web page, whose certificate has another authority and which may answer with a page.
 fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
-    let kind = case.who.candidates.why()?.kind;
-    let is_odd = matches!(kind, WhyKind::Tls | WhyKind::Refused);
+    let kind = case.observation.candidates.why()?.kind;
+    let is_odd = matches!(kind, UnavailableKind::Tls | UnavailableKind::Refused);
     if !is_odd || !Address::of(&harvester.server).is_web() {
         return None;
     }
@@ -121,10 +124,11 @@ impl<'a> Address<'a> {
 /// A token for one namespace, and a kubeconfig for another, in which nothing is found.
 fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
-    let TokenKind::ServiceAccount(account) = &token.kind else {
+    let TokenFacts::ServiceAccount(account) = &token.kind else {
         return None;
     };
-    let forbidden = case.who.candidates.why().map(|why| why.kind) == Some(WhyKind::Forbidden);
+    let forbidden =
+        case.observation.candidates.why().map(|why| why.kind) == Some(UnavailableKind::Forbidden);
     let not_found = matches!(case.identity.vm, OwnVm::NotFound(_));
     if account.namespace == harvester.namespace || !(forbidden || not_found) {
         return None;
@@ -141,16 +145,16 @@ fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
 }
 
 /// What stands in the way of the search: it ends at the first thing that is there.
-fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
-    let why = case.who.harvester.why()?;
-    if why.kind != WhyKind::Credential {
+fn in_the_way(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
+    let why = case.observation.harvester.why()?;
+    if why.kind != UnavailableKind::Credential {
         return None;
     }
-    let is_there = |place: &&Place| place.content != Content::Nothing;
+    let is_there = |place: &&CredentialPlace| place.content != CredentialContent::Nothing;
     let place = places.iter().find(is_there)?;
     let path = place.path.display();
     match place.content {
-        Content::Directory => {
+        CredentialContent::Directory => {
             let finding = Finding::new(
                 Code::CredentialIsDirectory,
                 format!("{path} is a directory"),
@@ -158,20 +162,20 @@ fn in_the_way(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
             let command = format!("rmdir {}", shell_word(&path.to_string()));
             Some(finding.with_commands(vec![command]))
         }
-        Content::EmptyFile => {
+        CredentialContent::EmptyFile => {
             let text = format!("{path} is empty");
             Some(Finding::new(Code::CredentialIsEmpty, text))
         }
-        Content::Nothing | Content::File | Content::Unknown => None,
+        CredentialContent::Nothing | CredentialContent::File | CredentialContent::Unknown => None,
     }
 }
 
 /// A path in the distribution's configuration with nothing there, while the credential in use is elsewhere.
-fn named_in_vain(case: &Case<'_>, places: &[Place]) -> Option<Finding> {
-    let used = &case.who.harvester.known()?.kubeconfig;
+fn named_in_vain(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
+    let used = &case.observation.harvester.known()?.kubeconfig;
     let place = places
         .iter()
-        .find(|place| place.named_in.is_some() && place.content == Content::Nothing)?;
+        .find(|place| place.named_in.is_some() && place.content == CredentialContent::Nothing)?;
     let origin = place.named_in.as_ref()?.display();
     let (path, used) = (place.path.display(), used.display());
     let text = format!(
@@ -190,17 +194,17 @@ fn group(api: Api) -> Group {
 }
 
 /// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
-fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+fn ends(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     let (End::Over(when) | End::Near(when)) =
         told(certificate.ends, case.now.wall.unix_timestamp())?;
-    let Certificate {
+    let CertificateFacts {
         origin, subject, ..
     } = certificate;
     let subject = subject.strip_prefix("CN=").unwrap_or(subject);
     let (what, group) = match (certificate.role, certificate.api) {
-        (Role::Client, _) => return None,
-        (Role::Authority, api) => (format!("CA {subject}"), group(api)),
-        (Role::Server, api) => {
+        (CredentialRole::Client, _) => return None,
+        (CredentialRole::Authority, api) => (format!("CA {subject}"), group(api)),
+        (CredentialRole::Server, api) => {
             let group = match api {
                 Api::Harvester => Group::HarvesterApi,
                 Api::Guest => Group::Node,
@@ -220,9 +224,9 @@ fn ends(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
 }
 
 /// Returns how it is renewed: in a few words, and as a step.
-fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
+fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
     match (role, api) {
-        (Role::Authority, Api::Harvester) => (
+        (CredentialRole::Authority, Api::Harvester) => (
             "new Harvester kubeconfig",
             "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, rotate it there first: `rke2 certificate rotate-ca`.",
         ),
@@ -230,7 +234,7 @@ fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
             "restart rke2-server (host)",
             "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
         ),
-        (Role::Authority, Api::Guest) => (
+        (CredentialRole::Authority, Api::Guest) => (
             "rke2 certificate rotate-ca",
             "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca`, `k3s certificate rotate-ca`), then restart the service on each node.",
         ),
@@ -242,14 +246,17 @@ fn remedy(role: Role, api: Api) -> (&'static str, &'static str) {
 }
 
 /// A server whose certificate is for other names than the one that is asked for, and that is not trusted.
-fn misnamed(case: &Case<'_>, certificate: &Certificate) -> Option<Finding> {
+fn misnamed(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     let (failure, group) = match certificate.api {
-        Api::Harvester => (case.who.candidates.why(), Group::HarvesterApi),
-        Api::Guest => (case.who.node.why(), Group::Node),
+        Api::Harvester => (case.observation.candidates.why(), Group::HarvesterApi),
+        Api::Guest => (case.observation.node.why(), Group::Node),
     };
-    let is_distrusted = failure.is_some_and(|why| why.kind == WhyKind::Tls);
+    let is_distrusted = failure.is_some_and(|why| why.kind == UnavailableKind::Tls);
     let host = Address::of(&certificate.origin).host;
-    if certificate.role != Role::Server || !is_distrusted || is_for(&certificate.names, host) {
+    if certificate.role != CredentialRole::Server
+        || !is_distrusted
+        || is_for(&certificate.names, host)
+    {
         return None;
     }
     let names = match certificate.names.as_slice() {

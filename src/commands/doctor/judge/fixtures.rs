@@ -6,19 +6,19 @@ use serde_json::json;
 use super::Case;
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::Examination;
-use crate::commands::doctor::facts::clock::Clock;
+use crate::commands::doctor::facts::clock::ClockFacts;
 use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
 use crate::commands::doctor::facts::credentials::Credentials;
 use crate::commands::doctor::facts::image::Image;
-use crate::commands::doctor::facts::instance::{Instance, Interface};
+use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
 use crate::commands::doctor::facts::node::NodeDetails;
-use crate::commands::doctor::facts::pods::{Component, Origin, Pods};
+use crate::commands::doctor::facts::pods::{Component, PodOrigin, Pods};
 use crate::commands::doctor::facts::servers::Servers;
 use crate::commands::doctor::facts::versions::Versions;
 use crate::decide::fixtures::{MAC, World, now};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::release::Release;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The time of the fixtures, in seconds since 1970.
 pub(super) const NOW: i64 = 1_795_000_000;
@@ -37,11 +37,11 @@ impl Bench {
     pub(super) fn new() -> Self {
         let mut world = World::new();
         world.node().provider_id = Some("harvester://vm-uid".to_owned());
-        world.who.distributions = vec![Distribution {
+        world.observation.distributions = vec![Distribution {
             cloud_provider_name: Some("harvester".to_owned()),
             ..Distribution::new(DistributionKind::Rke2)
         }];
-        let why = Why::new(WhyKind::NotAsked, "not part of this test");
+        let why = Unavailable::new(UnavailableKind::NotAsked, "not part of this test");
         let node = json!({"status": {
             "addresses": [{"type": "InternalIP", "address": ADDRESS}],
             "nodeInfo": {"kubeletVersion": "v1.33.5+rke2r1"},
@@ -67,19 +67,19 @@ impl Bench {
             },
             node: serde_json::from_value(node).unwrap(),
             pods: Pods {
-                here: Seen::Known(Vec::new()),
+                here: Fact::Known(Vec::new()),
                 cloud_provider: component("v0.2.4"),
                 csi_driver: component("v0.2.3"),
             },
             conflicts: Conflicts {
-                instance: Seen::Known(serde_json::from_value(vmi).unwrap()),
-                namespace: Seen::Known(vec![world.vmi().clone()]),
-                hosts: Seen::Known(vec![host("hv-a", "rack-a"), host("hv-b", "rack-b")]),
+                instance: Fact::Known(serde_json::from_value(vmi).unwrap()),
+                namespace: Fact::Known(vec![world.vmi().clone()]),
+                hosts: Fact::Known(vec![host("hv-a", "rack-a"), host("hv-b", "rack-b")]),
                 addresses: addresses(&[("eth0", ADDRESS), ("cni0", "10.42.0.1")]),
             },
             credentials: Credentials::unseen(&why),
             servers: Servers::unseen(&why),
-            clock: Clock::unseen(&why),
+            clock: ClockFacts::unseen(&why),
             image: Image::unseen(&why),
             permissions: Vec::new(),
         };
@@ -102,29 +102,29 @@ impl Bench {
         found.map(|(code, _)| code).collect()
     }
 
-    pub(super) fn instance(&mut self) -> &mut Instance {
+    pub(super) fn instance(&mut self) -> &mut InstanceFacts {
         match &mut self.examination.conflicts.instance {
-            Seen::Known(instance) => instance,
+            Fact::Known(instance) => instance,
             other => panic!("no instance: {other:?}"),
         }
     }
 
     /// The Node gets another name than the VM has.
     pub(super) fn rename_node(&mut self) {
-        if let Seen::Known(kubelet) = &mut self.world.who.kubelet {
+        if let Fact::Known(kubelet) = &mut self.world.observation.kubelet {
             kubelet.node_name = crate::facts::names::NodeName::parse("renamed").unwrap();
         }
     }
 }
 
-pub(super) fn release(text: &str) -> Seen<Release> {
-    Seen::Known(Release::parse(text).unwrap())
+pub(super) fn release(text: &str) -> Fact<Release> {
+    Fact::Known(Release::parse(text).unwrap())
 }
 
-pub(super) fn component(text: &str) -> Seen<Component> {
+pub(super) fn component(text: &str) -> Fact<Component> {
     release(text).map(|release| Component {
         release,
-        origin: Origin::Pod("kube-system/p".to_owned()),
+        origin: PodOrigin::Pod("kube-system/p".to_owned()),
     })
 }
 
@@ -135,17 +135,17 @@ pub(super) fn host(name: &str, zone: &str) -> Host {
     }
 }
 
-pub(super) fn addresses(list: &[(&str, &str)]) -> Seen<Vec<Interface>> {
+pub(super) fn addresses(list: &[(&str, &str)]) -> Fact<Vec<Interface>> {
     let interfaces = list.iter().map(|(name, address)| Interface {
         name: (*name).to_owned(),
         addresses: vec![address.parse().unwrap()],
     });
-    Seen::Known(interfaces.collect())
+    Fact::Known(interfaces.collect())
 }
 
 /// An examination that saw nothing.
 pub(crate) fn unseen() -> Examination {
-    let why = Why::new(WhyKind::Unreachable, "no answer");
+    let why = Unavailable::new(UnavailableKind::Unreachable, "no answer");
     Examination {
         versions: Versions::unseen(&why),
         node: NodeDetails::unseen(&why),
@@ -153,7 +153,7 @@ pub(crate) fn unseen() -> Examination {
         conflicts: Conflicts::unseen(&why),
         credentials: Credentials::unseen(&why),
         servers: Servers::unseen(&why),
-        clock: Clock::unseen(&why),
+        clock: ClockFacts::unseen(&why),
         image: Image::unseen(&why),
         permissions: Vec::new(),
     }
@@ -168,7 +168,7 @@ fn ask(
     let (identity, placement) = (world.identity(), world.placement());
     question(&Case {
         settings: &world.settings,
-        who: &world.who,
+        observation: &world.observation,
         identity: &identity,
         placement: placement.as_ref(),
         examination,

@@ -4,7 +4,7 @@
 use super::{Case, date};
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::node::Uninitialized;
-use crate::commands::doctor::facts::pods::{Origin, Restarts};
+use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
 
@@ -56,7 +56,7 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
         (Some(age), Some(since)) => format!("since {since} ({} min)", age / 60),
         _ => "since an unknown time".to_owned(),
     };
-    let node = case.who.node.known();
+    let node = case.observation.node.known();
     let id = match node.and_then(|node| node.provider_id.as_ref()) {
         Some(_) => "",
         None => ", no providerID",
@@ -82,7 +82,7 @@ fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
     if taint.effect == "PreferNoSchedule" {
         return "the Harvester cloud provider did not finish updating region and zone".to_owned();
     }
-    let mut names = case.who.distributions.iter();
+    let mut names = case.observation.distributions.iter();
     let asked_for = names.find_map(|distribution| distribution.cloud_provider_name.as_deref());
     let running = case.examination.pods.cloud_provider.known();
     match (asked_for, running.map(|component| &component.origin)) {
@@ -90,7 +90,7 @@ fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
             "RKE2/K3s is configured for cloud provider `{}`, which is not running",
             other.escape_debug()
         ),
-        (_, Some(Origin::Pod(pod))) => {
+        (_, Some(PodOrigin::Pod(pod))) => {
             format!(
                 "Harvester cloud provider, pod {pod}, has no credential or cannot read the VM: see its log"
             )
@@ -150,7 +150,7 @@ fn restarting(case: &Case<'_>) -> Option<Finding> {
 
 /// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.
 fn foreign(case: &Case<'_>) -> Option<Finding> {
-    let id = case.who.node.known()?.provider_id.as_deref()?;
+    let id = case.observation.node.known()?.provider_id.as_deref()?;
     if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {
         return None;
     }
@@ -160,7 +160,7 @@ fn foreign(case: &Case<'_>) -> Option<Finding> {
 
 fn kubevirt(case: &Case<'_>) -> Option<Finding> {
     let id = case
-        .who
+        .observation
         .node
         .known()
         .and_then(|node| node.provider_id.as_deref());

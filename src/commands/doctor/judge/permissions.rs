@@ -2,16 +2,16 @@
 //! May the credential do what following the VM takes? A search that is allowed can hide that reading or watching is not.
 
 use super::Case;
-use crate::catalogue::{Code, Finding, Place};
-use crate::commands::doctor::facts::pods::Origin;
-use crate::config::Mode;
+use crate::catalogue::{Code, CommandPlace, Finding};
+use crate::commands::doctor::facts::pods::PodOrigin;
+use crate::config::WatchMode;
 use crate::decide::findings::{service_account, vmi_rbac};
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::permissions::{INSTANCES, Permission};
 
 /// What is not allowed and nothing makes up for. What the round was refused itself is its finding.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
-    if case.who.candidates.known().is_none() {
+    if case.observation.candidates.known().is_none() {
         return Vec::new();
     }
     let permissions = case.examination.permissions.iter();
@@ -24,7 +24,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
 /// The CSI driver that runs here has the same credential, and lacks its role.
 fn csi_driver(case: &Case<'_>) -> Option<Finding> {
     let driver = case.examination.pods.csi_driver.known()?;
-    let (Origin::Pod(pod), Seen::Known(false)) =
+    let (PodOrigin::Pod(pod), Fact::Known(false)) =
         (&driver.origin, &case.examination.credentials.csi_role)
     else {
         return None;
@@ -33,31 +33,31 @@ fn csi_driver(case: &Case<'_>) -> Option<Finding> {
         "pod {pod} runs here, but the credential cannot get storageclasses.storage.k8s.io on Harvester"
     );
     let finding = Finding::new(Code::CsiDriverForbidden, text);
-    let Some(account) = service_account(case.who) else {
+    let Some(account) = service_account(case.observation) else {
         return Some(finding);
     };
     let command = format!(
         "kubectl create clusterrolebinding {}-{} --clusterrole=harvesterhci.io:csi-driver --serviceaccount={account}",
         account.namespace, account.name
     );
-    Some(finding.and_command(Place::Harvester, command))
+    Some(finding.and_command(CommandPlace::Harvester, command))
 }
 
 fn finding(case: &Case<'_>, permission: &Permission) -> Option<Finding> {
     let useful = permission.useful;
-    if permission.allowed != Seen::Known(false) || useful.resource != INSTANCES {
+    if permission.allowed != Fact::Known(false) || useful.resource != INSTANCES {
         return None;
     }
     let code = match useful.verb {
         "get" => Code::HarvesterForbidden,
-        "watch" if case.settings.mode == Mode::Watch => Code::WatchUnavailable,
+        "watch" if case.settings.mode == WatchMode::Watch => Code::WatchUnavailable,
         _ => return None,
     };
     let seen = format!(
         "the credential cannot {} {}.{}: {}",
         useful.verb, useful.resource, useful.group, useful.without
     );
-    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.who)))
+    Some(Finding::new(code, seen).with_steps(vmi_rbac(case.observation)))
 }
 
 #[cfg(test)]
@@ -66,14 +66,14 @@ mod tests {
     use crate::commands::doctor::judge::fixtures::{codes, component, unseen};
     use crate::decide::fixtures::World;
     use crate::facts::permissions::USEFUL;
-    use crate::facts::{Why, WhyKind};
+    use crate::facts::{Unavailable, UnavailableKind};
 
     /// All is allowed but for one verb on the VM.
     fn without(verb: &str) -> Vec<Permission> {
         let all = USEFUL.iter();
         all.map(|useful| Permission {
             useful,
-            allowed: Seen::Known(useful.resource != INSTANCES || useful.verb != verb),
+            allowed: Fact::Known(useful.resource != INSTANCES || useful.verb != verb),
         })
         .collect()
     }
@@ -92,7 +92,7 @@ mod tests {
             assert_eq!(codes(&world, &examination, findings), expected, "{verb}");
         }
         examination.permissions = without("watch");
-        world.settings.mode = Mode::Signals;
+        world.settings.mode = WatchMode::Signals;
         assert_eq!(codes(&world, &examination, findings), []);
     }
 
@@ -102,21 +102,22 @@ mod tests {
         let mut examination = unseen();
         examination.pods.csi_driver = component("v0.2.4");
         assert_eq!(codes(&world, &examination, findings), [], "not known");
-        examination.credentials.csi_role = Seen::Known(true);
+        examination.credentials.csi_role = Fact::Known(true);
         assert_eq!(codes(&world, &examination, findings), []);
-        examination.credentials.csi_role = Seen::Known(false);
+        examination.credentials.csi_role = Fact::Known(false);
         assert_eq!(
             codes(&world, &examination, findings),
             [Code::CsiDriverForbidden]
         );
-        examination.pods.csi_driver = Seen::Absent;
+        examination.pods.csi_driver = Fact::Absent;
         assert_eq!(codes(&world, &examination, findings), []);
     }
 
     #[test]
     fn what_the_round_was_refused_is_not_said_twice() {
         let mut world = World::new();
-        world.who.candidates = Seen::Failed(Why::new(WhyKind::Forbidden, "403"));
+        world.observation.candidates =
+            Fact::Failed(Unavailable::new(UnavailableKind::Forbidden, "403"));
         let mut examination = unseen();
         examination.permissions = without("get");
         assert_eq!(codes(&world, &examination, findings), []);

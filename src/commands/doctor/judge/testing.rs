@@ -7,12 +7,12 @@ use super::Case;
 use super::fixtures::unseen;
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::Examination;
-use crate::commands::doctor::facts::credentials::{Certificate, Role};
+use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::commands::doctor::facts::servers::Shown;
 use crate::decide::Now;
 use crate::decide::fixtures::World;
 use crate::decide::schedule::Random;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::observation::Api;
 
 /// The time of all tests.
@@ -41,7 +41,7 @@ impl Room {
         let (identity, placement) = (self.world.identity(), self.world.placement());
         question(&Case {
             settings: &self.world.settings,
-            who: &self.world.who,
+            observation: &self.world.observation,
             identity: &identity,
             placement: placement.as_ref(),
             examination: &self.examination,
@@ -61,8 +61,13 @@ impl Room {
 }
 
 /// A certificate that begins and ends so many seconds from now.
-pub(crate) fn certificate(api: Api, role: Role, begins: i64, ends: i64) -> Certificate {
-    Certificate {
+pub(crate) fn certificate(
+    api: Api,
+    role: CredentialRole,
+    begins: i64,
+    ends: i64,
+) -> CertificateFacts {
+    CertificateFacts {
         api,
         role,
         origin: "https://192.0.2.1:6443".to_owned(),
@@ -74,8 +79,8 @@ pub(crate) fn certificate(api: Api, role: Role, begins: i64, ends: i64) -> Certi
 }
 
 /// A server without TLS whose clock is ahead by so many seconds.
-pub(crate) fn clock_ahead(ahead: i64) -> Seen<Shown> {
-    Seen::Known(Shown {
+pub(crate) fn clock_ahead(ahead: i64) -> Fact<Shown> {
+    Fact::Known(Shown {
         certificate: None,
         ahead: Some(ahead),
     })

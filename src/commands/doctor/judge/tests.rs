@@ -7,11 +7,11 @@ use crate::commands::doctor::facts::pods::{Pod, Restarts};
 use crate::facts::machine::Mac;
 use crate::facts::names::VmName;
 use crate::facts::topology::{REGION, ZONE, ZONE_BETA};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 fn tainted(effect: &str, seconds: Option<i64>) -> Bench {
     let mut bench = Bench::new();
-    bench.examination.node.uninitialized = Seen::Known(Uninitialized {
+    bench.examination.node.uninitialized = Fact::Known(Uninitialized {
         effect: effect.to_owned(),
         since: seconds.map(|seconds| NOW - seconds),
     });
@@ -46,12 +46,12 @@ fn the_likely_cause_is_the_first_on_the_way() {
     let cause = |bench: Bench| bench.found(node::findings)[0].1.clone();
     let mut renamed = tainted("NoSchedule", None);
     renamed.rename_node();
-    renamed.examination.pods.cloud_provider = Seen::Absent;
+    renamed.examination.pods.cloud_provider = Fact::Absent;
     assert!(cause(renamed).contains("`renamed`, its VM is `pool1-abcde`"));
     let again = cause(tainted("PreferNoSchedule", None));
     assert!(again.contains("did not finish updating"), "{again}");
     let mut absent = tainted("NoSchedule", None);
-    absent.examination.pods.cloud_provider = Seen::Absent;
+    absent.examination.pods.cloud_provider = Fact::Absent;
     let absent = cause(absent);
     assert!(absent.contains("is not running"), "{absent}");
     // A new cloud provider finds another name by the guest agent, if that is heard.
@@ -68,7 +68,7 @@ fn the_likely_cause_is_the_first_on_the_way() {
         assert!(text.contains(part), "{part} is missing in: {text}");
     }
     let mut other = tainted("NoSchedule", None);
-    other.world.who.distributions[0].cloud_provider_name = Some("aws".to_owned());
+    other.world.observation.distributions[0].cloud_provider_name = Some("aws".to_owned());
     assert!(cause(other).contains("cloud provider `aws`"));
 }
 
@@ -77,7 +77,7 @@ fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
     let mut bench = Bench::new();
     bench.world.node().provider_id = Some("rke2://n".to_owned());
     assert_eq!(bench.codes(node::findings), ["provider-id-not-harvester"]);
-    bench.world.who.distributions.clear();
+    bench.world.observation.distributions.clear();
     assert_eq!(bench.codes(node::findings), [""; 0]);
     bench.world.node().provider_id = None;
     assert_eq!(bench.codes(node::findings), [""; 0]);
@@ -86,14 +86,14 @@ fn a_provider_id_of_another_provider_matters_where_harvesters_is_asked_for() {
 #[test]
 fn kubevirts_own_cloud_provider_is_known_by_its_pod_or_by_what_it_wrote() {
     let mut bench = Bench::new();
-    bench.examination.pods.here = Seen::Known(vec![Pod {
+    bench.examination.pods.here = Fact::Known(vec![Pod {
         reference: "kube-system/ccm".to_owned(),
         images: vec!["quay.io/kubevirt/kubevirt-cloud-controller-manager:v0.5.1".to_owned()],
         restarts: Vec::new(),
     }]);
     assert_eq!(bench.codes(node::findings), ["kubevirt-cloud-provider"]);
     let mut bench = Bench::new();
-    bench.world.who.distributions.clear();
+    bench.world.observation.distributions.clear();
     bench.world.node().provider_id = Some("kubevirt://pool1-abcde".to_owned());
     assert_eq!(bench.codes(node::findings), ["kubevirt-cloud-provider"]);
 }
@@ -156,7 +156,7 @@ fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {
     // The same VM, made anew since the round.
     let mut restarted = own.clone();
     restarted.uid = "new".to_owned();
-    bench.examination.conflicts.namespace = Seen::Known(vec![own, restarted, other, copy]);
+    bench.examination.conflicts.namespace = Fact::Known(vec![own, restarted, other, copy]);
     let text = "VM default/copy has MAC address 6e:22:41:9c:0a:71".to_owned();
     assert_eq!(
         bench.found(conflicts::findings),
@@ -168,7 +168,7 @@ fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {
 fn hosts_are_in_one_zone_when_each_says_so() {
     let mut bench = Bench::new();
     let mut judged = |hosts| {
-        bench.examination.conflicts.hosts = Seen::Known(hosts);
+        bench.examination.conflicts.hosts = Fact::Known(hosts);
         !bench.codes(conflicts::findings).is_empty()
     };
     assert!(judged(vec![host("a", "z"), host("b", "z"), host("c", "z")]));
@@ -223,7 +223,7 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
         );
     }
     // Beside an address that is right, one that is gone is nothing: it may be temporary.
-    bench.examination.node.internal_ips = Seen::Known(vec!["172.19.106.7".parse().unwrap()]);
+    bench.examination.node.internal_ips = Fact::Known(vec!["172.19.106.7".parse().unwrap()]);
     bench.instance().interfaces[0]
         .addresses
         .push("172.19.106.7".parse().unwrap());
@@ -237,7 +237,7 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
 #[test]
 fn where_this_machine_cannot_tell_its_addresses_harvesters_word_counts() {
     let mut bench = Bench::new();
-    bench.examination.conflicts.addresses = Seen::failed(WhyKind::NotAsked, "a tree");
+    bench.examination.conflicts.addresses = Fact::failed(UnavailableKind::NotAsked, "a tree");
     assert_eq!(bench.found(of_addresses::findings), []);
     bench.instance().interfaces = vec![Interface {
         name: "nic-0".to_owned(),
@@ -254,7 +254,7 @@ fn where_this_machine_cannot_tell_its_addresses_harvesters_word_counts() {
 #[test]
 fn a_node_without_internal_ip_is_one_finding() {
     let mut bench = Bench::new();
-    bench.examination.node.internal_ips = Seen::Known(Vec::new());
+    bench.examination.node.internal_ips = Fact::Known(Vec::new());
     assert_eq!(bench.codes(of_addresses::findings), ["internal-ip-missing"]);
 }
 
@@ -301,7 +301,7 @@ fn twins_that_disagree_are_told_with_who_wrote_each() {
 fn a_cloud_provider_that_ends_again_and_again_is_named_and_one_of_a_reboot_is_not() {
     let with = |image: &str, count, ended: i64, reason: &str| {
         let mut bench = Bench::new();
-        bench.examination.pods.here = Seen::Known(vec![Pod {
+        bench.examination.pods.here = Fact::Known(vec![Pod {
             reference: "kube-system/p".to_owned(),
             images: vec![image.to_owned()],
             restarts: vec![Restarts {
@@ -344,6 +344,6 @@ fn labels_of_harvester_are_not_missed_where_there_is_no_harvester() {
     let mut bench = Bench::new();
     bench.instance().creator = None;
     assert_eq!(bench.codes(conflicts::findings), ["vm-labels-missing"]);
-    bench.examination.versions.harvester = Seen::Absent;
+    bench.examination.versions.harvester = Fact::Absent;
     assert_eq!(bench.codes(conflicts::findings), [""; 0]);
 }

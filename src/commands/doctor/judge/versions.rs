@@ -7,10 +7,10 @@ mod tests;
 
 use super::Case;
 use crate::catalogue::{Code, Finding};
-use crate::commands::doctor::facts::pods::{Component, Origin};
+use crate::commands::doctor::facts::pods::{Component, PodOrigin};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::release::Release;
-use table::{LINES, Line, Only, Part};
+use table::{LINES, Only, Part, VersionRow};
 
 /// Minor versions by which a kubelet may be older than its API server since Kubernetes 1.28, and before.
 /// Source: <https://kubernetes.io/releases/version-skew-policy/>.
@@ -25,7 +25,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     lines.chain(skew(case)).collect()
 }
 
-fn judge(case: &Case<'_>, line: &Line) -> Option<Finding> {
+fn judge(case: &Case<'_>, line: &VersionRow) -> Option<Finding> {
     let (release, origin) = version(case, line.part)?;
     let rank = release.rank();
     let is_over = line.below.is_some_and(|below| below <= rank);
@@ -37,7 +37,7 @@ fn judge(case: &Case<'_>, line: &Line) -> Option<Finding> {
         let text = format!(
             "{} {release}{}: {};{until} see {}",
             line.part.title(),
-            origin.map(told_by).unwrap_or_default(),
+            origin.map(host_source).unwrap_or_default(),
             line.fault,
             line.source,
         );
@@ -46,7 +46,7 @@ fn judge(case: &Case<'_>, line: &Line) -> Option<Finding> {
 }
 
 /// The version of a part, and who tells it where that is worth a word.
-fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a Origin>)> {
+fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a PodOrigin>)> {
     let examination = case.examination;
     let of = |component: &'a Component| (&component.release, Some(&component.origin));
     match part {
@@ -58,17 +58,19 @@ fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a O
             release.is_rke2().then_some((release, None))
         }
         Part::Rke1 => {
-            let mut distributions = case.who.distributions.iter();
+            let mut distributions = case.observation.distributions.iter();
             let is_here = distributions.any(|one| one.kind == DistributionKind::Rke1);
             Some((examination.node.kubelet.known().filter(|_| is_here)?, None))
         }
     }
 }
 
-fn told_by(origin: &Origin) -> String {
+fn host_source(origin: &PodOrigin) -> String {
     match origin {
-        Origin::Pod(pod) => format!(" (pod {pod})"),
-        Origin::BundledWith(rke2) => format!(" (bundled with {rke2}, not detected on this node)"),
+        PodOrigin::Pod(pod) => format!(" (pod {pod})"),
+        PodOrigin::BundledWith(rke2) => {
+            format!(" (bundled with {rke2}, not detected on this node)")
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One line for each group: what was observed, whether or not something is wrong with it.
 
-use super::{State, View};
+use super::{CheckState, View};
 use crate::catalogue::Group;
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::pods::Component;
 use crate::decide::verdict::Verdict;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::report::relative::{relative, span};
 use crate::report::status::{CredentialStatus, Status};
 use crate::report::text::lifetime;
@@ -108,9 +108,9 @@ impl View<'_> {
         let mut sections = self.diagnosis.sections.iter();
         let section = sections.find(|section| section.group == Group::Image);
         match section.map(|section| self.state(section)) {
-            Some(State::Ok) => "no machine-specific state from the image",
-            Some(State::Skipped) | None => "not everything was checked",
-            Some(State::Found(_)) => "has problems",
+            Some(CheckState::Ok) => "no machine-specific state from the image",
+            Some(CheckState::Skipped) | None => "not everything was checked",
+            Some(CheckState::Found(_)) => "has problems",
         }
     }
 
@@ -206,7 +206,7 @@ fn placement(status: &Status) -> String {
 /// Returns the versions of these parts, or of all.
 fn versions(examination: &Examination, parts: &[&str]) -> String {
     let (versions, pods) = (&examination.versions, &examination.pods);
-    let component = |seen: &Seen<Component>| seen.clone().map(|component| component.release);
+    let component = |seen: &Fact<Component>| seen.clone().map(|component| component.release);
     let known = [
         ("Harvester", versions.harvester.clone()),
         ("KubeVirt", versions.kubevirt.clone()),

@@ -9,7 +9,7 @@ use super::*;
 use crate::catalogue::{Code, Expiry, Group};
 use crate::commands::doctor::diagnosis::Rights;
 use crate::commands::doctor::facts::Need;
-use crate::facts::Why;
+use crate::facts::Unavailable;
 use crate::report::layout::{Charset, TermStyle};
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
@@ -48,11 +48,11 @@ fn shown<T>(findings: &[Finding], gaps: &[Gap], show: impl FnOnce(&View<'_>) -> 
     })
 }
 
-fn gap(group: Group, what: &'static str, kind: WhyKind, text: &str) -> Gap {
+fn gap(group: Group, what: &'static str, kind: UnavailableKind, text: &str) -> Gap {
     Gap {
         group,
         what,
-        why: Why::new(kind, text),
+        why: Unavailable::new(kind, text),
         need: Need::Usual,
     }
 }
@@ -253,28 +253,33 @@ fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
         gap(
             Group::Identity,
             "the firmware UUID",
-            WhyKind::Forbidden,
+            UnavailableKind::Forbidden,
             "not allowed to read `/dmi`",
         ),
         gap(
             Group::Identity,
             "the serial number",
-            WhyKind::Forbidden,
+            UnavailableKind::Forbidden,
             "not allowed to read `/dmi`",
         ),
         gap(
             Group::HarvesterApi,
             "the VM",
-            WhyKind::NotAsked,
+            UnavailableKind::NotAsked,
             "no kubeconfig",
         ),
         gap(
             Group::KubeletCredential,
             "its kubeconfig",
-            WhyKind::Forbidden,
+            UnavailableKind::Forbidden,
             "not allowed",
         ),
-        gap(Group::Node, "the Node", WhyKind::NotAsked, "not allowed"),
+        gap(
+            Group::Node,
+            "the Node",
+            UnavailableKind::NotAsked,
+            "not allowed",
+        ),
     ];
     let cause = Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig");
     let few = |is_verbose| {
@@ -327,7 +332,14 @@ fn a_ticket_has_fifteen_lines_at_most_however_much_is_wrong() {
 
 #[test]
 fn a_ticket_has_the_skipped_checks_and_the_reason() {
-    let hung = |group| gap(group, "all checks", WhyKind::Unreachable, "timed out");
+    let hung = |group| {
+        gap(
+            group,
+            "all checks",
+            UnavailableKind::Unreachable,
+            "timed out",
+        )
+    };
     let gaps: Vec<Gap> = Group::ALL.iter().copied().map(hung).collect();
     let text = shown(&[], &gaps, short);
     assert!(
@@ -353,7 +365,7 @@ fn no_line_but_a_command_is_wider_than_the_terminal() {
     let gaps = [gap(
         Group::Node,
         "the Node",
-        WhyKind::Unreachable,
+        UnavailableKind::Unreachable,
         "timed out",
     )];
     for width in [60, 80, 120] {
@@ -410,7 +422,7 @@ fn an_optional_check_is_counted_apart_in_text_and_json() {
     let gap = gap(
         Group::Machine,
         "the zones",
-        WhyKind::Forbidden,
+        UnavailableKind::Forbidden,
         "not allowed",
     )
     .optional();

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::{SHOWN_MAX, View, by_reason};
-use crate::catalogue::{Code, Expiry, Finding, Group, Place, Severity};
-use crate::commands::doctor::diagnosis::{Outcome, Rights};
+use crate::catalogue::{Code, CommandPlace, Expiry, Finding, Group, Severity};
+use crate::commands::doctor::diagnosis::{DoctorOutcome, Rights};
 use crate::commands::doctor::facts::{Gap, Need};
-use crate::facts::WhyKind;
+use crate::facts::UnavailableKind;
 use crate::facts::observation::Api;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
@@ -25,7 +25,7 @@ const INDENT: usize = 12;
 const TITLES: usize = 20;
 
 /// All findings of one code.
-pub(super) struct Problem<'a> {
+pub(super) struct ProblemBlock<'a> {
     code: Code,
     severity: Severity,
     pub(super) findings: Vec<&'a Finding>,
@@ -41,7 +41,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights)
         block(&mut text, view, problem, style, is_verbose);
     }
     text.push('\n');
-    let is_bad = |problem: &Problem<'_>| problem.severity > Severity::Notice;
+    let is_bad = |problem: &ProblemBlock<'_>| problem.severity > Severity::Notice;
     if is_verbose || !problems.iter().any(is_bad) {
         checks(&mut text, view, style, is_verbose);
     } else {
@@ -60,12 +60,12 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights)
 }
 
 /// The problems, worst first, in the order of the groups.
-pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<Problem<'a>> {
-    let mut problems: Vec<Problem<'a>> = Vec::new();
+pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<ProblemBlock<'a>> {
+    let mut problems: Vec<ProblemBlock<'a>> = Vec::new();
     for finding in view.diagnosis.findings() {
         match problems.iter_mut().find(|one| one.code == finding.code) {
             Some(problem) => problem.findings.push(finding),
-            None => problems.push(Problem {
+            None => problems.push(ProblemBlock {
                 code: finding.code,
                 severity: finding.code.entry().severity,
                 findings: vec![finding],
@@ -89,7 +89,7 @@ fn headline(text: &mut String, view: &View<'_>, style: TermStyle) {
                 format!("{name}: {}. {}", counts(view), capital(title)),
             )
         }
-        (None, Outcome::Unreachable) => {
+        (None, DoctorOutcome::Unreachable) => {
             let value = format!("{name}: incomplete. Not everything could be checked");
             (Mark::Skipped, value)
         }
@@ -127,7 +127,7 @@ fn capital(title: &str) -> String {
 fn block(
     text: &mut String,
     view: &View<'_>,
-    problem: &Problem<'_>,
+    problem: &ProblemBlock<'_>,
     style: TermStyle,
     is_verbose: bool,
 ) {
@@ -208,7 +208,7 @@ fn row(text: &mut String, name: &str, value: &str, style: TermStyle) {
 fn observed(
     text: &mut String,
     view: &View<'_>,
-    problem: &Problem<'_>,
+    problem: &ProblemBlock<'_>,
     expiring: &[&Expiry],
     style: TermStyle,
 ) {
@@ -249,8 +249,8 @@ fn observed(
 }
 
 /// The commands, never wrapped, each list below where it is run.
-fn commands(text: &mut String, view: &View<'_>, problem: &Problem<'_>) {
-    let mut all: Vec<(Place, String)> = Vec::new();
+fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
+    let mut all: Vec<(CommandPlace, String)> = Vec::new();
     for command in problem
         .findings
         .iter()
@@ -309,13 +309,15 @@ pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
 
 /// All skipped checks in one line: how many, and why.
 fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
-    let is_denied = |gap: &&&Gap| gap.why.kind == WhyKind::Forbidden && rights == Rights::Few;
+    let is_denied =
+        |gap: &&&Gap| gap.why.kind == UnavailableKind::Forbidden && rights == Rights::Few;
     let root = problems(view).into_iter().find(|problem| {
         let mut findings = problem.findings.iter();
         findings.any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
     });
     let root = root.filter(|problem| problem.severity > Severity::Notice);
-    let is_after = |gap: &Gap| gap.why.kind != WhyKind::Missing && gap.group != Group::GuestAgent;
+    let is_after =
+        |gap: &Gap| gap.why.kind != UnavailableKind::Missing && gap.group != Group::GuestAgent;
     let codes = skipped.iter().filter_map(|gap| {
         let root = root.as_ref().filter(|_| is_after(gap));
         view.cause(gap).or(root.map(|problem| problem.code))
@@ -347,7 +349,7 @@ fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: 
         let _ = writeln!(text, "\n  Skipped: {}", section.group.title());
         for (what, gap) in by_reason(&section.gaps) {
             let hint = match (gap.why.kind, rights) {
-                (WhyKind::Forbidden, Rights::Few) => " (run as root)",
+                (UnavailableKind::Forbidden, Rights::Few) => " (run as root)",
                 _ => "",
             };
             let why = match (view.cause(gap), view.first(gap)) {

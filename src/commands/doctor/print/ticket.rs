@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::text::{SHORT_SEEN, counts, problems, skipped};
 use super::{View, by_reason};
 use crate::catalogue::{Finding, Group};
-use crate::commands::doctor::diagnosis::Outcome;
+use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::sys::escape::one_line;
 
@@ -22,7 +22,7 @@ pub fn short(view: &View<'_>) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let counts = counts(view);
     let verdict = match (counts.as_str(), view.outcome) {
-        ("", Outcome::Unreachable) => "incomplete",
+        ("", DoctorOutcome::Unreachable) => "incomplete",
         ("", _) => "healthy",
         (counts, _) => counts,
     };

@@ -5,8 +5,8 @@
 use zbus::wire::Variant;
 
 use super::{Given, briefly};
-use crate::commands::doctor::facts::clock::Clock;
-use crate::facts::{Seen, WhyKind};
+use crate::commands::doctor::facts::clock::ClockFacts;
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::wire::dbus::{BusError, Peer};
 
@@ -18,23 +18,26 @@ const TIMEDATE: Peer<'_> = Peer {
 };
 
 /// Reads it.
-pub(super) async fn read(given: &Given<'_>) -> Clock {
+pub(super) async fn read(given: &Given<'_>) -> ClockFacts {
     let ask = async {
         match given.bus.property(TIMEDATE, "NTPSynchronized").await {
-            Ok(Variant::Bool(synchronized)) => Seen::Known(synchronized),
-            Ok(_) => Seen::failed(WhyKind::Malformed, "NTPSynchronized is not a boolean"),
-            Err(error) => Seen::failed(kind(&error), chain(&error)),
+            Ok(Variant::Bool(synchronized)) => Fact::Known(synchronized),
+            Ok(_) => Fact::failed(
+                UnavailableKind::Malformed,
+                "NTPSynchronized is not a boolean",
+            ),
+            Err(error) => Fact::failed(kind(&error), chain(&error)),
         }
     };
-    Clock {
+    ClockFacts {
         synchronized: briefly(ask).await,
     }
 }
 
-fn kind(error: &BusError) -> WhyKind {
+fn kind(error: &BusError) -> UnavailableKind {
     match error {
-        BusError::Absent(_) => WhyKind::Missing,
-        BusError::Malformed(_) => WhyKind::Malformed,
-        _ => WhyKind::Unreachable,
+        BusError::Absent(_) => UnavailableKind::Missing,
+        BusError::Malformed(_) => UnavailableKind::Malformed,
+        _ => UnavailableKind::Unreachable,
     }
 }

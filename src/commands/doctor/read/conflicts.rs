@@ -5,10 +5,10 @@ use serde::Deserialize;
 
 use super::{Given, briefly, read_object};
 use crate::commands::doctor::facts::conflicts::{Conflicts, Host};
-use crate::commands::doctor::facts::instance::{Instance, Interface};
+use crate::commands::doctor::facts::instance::{InstanceFacts, Interface};
 use crate::facts::topology::ZONE;
 use crate::facts::vmi::Vmi;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::observe::harvester::collection;
 use crate::observe::why;
 use crate::sys::escape::chain;
@@ -27,29 +27,31 @@ pub(super) async fn read(given: &Given<'_>) -> Conflicts {
     }
 }
 
-async fn instance(given: &Given<'_>) -> Seen<Instance> {
+async fn instance(given: &Given<'_>) -> Fact<InstanceFacts> {
     let Some(vmi) = given.vm else {
-        return Seen::failed(WhyKind::NotAsked, "the VM is unknown");
+        return Fact::failed(UnavailableKind::NotAsked, "the VM is unknown");
     };
     let path = format!("{}/{}", collection(&vmi.namespace), vmi.name);
     read_object(&given.harvester, &path).await
 }
 
-async fn namespace(given: &Given<'_>) -> Seen<Vec<Vmi>> {
-    let link = match (&given.harvester, given.who.harvester.known()) {
+async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
+    let link = match (&given.harvester, given.observation.harvester.known()) {
         (Ok(link), Some(harvester)) => Ok((&link.client, collection(&harvester.namespace))),
-        (Ok(_), None) => return Seen::failed(WhyKind::NotAsked, "the namespace is unknown"),
+        (Ok(_), None) => {
+            return Fact::failed(UnavailableKind::NotAsked, "the namespace is unknown");
+        }
         (Err(why), _) => Err(why.clone()),
     };
     let (client, path) = match link {
         Ok(link) => link,
-        Err(why) => return Seen::Failed(why),
+        Err(why) => return Fact::Failed(why),
     };
     briefly(async {
         let all = Selectors::default();
         match client.pick::<Vmi>(&path, &all, |_| true).await {
-            Ok(vmis) => Seen::Known(vmis),
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(vmis) => Fact::Known(vmis),
+            Err(error) => Fact::Failed(why(&error)),
         }
     })
     .await
@@ -70,10 +72,10 @@ impl From<PartialObjectMetadata> for Listed {
     }
 }
 
-async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
+async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
     let client = match &given.harvester {
         Ok(link) => &link.client,
-        Err(why) => return Seen::Failed(why.clone()),
+        Err(why) => return Fact::Failed(why.clone()),
     };
     briefly(async {
         // No label needs them: what is likely to be refused is not tried.
@@ -84,29 +86,36 @@ async fn hosts(given: &Given<'_>) -> Seen<Vec<Host>> {
         };
         match client.may(&right).await {
             Ok(review) if review.allowed => {}
-            Ok(_) => return Seen::failed(WhyKind::Forbidden, "the credential cannot list nodes"),
-            Err(error) => return Seen::Failed(why(&error)),
+            Ok(_) => {
+                return Fact::failed(
+                    UnavailableKind::Forbidden,
+                    "the credential cannot list nodes",
+                );
+            }
+            Err(error) => return Fact::Failed(why(&error)),
         }
         match client.list_metadata::<Listed>("/api/v1/nodes").await {
-            Ok(list) => Seen::Known(list.into_iter().map(|Listed(host)| host).collect()),
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(list) => Fact::Known(list.into_iter().map(|Listed(host)| host).collect()),
+            Err(error) => Fact::Failed(why(&error)),
         }
     })
     .await
 }
 
 /// The addresses of the running kernel: a file tree has none.
-fn addresses(given: &Given<'_>) -> Seen<Vec<Interface>> {
+fn addresses(given: &Given<'_>) -> Fact<Vec<Interface>> {
     if !given.root.is_live() {
-        return Seen::failed(WhyKind::NotAsked, "a file tree has no addresses");
+        return Fact::failed(UnavailableKind::NotAsked, "a file tree has no addresses");
     }
     match list_addresses() {
-        Ok(interfaces) => Seen::Known(
+        Ok(interfaces) => Fact::Known(
             interfaces
                 .into_iter()
                 .map(|(name, addresses)| Interface { name, addresses })
                 .collect(),
         ),
-        Err(error @ AddressError::Kernel(_)) => Seen::failed(WhyKind::Forbidden, chain(&error)),
+        Err(error @ AddressError::Kernel(_)) => {
+            Fact::failed(UnavailableKind::Forbidden, chain(&error))
+        }
     }
 }

@@ -9,12 +9,13 @@ use crate::access::search::harvester_candidates;
 use crate::access::token;
 use crate::access::x509;
 use crate::commands::doctor::facts::credentials::{
-    Certificate, Content, Credentials, Place, Role, Token, TokenKind,
+    CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, Credentials, Token,
+    TokenFacts,
 };
 use crate::facts::distribution::Configured;
 use crate::facts::observation::Api;
-use crate::facts::{Seen, Why, WhyKind};
-use crate::observe::api_access::Link;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::api_access::ApiLink;
 use crate::observe::why;
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
@@ -35,12 +36,15 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
         harvester.chain(guest.iter().map(|link| (Api::Guest, *link)))
     };
     Credentials {
-        places: Seen::Known(places(given)),
+        places: Fact::Known(places(given)),
         token: match &harvester {
             Ok(link) => token(link),
-            Err(why) => Seen::Failed(Why::new(WhyKind::NotAsked, why.text.clone())),
+            Err(why) => Fact::Failed(Unavailable::new(
+                UnavailableKind::NotAsked,
+                why.text.clone(),
+            )),
         },
-        certificates: Seen::Known(
+        certificates: Fact::Known(
             links()
                 .flat_map(|(api, link)| certificates(api, link))
                 .collect(),
@@ -50,13 +54,13 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
 }
 
 /// Asks for what every release of the role `harvesterhci.io:csi-driver` allows, of no one storage class.
-async fn csi_role(given: &Given<'_>) -> Seen<bool> {
+async fn csi_role(given: &Given<'_>) -> Fact<bool> {
     if given.settings.harvester.kubeconfig.is_some() {
-        return Seen::Absent;
+        return Fact::Absent;
     }
     let client = match &given.harvester {
         Ok(link) => &link.client,
-        Err(why) => return Seen::Failed(why.clone()),
+        Err(why) => return Fact::Failed(why.clone()),
     };
     let right = ResourceAttributes {
         verb: "get".to_owned(),
@@ -66,16 +70,16 @@ async fn csi_role(given: &Given<'_>) -> Seen<bool> {
     };
     briefly(async {
         match client.may(&right).await {
-            Ok(review) => Seen::Known(review.allowed),
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(review) => Fact::Known(review.allowed),
+            Err(error) => Fact::Failed(why(&error)),
         }
     })
     .await
 }
 
 /// What stands at each place where the Harvester credential is looked for.
-fn places(given: &Given<'_>) -> Vec<Place> {
-    let distributions = &given.who.distributions;
+fn places(given: &Given<'_>) -> Vec<CredentialPlace> {
+    let distributions = &given.observation.distributions;
     let configured = given.settings.harvester.kubeconfig.as_deref();
     let named = |path: &Path| {
         let mut named = distributions
@@ -85,7 +89,7 @@ fn places(given: &Given<'_>) -> Vec<Place> {
         found.map(|Configured { origin, .. }| origin.clone())
     };
     let candidates = harvester_candidates(configured, distributions);
-    let places = candidates.into_iter().map(|candidate| Place {
+    let places = candidates.into_iter().map(|candidate| CredentialPlace {
         named_in: named(&candidate.path),
         content: content(given.root, &candidate.path),
         path: candidate.path,
@@ -93,33 +97,33 @@ fn places(given: &Given<'_>) -> Vec<Place> {
     places.collect()
 }
 
-fn content(root: &Root, path: &Path) -> Content {
+fn content(root: &Root, path: &Path) -> CredentialContent {
     match root.metadata(path) {
-        Ok(metadata) if metadata.is_dir() => Content::Directory,
-        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Content::EmptyFile,
-        Ok(metadata) if metadata.is_file() => Content::File,
-        Ok(_) => Content::Unknown,
-        Err(error) if error.is_absent() => Content::Nothing,
-        Err(_) => Content::Unknown,
+        Ok(metadata) if metadata.is_dir() => CredentialContent::Directory,
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => CredentialContent::EmptyFile,
+        Ok(metadata) if metadata.is_file() => CredentialContent::File,
+        Ok(_) => CredentialContent::Unknown,
+        Err(error) if error.is_absent() => CredentialContent::Nothing,
+        Err(_) => CredentialContent::Unknown,
     }
 }
 
-fn token(link: &Link) -> Seen<Token> {
+fn token(link: &ApiLink) -> Fact<Token> {
     let Some(token) = &link.credential.token else {
-        return Seen::Absent;
+        return Fact::Absent;
     };
     let (kind, issued, expires) = match token::classify(token) {
-        token::TokenKind::Rancher { name } => (TokenKind::Rancher { name }, None, None),
+        token::TokenKind::Rancher { name } => (TokenFacts::Rancher { name }, None, None),
         token::TokenKind::Jwt(claims) => (
             claims
                 .service_account
-                .map_or(TokenKind::Opaque, TokenKind::ServiceAccount),
+                .map_or(TokenFacts::Opaque, TokenFacts::ServiceAccount),
             claims.issued,
             claims.expires,
         ),
-        token::TokenKind::Opaque => (TokenKind::Opaque, None, None),
+        token::TokenKind::Opaque => (TokenFacts::Opaque, None, None),
     };
-    Seen::Known(Token {
+    Fact::Known(Token {
         kind,
         issued,
         expires,
@@ -127,13 +131,13 @@ fn token(link: &Link) -> Seen<Token> {
 }
 
 /// The certificates that a credential consists of. One that cannot be understood is not used for anything either.
-fn certificates(api: Api, link: &Link) -> Vec<Certificate> {
+fn certificates(api: Api, link: &ApiLink) -> Vec<CertificateFacts> {
     let credential = &link.credential;
     let origin = credential.kubeconfig.display().to_string();
     let authorities = credential.certificate_authorities.iter();
-    let authorities = authorities.map(|der| (Role::Authority, der));
+    let authorities = authorities.map(|der| (CredentialRole::Authority, der));
     let client = credential.client_certificate.iter();
-    let client = client.filter_map(|client| Some((Role::Client, client.chain.first()?)));
+    let client = client.filter_map(|client| Some((CredentialRole::Client, client.chain.first()?)));
     let all = authorities.chain(client);
     let read = all.filter_map(|(role, der)| {
         let read = x509::Certificate::parse(der).ok()?;
@@ -145,13 +149,13 @@ fn certificates(api: Api, link: &Link) -> Vec<Certificate> {
 /// What is kept of a certificate.
 pub(super) fn certificate(
     api: Api,
-    role: Role,
+    role: CredentialRole,
     origin: &str,
     read: &x509::Certificate,
-) -> Certificate {
+) -> CertificateFacts {
     let line = |text: &str| one_line(text, NAME_MAX).into_owned();
     let names = read.alternative_names.iter().take(NAMES_MAX);
-    Certificate {
+    CertificateFacts {
         api,
         role,
         origin: origin.to_owned(),

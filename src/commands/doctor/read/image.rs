@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Given;
 use crate::commands::bake_check::read::own_unit;
 use crate::commands::doctor::facts::image::{Belonging, Image};
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
@@ -26,22 +26,22 @@ pub(super) async fn read(given: &Given<'_>) -> Image {
     Image {
         began: began(given.root),
         belongings: belongings(given.root),
-        unit: own_unit(given.root).map_or(Seen::Absent, Seen::Known),
+        unit: own_unit(given.root).map_or(Fact::Absent, Fact::Known),
     }
 }
 
 /// The time of cloud-init's oldest note.
-fn began(root: &Root) -> Seen<i64> {
+fn began(root: &Root) -> Fact<i64> {
     let notes = match root.list(FIRST_RUN) {
         Ok(notes) => notes,
         Err(error) => return unread(&error),
     };
     let notes = notes.into_iter().take(NOTES_MAX);
     let times = notes.filter_map(|note| written(root, Path::new(FIRST_RUN).join(note)).ok());
-    times.min().map_or(Seen::Absent, Seen::Known)
+    times.min().map_or(Fact::Absent, Fact::Known)
 }
 
-fn belongings(root: &Root) -> Seen<Vec<Belonging>> {
+fn belongings(root: &Root) -> Fact<Vec<Belonging>> {
     let mut belongings = Vec::new();
     for path in BELONGINGS.map(PathBuf::from) {
         match written(root, path.clone()) {
@@ -50,17 +50,17 @@ fn belongings(root: &Root) -> Seen<Vec<Belonging>> {
             Err(error) => return unread(&error),
         }
     }
-    Seen::Known(belongings)
+    Fact::Known(belongings)
 }
 
 fn written(root: &Root, path: PathBuf) -> Result<i64, ReadError> {
     root.metadata(path).map(|metadata| metadata.mtime())
 }
 
-fn unread<T>(error: &ReadError) -> Seen<T> {
+fn unread<T>(error: &ReadError) -> Fact<T> {
     match error {
-        error if error.is_absent() => Seen::Absent,
-        error if error.is_denied() => Seen::failed(WhyKind::Forbidden, chain(error)),
-        error => Seen::failed(WhyKind::Malformed, chain(error)),
+        error if error.is_absent() => Fact::Absent,
+        error if error.is_denied() => Fact::failed(UnavailableKind::Forbidden, chain(error)),
+        error => Fact::failed(UnavailableKind::Malformed, chain(error)),
     }
 }

@@ -7,25 +7,31 @@ use super::{Given, briefly, read_object};
 use crate::commands::doctor::facts::node::NodeDetails;
 use crate::commands::doctor::facts::pods::{Pod, Pods, Provision};
 use crate::facts::distribution::DistributionKind;
-use crate::facts::{Seen, Why, WhyKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::why;
 use crate::wire::kubeapi::Selectors;
 
 /// Reads them.
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
-    let who = given.who;
-    let Some(kubelet) = who.kubelet.known() else {
-        let why = Why::new(WhyKind::NotAsked, "the name of this Node is unknown");
+    let observation = given.observation;
+    let Some(kubelet) = observation.kubelet.known() else {
+        let why = Unavailable::new(
+            UnavailableKind::NotAsked,
+            "the name of this Node is unknown",
+        );
         return (NodeDetails::unseen(&why), Pods::unseen(&why));
     };
     let name = &kubelet.node_name;
     let node = match read_object(&given.guest, &format!("/api/v1/nodes/{name}")).await {
-        Seen::Known(node) => node,
-        Seen::Absent => NodeDetails::unseen(&Why::new(WhyKind::Missing, "the Node does not exist")),
-        Seen::Failed(why) => NodeDetails::unseen(&why),
+        Fact::Known(node) => node,
+        Fact::Absent => NodeDetails::unseen(&Unavailable::new(
+            UnavailableKind::Missing,
+            "the Node does not exist",
+        )),
+        Fact::Failed(why) => NodeDetails::unseen(&why),
     };
     let here = pods(given, name.as_str()).await;
-    let mut distributions = who.distributions.iter();
+    let mut distributions = observation.distributions.iter();
     let asking = distributions.find(|distribution| distribution.asks_for_harvester());
     let is_rke2 = asking.is_some_and(|asking| asking.kind == DistributionKind::Rke2);
     let provision = Provision {
@@ -34,16 +40,19 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
             .known()
             .filter(|release| is_rke2 && release.is_rke2()),
         has_cloud_provider: asking.is_some()
-            || who.node.known().is_some_and(|node| node.vm_uid().is_some()),
+            || observation
+                .node
+                .known()
+                .is_some_and(|node| node.vm_uid().is_some()),
     };
     let pods = Pods::new(here, provision);
     (node, pods)
 }
 
-async fn pods(given: &Given<'_>, node: &str) -> Seen<Vec<Pod>> {
+async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<Pod>> {
     let client = match &given.guest {
         Ok(link) => &link.client,
-        Err(why) => return Seen::Failed(why.clone()),
+        Err(why) => return Fact::Failed(why.clone()),
     };
     let selectors = Selectors {
         field: Some(format!("spec.nodeName={node}")),
@@ -51,8 +60,8 @@ async fn pods(given: &Given<'_>, node: &str) -> Seen<Vec<Pod>> {
     };
     briefly(async {
         match client.list::<Pod>("/api/v1/pods", &selectors).await {
-            Ok(list) => Seen::Known(list.items),
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(list) => Fact::Known(list.items),
+            Err(error) => Fact::Failed(why(&error)),
         }
     })
     .await

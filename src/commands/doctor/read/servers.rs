@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use super::credentials::certificate;
 use super::{Given, briefly};
 use crate::access::x509;
-use crate::commands::doctor::facts::credentials::Role;
+use crate::commands::doctor::facts::credentials::CredentialRole;
 use crate::commands::doctor::facts::servers::{Servers, Shown};
 use crate::facts::observation::Api;
-use crate::facts::{Seen, Why, WhyKind};
-use crate::observe::api_access::{Connections, Link};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::why;
 use crate::wire::kubeapi;
 
@@ -23,9 +23,9 @@ pub(super) async fn read(given: &Given<'_>) -> Servers {
         guest,
         timeouts,
     } = given.connections;
-    let who = given.who;
-    let harvester = worth_asking(harvester.link(), who.candidates.why());
-    let guest = worth_asking(guest.link(), who.node.why());
+    let observation = given.observation;
+    let harvester = worth_asking(harvester.link(), observation.candidates.why());
+    let guest = worth_asking(guest.link(), observation.node.why());
     let (harvester, guest) = tokio::join!(
         shown(given, Api::Harvester, harvester, *timeouts),
         shown(given, Api::Guest, guest, *timeouts)
@@ -34,10 +34,16 @@ pub(super) async fn read(given: &Given<'_>) -> Servers {
 }
 
 /// The link, unless its server gave no answer a moment ago. One that does not take our credential is asked all the same.
-fn worth_asking<'a>(link: Result<&'a Link, Why>, failure: Option<&Why>) -> Result<&'a Link, Why> {
-    let link = link.map_err(|why| Why::new(WhyKind::NotAsked, why.text))?;
-    match failure.filter(|why| why.kind == WhyKind::Unreachable) {
-        Some(why) => Err(Why::new(WhyKind::NotAsked, why.text.clone())),
+fn worth_asking<'a>(
+    link: Result<&'a ApiLink, Unavailable>,
+    failure: Option<&Unavailable>,
+) -> Result<&'a ApiLink, Unavailable> {
+    let link = link.map_err(|why| Unavailable::new(UnavailableKind::NotAsked, why.text))?;
+    match failure.filter(|why| why.kind == UnavailableKind::Unreachable) {
+        Some(why) => Err(Unavailable::new(
+            UnavailableKind::NotAsked,
+            why.text.clone(),
+        )),
         None => Ok(link),
     }
 }
@@ -45,18 +51,18 @@ fn worth_asking<'a>(link: Result<&'a Link, Why>, failure: Option<&Why>) -> Resul
 async fn shown(
     given: &Given<'_>,
     api: Api,
-    link: Result<&Link, Why>,
+    link: Result<&ApiLink, Unavailable>,
     timeouts: kubeapi::Timeouts,
-) -> Seen<Shown> {
+) -> Fact<Shown> {
     let link = match link {
         Ok(link) => link,
-        Err(why) => return Seen::Failed(why),
+        Err(why) => return Fact::Failed(why),
     };
     let ask = async {
         let asked = Instant::now();
         match kubeapi::probe(&link.credential, timeouts).await {
-            Ok(shown) => Seen::Known((shown, asked.elapsed())),
-            Err(error) => Seen::Failed(why(&error)),
+            Ok(shown) => Fact::Known((shown, asked.elapsed())),
+            Err(error) => Fact::Failed(why(&error)),
         }
     };
     briefly(ask).await.map(|(shown, took)| {
@@ -64,7 +70,7 @@ async fn shown(
         let read = |der: Vec<u8>| x509::Certificate::parse(&der).ok();
         let leaf = shown.certificate.and_then(read);
         Shown {
-            certificate: leaf.map(|leaf| certificate(api, Role::Server, server, &leaf)),
+            certificate: leaf.map(|leaf| certificate(api, CredentialRole::Server, server, &leaf)),
             ahead: shown
                 .date
                 .map(|date| date.saturating_sub(our_time(given, took))),

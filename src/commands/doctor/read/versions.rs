@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Given, read_object};
 use crate::commands::doctor::facts::node::release;
 use crate::commands::doctor::facts::versions::Versions;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::release::Release;
 use crate::sys::document::json::{git_version, setting_value};
 
@@ -46,7 +46,7 @@ pub(super) async fn read(given: &Given<'_>) -> Versions {
     };
     let ((harvester, kubevirt, hosts), guest) =
         tokio::join!(of_hosts, read_object::<Info>(&given.guest, VERSION));
-    let of_info = |info: Seen<Info>| parsed(info.map(|info| info.git_version));
+    let of_info = |info: Fact<Info>| parsed(info.map(|info| info.git_version));
     Versions {
         harvester: parsed(harvester.map(|setting| setting.value)),
         kubevirt: of_info(kubevirt),
@@ -55,10 +55,10 @@ pub(super) async fn read(given: &Given<'_>) -> Versions {
     }
 }
 
-fn parsed(text: Seen<Option<String>>) -> Seen<Release> {
+fn parsed(text: Fact<Option<String>>) -> Fact<Release> {
     match text {
-        Seen::Known(text) => release(text.as_deref()),
-        Seen::Absent => Seen::Absent,
-        Seen::Failed(why) => Seen::Failed(why),
+        Fact::Known(text) => release(text.as_deref()),
+        Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why),
     }
 }

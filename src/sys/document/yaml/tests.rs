@@ -3,9 +3,9 @@ use super::*;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-fn text(value: Option<&Value>) -> String {
+fn text(value: Option<&YamlValue>) -> String {
     match value {
-        Some(Value::Text(text)) => text.to_string(),
+        Some(YamlValue::Text(text)) => text.to_string(),
         other => format!("{other:?}"),
     }
 }
@@ -15,7 +15,7 @@ fn json_is_read_with_its_own_escapes_and_with_tabs() {
     let value =
         parse(b"{\n\t\"a\": \"\\ud83d\\ude00\\/\\u0041\",\n\t\"b\":[1,null,true]\n}\n").unwrap();
     assert_eq!(text(value.get("a")), "\u{1f600}/A");
-    assert!(matches!(value.get("b"), Some(Value::List(list)) if list.len() == 3));
+    assert!(matches!(value.get("b"), Some(YamlValue::List(list)) if list.len() == 3));
     let value = parse(br#"{"kind":"Config","users":[{"name":"a","user":{"token":"t"}}]}"#).unwrap();
     assert_eq!(text(value.get("kind")), "Config");
 }
@@ -110,17 +110,17 @@ fn an_alias_of_itself_and_endless_nesting_end() {
 }
 
 /// The memory of a tree, its own structure included.
-fn memory(value: &Value) -> usize {
+fn memory(value: &YamlValue) -> usize {
     match value {
-        Value::Null | Value::Bool(_) => 0,
-        Value::Number(text) => text.capacity(),
-        Value::Text(text) => text.capacity(),
-        Value::List(list) => {
-            list.capacity() * size_of::<Value>() + list.iter().map(memory).sum::<usize>()
+        YamlValue::Null | YamlValue::Bool(_) => 0,
+        YamlValue::Number(text) => text.capacity(),
+        YamlValue::Text(text) => text.capacity(),
+        YamlValue::List(list) => {
+            list.capacity() * size_of::<YamlValue>() + list.iter().map(memory).sum::<usize>()
         }
-        Value::Map(entries) => {
-            let inside = |(key, value): &(String, Value)| key.capacity() + memory(value);
-            entries.capacity() * size_of::<(String, Value)>()
+        YamlValue::Map(entries) => {
+            let inside = |(key, value): &(String, YamlValue)| key.capacity() + memory(value);
+            entries.capacity() * size_of::<(String, YamlValue)>()
                 + entries.iter().map(inside).sum::<usize>()
         }
     }
@@ -162,7 +162,7 @@ fn a_tree_takes_at_most_eight_times_its_text() {
 fn a_plain_alias_is_expanded() {
     let value = parse(b"a: &a one\nb: *a\nc: &c [x]\nd: *c").unwrap();
     assert_eq!(text(value.get("b")), "one");
-    assert!(matches!(value.get("d"), Some(Value::List(list)) if list.len() == 1));
+    assert!(matches!(value.get("d"), Some(YamlValue::List(list)) if list.len() == 1));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn kinds_of_plain_values_are_those_of_yaml_1_2_and_numbers_stay_as_written() {
         assert_eq!(value.unwrap().get("a").unwrap().kind(), kind, "{written}");
     }
     let value = parse(b"a: 0640").unwrap();
-    assert!(matches!(value.get("a"), Some(Value::Number(number)) if number == "0640"));
+    assert!(matches!(value.get("a"), Some(YamlValue::Number(number)) if number == "0640"));
 }
 
 #[test]
@@ -270,16 +270,18 @@ fn no_value_prints_itself() {
 /// The same as another parser, of another family, reads of the same text.
 #[test]
 fn real_configurations_are_read_as_another_parser_reads_them() {
-    fn same(ours: &Value, theirs: &yaml_serde::Value) -> bool {
+    fn same(ours: &YamlValue, theirs: &yaml_serde::Value) -> bool {
         match (ours, theirs) {
-            (Value::Null, yaml_serde::Value::Null) => true,
-            (Value::Bool(ours), yaml_serde::Value::Bool(theirs)) => ours == theirs,
-            (Value::Number(ours), yaml_serde::Value::Number(theirs)) => *ours == theirs.to_string(),
-            (Value::Text(ours), yaml_serde::Value::String(theirs)) => ours.as_str() == theirs,
-            (Value::List(ours), yaml_serde::Value::Sequence(theirs)) => {
+            (YamlValue::Null, yaml_serde::Value::Null) => true,
+            (YamlValue::Bool(ours), yaml_serde::Value::Bool(theirs)) => ours == theirs,
+            (YamlValue::Number(ours), yaml_serde::Value::Number(theirs)) => {
+                *ours == theirs.to_string()
+            }
+            (YamlValue::Text(ours), yaml_serde::Value::String(theirs)) => ours.as_str() == theirs,
+            (YamlValue::List(ours), yaml_serde::Value::Sequence(theirs)) => {
                 ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| same(a, b))
             }
-            (Value::Map(ours), yaml_serde::Value::Mapping(theirs)) => {
+            (YamlValue::Map(ours), yaml_serde::Value::Mapping(theirs)) => {
                 ours.len() == theirs.len()
                     && ours.iter().all(|(key, value)| {
                         theirs

@@ -10,7 +10,7 @@ use rustls::{RootCertStore, ServerConfig};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 
-use super::super::{Class, Client, CredentialProblem, Error, Phase, Timeouts, TlsReason};
+use super::super::{Class, Client, CredentialProblem, Error, RequestPhase, Timeouts, TlsReason};
 use super::server::{Server, Step, json};
 use super::{TOKEN, printed};
 use crate::access::{ClientCertificate, Credential, ServerVerification};
@@ -131,7 +131,7 @@ async fn the_time_for_the_head_includes_the_time_for_connecting() {
     let Error::Timeout { phase, .. } = error else {
         panic!("{error:?}")
     };
-    assert_eq!(phase, Phase::Headers);
+    assert_eq!(phase, RequestPhase::Headers);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::super::{
-    Class, Client, Error, PartialObjectMetadata, Phase, Watch, WatchEvent, WatchRequest,
+    Class, Client, Error, PartialObjectMetadata, RequestPhase, Watch, WatchEvent, WatchRequest,
 };
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
 use super::{client, impatient};
@@ -460,7 +460,7 @@ async fn a_third_watch_is_refused_while_one_replaces_the_other() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Turn,
+                phase: RequestPhase::Turn,
                 ..
             }
         ),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::super::{Class, Client, Error, Phase, Unreached};
+use super::super::{Class, Client, Error, RequestPhase, Unreached};
 use super::server::{Server, Step, answer, json, piece, status, stream_end, stream_head};
 use super::{TOKEN, client, impatient, printed};
 
@@ -180,7 +180,7 @@ async fn a_head_that_does_not_come_ends_the_request_in_time() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Headers,
+                phase: RequestPhase::Headers,
                 limit: SHORT,
                 ..
             }
@@ -210,7 +210,7 @@ async fn a_kept_connection_that_died_gets_the_time_for_the_head_and_no_more() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Headers,
+                phase: RequestPhase::Headers,
                 ..
             }
         ),
@@ -232,7 +232,7 @@ async fn a_head_of_one_byte_at_a_time_ends_the_request_in_time() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Headers,
+                phase: RequestPhase::Headers,
                 ..
             }
         ),
@@ -249,7 +249,7 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::BodyProgress,
+                phase: RequestPhase::BodyProgress,
                 ..
             }
         ),
@@ -267,7 +267,7 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Body,
+                phase: RequestPhase::Body,
                 ..
             }
         ),
@@ -292,7 +292,7 @@ async fn a_handshake_that_does_not_come_counts_as_connecting() {
         matches!(
             error,
             Error::Timeout {
-                phase: Phase::Connect,
+                phase: RequestPhase::Connect,
                 limit: SHORT,
                 ..
             }

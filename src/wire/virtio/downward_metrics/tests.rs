@@ -8,7 +8,7 @@ use super::*;
 use crate::sys::escape::chain;
 
 /// Short enough for a test, and long enough for a busy machine.
-const PATIENCE: Patience = Patience {
+const PATIENCE: ReadPatience = ReadPatience {
     send: Duration::from_millis(400),
     receive: Duration::from_millis(1500),
     again: Duration::from_millis(300),
@@ -44,7 +44,7 @@ async fn the_host_names_itself_and_the_port_is_free_again_for_others() {
     assert!((wall() - found.time.unwrap()).abs() < 10);
     device.set_host("hv-b");
     // The host takes the second request a second later, and we wait for it.
-    let found = ask(&root, wall(), Patience::default()).await.unwrap();
+    let found = ask(&root, wall(), ReadPatience::default()).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-b");
     assert!(begun.elapsed() >= PACE);
     assert_eq!(
@@ -232,7 +232,7 @@ async fn a_host_that_comes_while_we_wait_is_asked() {
 async fn a_host_that_goes_away_is_not_waited_for() {
     let (_dir, tree, root) = guest();
     let device = offer(&tree, Behaviour::Never);
-    let (found, ()) = tokio::join!(ask(&root, wall(), Patience::default()), async {
+    let (found, ()) = tokio::join!(ask(&root, wall(), ReadPatience::default()), async {
         device.asked(1).await;
         drop(device);
     });
@@ -261,7 +261,7 @@ fn messages_are_cut_alike_wherever_reads_split_them() {
     let second = document("hv-b", 2);
     let stream = format!("{first}\n\n{second}\n\n").into_bytes();
     let cut_at = |sizes: &mut dyn Iterator<Item = usize>| {
-        let mut answer = Answer::default();
+        let mut answer = MetricsAnswer::default();
         let (mut rest, mut messages) = (stream.as_slice(), Vec::new());
         while !rest.is_empty() {
             let size = sizes.next().unwrap_or(rest.len()).min(rest.len());
@@ -294,7 +294,7 @@ fn what_began_before_the_request_is_no_answer_to_it() {
         ("half", "", vec![]),
         ("a\n\n", "\n\nb\n\nc\n\n", vec!["b", "c"]),
     ] {
-        let mut answer = Answer::default();
+        let mut answer = MetricsAnswer::default();
         answer.push(before.as_bytes()).unwrap();
         answer.asked();
         answer.push(after.as_bytes()).unwrap();
@@ -308,7 +308,7 @@ fn what_began_before_the_request_is_no_answer_to_it() {
 #[test]
 fn no_more_is_kept_than_any_answer_has_not_even_in_many_messages() {
     for piece in [&b"xxxxxxxx"[..], b"xxxxxx\n\n", b"\n\n\n\n\n\n\n\n"] {
-        let mut answer = Answer::default();
+        let mut answer = MetricsAnswer::default();
         let mut pushed = 0;
         while answer.push(piece).is_ok() {
             while answer.take().is_some() {}

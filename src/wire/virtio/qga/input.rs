@@ -6,7 +6,7 @@
 
 use serde_json::{Deserializer, Value};
 
-use super::{RESET, Refusal};
+use super::{QgaRefusal, RESET};
 
 /// The longest value, in bytes. A request takes a hundred.
 pub const INPUT_MAX: usize = 64 * 1024;
@@ -42,7 +42,7 @@ impl Input {
     }
 
     /// Takes the next value, or the complaint about what stands in its place; nothing where more must come first.
-    pub fn take(&mut self) -> Option<Result<Value, Refusal>> {
+    pub fn take(&mut self) -> Option<Result<Value, QgaRefusal>> {
         loop {
             if self.skip > 0 {
                 let is_end = |byte: &u8| [b'\n', RESET].contains(byte);
@@ -66,13 +66,13 @@ impl Input {
                 }
                 Front::Broken(what, lines) => {
                     self.skip = lines;
-                    return Some(Err(Refusal::NotJson(what)));
+                    return Some(Err(QgaRefusal::NotJson(what)));
                 }
                 Front::Partial if reset.is_some() => self.drop_first(end + 1),
                 Front::Partial if end > INPUT_MAX => {
                     self.bytes.clear();
                     self.skip = 1;
-                    return Some(Err(Refusal::TooLong));
+                    return Some(Err(QgaRefusal::TooLong));
                 }
                 Front::Partial => return None,
             }
@@ -188,7 +188,7 @@ mod tests {
             for _ in 0..256 {
                 input.push(&[if fill == b'"' { b'\\' } else { fill }; 4096]);
                 while let Some(next) = input.take() {
-                    assert_eq!(next, Err(Refusal::TooLong));
+                    assert_eq!(next, Err(QgaRefusal::TooLong));
                     complaints += 1;
                 }
                 assert!(input.bytes.len() <= INPUT_MAX);

@@ -6,14 +6,14 @@
 //! carries the request's `id`. The byte 0xFF, which no JSON holds, makes the parser forget what it has; a client that does not
 //! know what an earlier one left behind sends it before `guest-sync-delimited`, whose reply begins with it.
 //!
-//! To add a command: a variant of [`Command`], its name in [`Command::NAMES`], a line in [`Request::parse`], and its answer
+//! To add a command: a variant of [`QgaCommand`], its name in [`QgaCommand::NAMES`], a line in [`Request::parse`], and its answer
 //! in `channel/own.rs`.
 
 mod input;
 mod request;
 
 pub use input::{INPUT_MAX, Input};
-pub use request::{Command, Request};
+pub use request::{QgaCommand, Request};
 
 /// Makes the parser of either side forget what it has.
 pub const RESET: u8 = 0xFF;
@@ -23,7 +23,7 @@ const NAME_SHOWN: usize = 200;
 
 /// Why a request is not done. The words are those of qemu-ga, so that they mean the same to a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum QgaRefusal {
     /// The bytes are no JSON; what is wrong with them.
     #[error("JSON parse error, {0}")]
     NotJson(String),
@@ -69,7 +69,7 @@ pub enum Refusal {
     Unavailable(String),
 }
 
-impl Refusal {
+impl QgaRefusal {
     /// The error class of QEMU's protocol. A client tells a missing command from all other trouble by it.
     fn class(&self) -> &'static str {
         match self {

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{NAME_SHOWN, RESET, Refusal};
+use super::{NAME_SHOWN, QgaRefusal, RESET};
 use crate::sys::escape::one_line;
 
 /// A command that we know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum QgaCommand {
     /// Gives the number back.
     Sync(i64),
     /// The same; the reply begins with [`RESET`].
@@ -25,7 +25,7 @@ pub enum Command {
     Resync,
 }
 
-impl Command {
+impl QgaCommand {
     /// All names, as `guest-info` lists them.
     pub const NAMES: [&str; 7] = [
         "guest-get-host-name",
@@ -44,22 +44,22 @@ pub struct Request {
     /// What the client wants to see again in the reply.
     id: Option<Value>,
     /// What it asks for.
-    pub command: Result<Command, Refusal>,
+    pub command: Result<QgaCommand, QgaRefusal>,
 }
 
 impl Request {
     /// The request in one piece of input.
-    pub fn parse(input: Result<Value, Refusal>) -> Self {
+    pub fn parse(input: Result<Value, QgaRefusal>) -> Self {
         let (id, command) = match input {
             Ok(Value::Object(mut members)) => (members.remove("id"), command(members)),
-            Ok(_) => (None, Err(Refusal::NotAnObject)),
+            Ok(_) => (None, Err(QgaRefusal::NotAnObject)),
             Err(refusal) => (None, Err(refusal)),
         };
         Self { id, command }
     }
 
     /// The line that answers it.
-    pub fn reply(self, outcome: Result<Value, Refusal>) -> Vec<u8> {
+    pub fn reply(self, outcome: Result<Value, QgaRefusal>) -> Vec<u8> {
         let mut reply = Map::new();
         match outcome {
             Ok(value) => reply.insert("return".to_owned(), value),
@@ -72,7 +72,7 @@ impl Request {
             reply.insert("id".to_owned(), id);
         }
         let mut line = Vec::new();
-        if matches!(self.command, Ok(Command::SyncDelimited(_))) {
+        if matches!(self.command, Ok(QgaCommand::SyncDelimited(_))) {
             line.push(RESET);
         }
         line.extend(Value::Object(reply).to_string().into_bytes());
@@ -82,11 +82,11 @@ impl Request {
 }
 
 /// The command of a request without its `id`.
-fn command(mut members: Map<String, Value>) -> Result<Command, Refusal> {
+fn command(mut members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
     let name = match members.remove("execute") {
         Some(Value::String(name)) => Some(name),
         Some(_) => {
-            return Err(Refusal::MemberType {
+            return Err(QgaRefusal::MemberType {
                 name: "execute",
                 expected: "a string",
             });
@@ -96,7 +96,7 @@ fn command(mut members: Map<String, Value>) -> Result<Command, Refusal> {
     let mut arguments = match members.remove("arguments") {
         Some(Value::Object(arguments)) => arguments,
         Some(_) => {
-            return Err(Refusal::MemberType {
+            return Err(QgaRefusal::MemberType {
                 name: "arguments",
                 expected: "an object",
             });
@@ -104,31 +104,31 @@ fn command(mut members: Map<String, Value>) -> Result<Command, Refusal> {
         None => Map::new(),
     };
     if let Some(name) = members.keys().next() {
-        return Err(Refusal::UnexpectedMember(shown(name)));
+        return Err(QgaRefusal::UnexpectedMember(shown(name)));
     }
-    let name = name.ok_or(Refusal::NoCommand)?;
+    let name = name.ok_or(QgaRefusal::NoCommand)?;
     let command = match name.as_str() {
-        "guest-sync" => Command::Sync(number(&mut arguments)?),
-        "guest-sync-delimited" => Command::SyncDelimited(number(&mut arguments)?),
-        "guest-ping" => Command::Ping,
-        "guest-info" => Command::Info,
-        "guest-get-host-name" => Command::HostName,
-        "node-agent-status" => Command::Status,
-        "node-agent-resync" => Command::Resync,
-        _ => return Err(Refusal::UnknownCommand(shown(&name))),
+        "guest-sync" => QgaCommand::Sync(number(&mut arguments)?),
+        "guest-sync-delimited" => QgaCommand::SyncDelimited(number(&mut arguments)?),
+        "guest-ping" => QgaCommand::Ping,
+        "guest-info" => QgaCommand::Info,
+        "guest-get-host-name" => QgaCommand::HostName,
+        "node-agent-status" => QgaCommand::Status,
+        "node-agent-resync" => QgaCommand::Resync,
+        _ => return Err(QgaRefusal::UnknownCommand(shown(&name))),
     };
     match arguments.keys().next() {
-        Some(name) => Err(Refusal::UnexpectedParameter(shown(name))),
+        Some(name) => Err(QgaRefusal::UnexpectedParameter(shown(name))),
         None => Ok(command),
     }
 }
 
 /// The number that both kinds of `guest-sync` take.
-fn number(arguments: &mut Map<String, Value>) -> Result<i64, Refusal> {
+fn number(arguments: &mut Map<String, Value>) -> Result<i64, QgaRefusal> {
     let id = arguments
         .remove("id")
-        .ok_or(Refusal::MissingParameter("id"))?;
-    id.as_i64().ok_or(Refusal::ParameterType {
+        .ok_or(QgaRefusal::MissingParameter("id"))?;
+    id.as_i64().ok_or(QgaRefusal::ParameterType {
         name: "id",
         expected: "integer",
     })
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_name_is_understood_and_wants_only_its_own_arguments() {
-        for name in Command::NAMES {
+        for name in QgaCommand::NAMES {
             let arguments = if name.contains("sync") && name.starts_with("guest") {
                 r#"{"id":-7}"#
             } else {
@@ -168,7 +168,10 @@ mod tests {
             parse(&text).command.unwrap();
             let text = format!(r#"{{"execute":"{name}","arguments":{{"id":1,"more":2}}}}"#);
             assert!(
-                matches!(parse(&text).command, Err(Refusal::UnexpectedParameter(_))),
+                matches!(
+                    parse(&text).command,
+                    Err(QgaRefusal::UnexpectedParameter(_))
+                ),
                 "{name}"
             );
         }

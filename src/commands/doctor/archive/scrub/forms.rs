@@ -102,10 +102,10 @@ fn without_parameters(word: &str) -> String {
         return word.to_owned();
     };
     let mut kept = address.to_owned();
-    let mut sign = "?";
+    let mut hint = "?";
     for parameter in parameters.split('&') {
-        kept.push_str(sign);
-        sign = "&";
+        kept.push_str(hint);
+        hint = "&";
         match parameter.split_once('=') {
             Some((name, value)) if !value.is_empty() && is_parameter(name) => {
                 kept.extend([name, "=", REMOVED]);

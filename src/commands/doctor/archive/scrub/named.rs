@@ -63,9 +63,9 @@ pub(super) fn without(text: &str) -> String {
     while let Some(at) = rest.find([':', '=', ' ']) {
         let (before, after) = rest.split_at(at);
         kept.push_str(before);
-        let (sign, after) = after.split_at(1);
-        let extent = extent(&kept, sign, after);
-        kept.push_str(sign);
+        let (hint, after) = after.split_at(1);
+        let extent = extent(&kept, hint, after);
+        kept.push_str(hint);
         rest = after;
         if let Some(extent) = extent {
             let (lead, value) = after.split_at(extent.lead(after));
@@ -99,16 +99,16 @@ fn plain(name: &str) -> String {
 }
 
 /// What is to go behind the name that `before` ends with, and a sign.
-fn extent(before: &str, sign: &str, after: &str) -> Option<Extent> {
+fn extent(before: &str, hint: &str, after: &str) -> Option<Extent> {
     // One look for any number of blanks.
-    if before.ends_with(' ') && sign == " " {
+    if before.ends_with(' ') && hint == " " {
         return None;
     }
     let name = last_name(before);
     let is_scheme = || ["bearer", "basic"].contains(&name.to_ascii_lowercase().as_str());
     let is_option = || name.starts_with('-') && is_secret(name);
     let is_login = || LOGINS.contains(&name) && begins_with_login(after);
-    match sign {
+    match hint {
         " " if is_scheme() || is_option() || is_login() => Some(Extent::Word),
         "=" if is_login() => Some(Extent::Word),
         "=" if SETTINGS.contains(&plain(name).as_str()) => Some(Extent::Setting),

@@ -30,12 +30,12 @@ pub(super) fn without(text: &str) -> String {
         };
         kept.push_str(&judged);
         let mut other = after.chars();
-        let sign = other.next();
-        kept.extend(sign);
+        let hint = other.next();
+        kept.extend(hint);
         rest = other.as_str();
         is_removed = judged == REMOVED || run.is_empty() && is_removed;
-        is_below = is_removed && (sign == Some('\n') || is_below && run.is_empty());
-        is_removed &= sign.is_some_and(char::is_whitespace);
+        is_below = is_removed && (hint == Some('\n') || is_below && run.is_empty());
+        is_removed &= hint.is_some_and(char::is_whitespace);
     }
     kept
 }

@@ -3,14 +3,14 @@
 use super::super::testing::{DAY, Room, certificate, clock_ahead};
 use super::*;
 use crate::catalogue::without_consequences;
-use crate::commands::doctor::facts::credentials::{Token, TokenKind};
-use crate::facts::Seen;
+use crate::commands::doctor::facts::credentials::{Token, TokenFacts};
+use crate::facts::Fact;
 
 /// A machine whose kubelet certificate begins and ends so many seconds from now.
 fn with_certificate(begins: i64, ends: i64) -> Room {
     let mut room = Room::new();
-    let certificate = certificate(Api::Guest, Role::Client, begins, ends);
-    room.examination.credentials.certificates = Seen::Known(vec![certificate]);
+    let certificate = certificate(Api::Guest, CredentialRole::Client, begins, ends);
+    room.examination.credentials.certificates = Fact::Known(vec![certificate]);
     room
 }
 
@@ -65,8 +65,8 @@ fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_tells_the_time()
 #[test]
 fn a_token_that_ends_by_one_clock_only_is_told_apart_too() {
     let mut room = Room::new();
-    room.examination.credentials.token = Seen::Known(Token {
-        kind: TokenKind::Opaque,
+    room.examination.credentials.token = Fact::Known(Token {
+        kind: TokenFacts::Opaque,
         issued: None,
         expires: Some(super::super::testing::NOW - 60),
     });
@@ -90,8 +90,8 @@ fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
     }
     for ahead in [i64::MIN, i64::MAX] {
         let mut room = with_certificate(-DAY, DAY);
-        room.examination.credentials.token = Seen::Known(Token {
-            kind: TokenKind::Opaque,
+        room.examination.credentials.token = Fact::Known(Token {
+            kind: TokenFacts::Opaque,
             issued: Some(i64::MIN),
             expires: Some(i64::MAX),
         });
@@ -104,8 +104,8 @@ fn a_little_difference_is_none_and_dates_at_the_end_of_time_are_no_panic() {
 fn nobody_who_keeps_the_clock_is_a_notice_and_not_knowing_it_is_none() {
     let mut room = Room::new();
     assert_eq!(room.codes(findings), []);
-    room.examination.clock.synchronized = Seen::Known(true);
+    room.examination.clock.synchronized = Fact::Known(true);
     assert_eq!(room.codes(findings), []);
-    room.examination.clock.synchronized = Seen::Known(false);
+    room.examination.clock.synchronized = Fact::Known(false);
     assert_eq!(room.codes(findings), [Code::ClockNotSynchronized]);
 }

@@ -5,36 +5,36 @@ use super::*;
 use crate::commands::doctor::facts::credentials::Token;
 use crate::commands::doctor::facts::servers::Shown;
 use crate::facts::names::{Namespace, ServiceAccount};
-use crate::facts::{Seen, Why};
+use crate::facts::{Fact, Unavailable};
 
 fn harvester(room: &mut Room) -> &mut Harvester {
-    match &mut room.world.who.harvester {
-        Seen::Known(harvester) => harvester,
+    match &mut room.world.observation.harvester {
+        Fact::Known(harvester) => harvester,
         other => panic!("{other:?}"),
     }
 }
 
 /// A machine with such a token, whose server is at this address and fails so.
-fn with_token(kind: TokenKind, server: &str, failure: Option<WhyKind>) -> Room {
+fn with_token(kind: TokenFacts, server: &str, failure: Option<UnavailableKind>) -> Room {
     let mut room = Room::new();
-    room.examination.credentials.token = Seen::Known(Token {
+    room.examination.credentials.token = Fact::Known(Token {
         kind,
         issued: None,
         expires: None,
     });
     harvester(&mut room).server = server.to_owned();
     if let Some(kind) = failure {
-        room.world.who.candidates = Seen::failed(kind, "said so");
+        room.world.observation.candidates = Fact::failed(kind, "said so");
     }
     room
 }
 
-fn account(namespace: &str) -> TokenKind {
-    TokenKind::ServiceAccount(ServiceAccount::parse(&format!("{namespace}:gc8")).unwrap())
+fn account(namespace: &str) -> TokenFacts {
+    TokenFacts::ServiceAccount(ServiceAccount::parse(&format!("{namespace}:gc8")).unwrap())
 }
 
-fn rancher() -> TokenKind {
-    TokenKind::Rancher {
+fn rancher() -> TokenFacts {
+    TokenFacts::Rancher {
         name: "kubeconfig-u-abcde".to_owned(),
     }
 }
@@ -43,12 +43,16 @@ const API: &str = "https://192.0.2.1:6443";
 
 #[test]
 fn each_wrong_pair_of_token_and_server_has_its_own_name() {
-    let (tls, refused, unauthorized) = (WhyKind::Tls, WhyKind::Refused, WhyKind::Credential);
+    let (tls, refused, unauthorized) = (
+        UnavailableKind::Tls,
+        UnavailableKind::Refused,
+        UnavailableKind::Credential,
+    );
     for (kind, server, failure, expected) in [
         (account("default"), API, None, None),
         (account("default"), API, Some(unauthorized), None),
         (account("default"), API, Some(tls), None),
-        (TokenKind::Opaque, API, Some(unauthorized), None),
+        (TokenFacts::Opaque, API, Some(unauthorized), None),
         (rancher(), API, None, Some(Code::RancherTokenInUse)),
         (
             rancher(),
@@ -126,7 +130,7 @@ fn each_wrong_pair_of_token_and_server_has_its_own_name() {
 fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
     let mut room = with_token(account("team-a"), API, None);
     assert_eq!(room.codes(findings), []);
-    room.world.who.candidates = Seen::failed(WhyKind::Forbidden, "403");
+    room.world.observation.candidates = Fact::failed(UnavailableKind::Forbidden, "403");
     let found = room.ask(findings);
     assert_eq!(found[0].code, Code::CredentialNamespaceDiffers);
     assert!(
@@ -141,23 +145,27 @@ fn a_namespace_is_wrong_only_where_nothing_is_found_in_it() {
 #[test]
 fn what_stands_in_the_place_of_the_credential_is_named() {
     for (content, expected) in [
-        (Content::Directory, Some(Code::CredentialIsDirectory)),
-        (Content::EmptyFile, Some(Code::CredentialIsEmpty)),
-        (Content::File, None),
-        (Content::Unknown, None),
+        (
+            CredentialContent::Directory,
+            Some(Code::CredentialIsDirectory),
+        ),
+        (CredentialContent::EmptyFile, Some(Code::CredentialIsEmpty)),
+        (CredentialContent::File, None),
+        (CredentialContent::Unknown, None),
     ] {
         let mut room = Room::new();
-        room.world.who.harvester = Seen::failed(WhyKind::Credential, "it cannot be used");
-        let place = |path: &str, content| Place {
+        room.world.observation.harvester =
+            Fact::failed(UnavailableKind::Credential, "it cannot be used");
+        let place = |path: &str, content| CredentialPlace {
             path: path.into(),
             named_in: None,
             content,
         };
         // The search ends at the first thing that is there.
-        room.examination.credentials.places = Seen::Known(vec![
-            place("/a", Content::Nothing),
+        room.examination.credentials.places = Fact::Known(vec![
+            place("/a", CredentialContent::Nothing),
             place("/b", content),
-            place("/c", Content::Directory),
+            place("/c", CredentialContent::Directory),
         ]);
         let found = room.ask(findings);
         let codes: Vec<Code> = found.iter().map(|finding| finding.code).collect();
@@ -169,13 +177,14 @@ fn what_stands_in_the_place_of_the_credential_is_named() {
 #[test]
 fn a_path_that_is_named_in_vain_is_told_while_another_one_serves() {
     let mut room = Room::new();
-    room.examination.credentials.places = Seen::Known(vec![Place {
+    room.examination.credentials.places = Fact::Known(vec![CredentialPlace {
         path: "/data/cloud-provider-config".into(),
         named_in: Some("/etc/rancher/rke2/config.yaml".into()),
-        content: Content::Nothing,
+        content: CredentialContent::Nothing,
     }]);
     assert_eq!(room.codes(findings), [Code::CredentialNotAtNamedPath]);
-    room.world.who.harvester = Seen::failed(WhyKind::Missing, "no credential at all");
+    room.world.observation.harvester =
+        Fact::failed(UnavailableKind::Missing, "no credential at all");
     assert_eq!(room.codes(findings), []);
 }
 
@@ -190,13 +199,17 @@ fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
         (0, Some("expired at")),
         (-DAY, Some("expired at")),
     ] {
-        for role in [Role::Client, Role::Authority, Role::Server] {
+        for role in [
+            CredentialRole::Client,
+            CredentialRole::Authority,
+            CredentialRole::Server,
+        ] {
             let mut room = Room::new();
             let certificate = certificate(Api::Harvester, role, -DAY, left);
-            room.examination.credentials.certificates = Seen::Known(vec![certificate]);
+            room.examination.credentials.certificates = Fact::Known(vec![certificate]);
             let found = room.ask(findings);
             // The running agent tells of the client's.
-            let expected = text.filter(|_| role != Role::Client);
+            let expected = text.filter(|_| role != CredentialRole::Client);
             assert_eq!(
                 found.len(),
                 usize::from(expected.is_some()),
@@ -214,11 +227,12 @@ fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
 fn a_server_under_another_name_is_told_with_the_names_that_it_has() {
     let shown = |names: &[&str], origin: &str| {
         let mut room = Room::new();
-        room.world.who.candidates = Seen::Failed(Why::new(WhyKind::Tls, "not trusted"));
-        let mut certificate = certificate(Api::Harvester, Role::Server, -DAY, 300 * DAY);
+        room.world.observation.candidates =
+            Fact::Failed(Unavailable::new(UnavailableKind::Tls, "not trusted"));
+        let mut certificate = certificate(Api::Harvester, CredentialRole::Server, -DAY, 300 * DAY);
         certificate.origin = origin.to_owned();
         certificate.names = names.iter().map(ToString::to_string).collect();
-        room.examination.servers.harvester = Seen::Known(Shown {
+        room.examination.servers.harvester = Fact::Known(Shown {
             certificate: Some(certificate),
             ahead: None,
         });
@@ -253,6 +267,6 @@ fn a_server_under_another_name_is_told_with_the_names_that_it_has() {
     }
     // A server that is trusted has some name that fits, such as `tls-server-name`.
     let mut trusted = shown(&["rke2"], "https://harvester.example:6443");
-    trusted.world.who = Room::new().world.who;
+    trusted.world.observation = Room::new().world.observation;
     assert_eq!(trusted.codes(findings), []);
 }

@@ -3,7 +3,7 @@
 use super::super::testing::{DAY, NOW, Room};
 use super::*;
 use crate::commands::bake_check::facts::UnitFile;
-use crate::facts::Seen;
+use crate::facts::Fact;
 use crate::facts::guest_agent::Enablement;
 
 #[test]
@@ -15,8 +15,8 @@ fn what_is_older_than_the_machine_came_with_the_image() {
         (60, false),
     ] {
         let mut room = Room::new();
-        room.examination.image.began = Seen::Known(NOW);
-        room.examination.image.belongings = Seen::Known(vec![Belonging {
+        room.examination.image.began = Fact::Known(NOW);
+        room.examination.image.belongings = Fact::Known(vec![Belonging {
             path: "/etc/machine-id".into(),
             written: NOW + written,
         }]);
@@ -27,7 +27,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
         };
         assert_eq!(room.codes(findings), expected, "{written}");
         // Without cloud-init's word nothing is known of the age of the machine.
-        room.examination.image.began = Seen::Absent;
+        room.examination.image.began = Fact::Absent;
         assert_eq!(room.codes(findings), []);
     }
 }
@@ -41,7 +41,7 @@ fn a_unit_that_the_next_boot_does_not_start_is_told() {
         (Enablement::Enabled, true, true),
     ] {
         let mut room = Room::new();
-        room.examination.image.unit = Seen::Known(UnitFile {
+        room.examination.image.unit = Fact::Known(UnitFile {
             name: "harvester-node-agent.service".to_owned(),
             is_masked,
             enablement,

@@ -8,7 +8,7 @@ use crate::facts::release::Rank;
 
 /// A fault that some releases have.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct VersionRow {
     /// Whose releases.
     pub part: Part,
     /// The first release that has it.
@@ -99,8 +99,8 @@ const TAKES_CALICO: &str = "it finds its VM by any MAC address, including ee:ee:
     node: volumes are attached to another VM";
 
 /// The table.
-pub(super) const LINES: &[Line] = &[
-    Line {
+pub(super) const LINES: &[VersionRow] = &[
+    VersionRow {
         part: Part::Harvester,
         from: FIRST,
         below: Some(Rank::of(1, 0, 3)),
@@ -109,7 +109,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "it does not annotate the VM with region and zone of the host",
         source: NODE_DRIVER_PAGE,
     },
-    Line {
+    VersionRow {
         part: Part::Harvester,
         from: FIRST,
         below: Some(Rank::of(1, 2, 0)),
@@ -118,7 +118,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "the cloud provider of this cluster needs a newer Harvester to follow a migration",
         source: CLOUD_PROVIDER_PAGE,
     },
-    Line {
+    VersionRow {
         part: Part::Harvester,
         from: FIRST,
         below: Some(Rank::of(1, 3, 0)),
@@ -128,7 +128,7 @@ pub(super) const LINES: &[Line] = &[
                 not found, and each VM adds a \"forbidden\" error to the log",
         source: GUEST_HOSTNAME,
     },
-    Line {
+    VersionRow {
         part: Part::CloudProvider,
         from: FIRST,
         below: Some(Rank::of(0, 1, 4)),
@@ -137,7 +137,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "it sets neither region nor zone",
         source: INHERIT_TOPOLOGY,
     },
-    Line {
+    VersionRow {
         part: Part::CloudProvider,
         from: Rank::of(0, 1, 4),
         below: Some(Rank::of(0, 2, 0)),
@@ -146,7 +146,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "it sets region and zone only when the Node is created, not after a migration",
         source: RESYNC_TOPOLOGY,
     },
-    Line {
+    VersionRow {
         part: Part::CloudProvider,
         from: FIRST,
         below: Some(Rank::of(0, 2, 1)),
@@ -155,7 +155,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "it looks up the VM by the Node name, which does not exist for this node",
         source: GUEST_HOSTNAME,
     },
-    Line {
+    VersionRow {
         part: Part::CloudProvider,
         from: Rank::of(0, 2, 0),
         below: Some(Rank::of(0, 2, 2)),
@@ -164,7 +164,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "it fails on VMs in the namespace that are not Nodes of this cluster (`nodes \"VM\" not found`)",
         source: OTHER_CLUSTERS,
     },
-    Line {
+    VersionRow {
         part: Part::CsiDriver,
         from: FIRST,
         below: Some(Rank::of(0, 1, 6)),
@@ -174,7 +174,7 @@ pub(super) const LINES: &[Line] = &[
         source: OTHER_HOSTNAMES,
     },
     // A side branch, without what 0.1.6 and 0.1.7 have.
-    Line {
+    VersionRow {
         part: Part::CsiDriver,
         from: Rank::of(0, 1, 8),
         below: Some(Rank::of(0, 2, 0)),
@@ -183,7 +183,7 @@ pub(super) const LINES: &[Line] = &[
         fault: NAME_ONLY,
         source: OTHER_HOSTNAMES,
     },
-    Line {
+    VersionRow {
         part: Part::CsiDriver,
         from: Rank::of(0, 2, 1),
         below: Some(Rank::of(0, 2, 2)),
@@ -192,7 +192,7 @@ pub(super) const LINES: &[Line] = &[
         fault: "with Harvester before v1.4.0 it waits indefinitely for a volume to become ready",
         source: STUCK_VOLUME,
     },
-    Line {
+    VersionRow {
         part: Part::CsiDriver,
         from: Rank::of(0, 1, 6),
         below: Some(Rank::of(0, 1, 8)),
@@ -201,7 +201,7 @@ pub(super) const LINES: &[Line] = &[
         fault: TAKES_CALICO,
         source: WRONG_VM,
     },
-    Line {
+    VersionRow {
         part: Part::CsiDriver,
         from: Rank::of(0, 2, 0),
         below: Some(Rank::of(0, 2, 2)),
@@ -210,7 +210,7 @@ pub(super) const LINES: &[Line] = &[
         fault: TAKES_CALICO,
         source: WRONG_VM,
     },
-    Line {
+    VersionRow {
         part: Part::Rke2,
         from: FIRST,
         below: Some(Rank::of(1, 22, 12)),
@@ -219,7 +219,7 @@ pub(super) const LINES: &[Line] = &[
         fault: NO_TOPOLOGY,
         source: NODE_DRIVER_PAGE,
     },
-    Line {
+    VersionRow {
         part: Part::Rke2,
         from: Rank::of(1, 23, 0),
         below: Some(Rank::of(1, 23, 9)),
@@ -228,7 +228,7 @@ pub(super) const LINES: &[Line] = &[
         fault: NO_TOPOLOGY,
         source: NODE_DRIVER_PAGE,
     },
-    Line {
+    VersionRow {
         part: Part::Rke2,
         from: Rank::of(1, 24, 0),
         below: Some(Rank::of(1, 24, 3)),
@@ -237,7 +237,7 @@ pub(super) const LINES: &[Line] = &[
         fault: NO_TOPOLOGY,
         source: NODE_DRIVER_PAGE,
     },
-    Line {
+    VersionRow {
         part: Part::Rke1,
         from: FIRST,
         below: None,

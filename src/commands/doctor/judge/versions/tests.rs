@@ -2,12 +2,12 @@
 use std::collections::BTreeSet;
 
 use super::table::{LINES, Only, Part};
-use super::{Origin, findings};
+use super::{PodOrigin, findings};
 use crate::commands::doctor::facts::pods::{Component, Pod};
 use crate::commands::doctor::judge::fixtures::{Bench, component, release};
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::release::Release;
-use crate::facts::{Seen, WhyKind};
+use crate::facts::{Fact, UnavailableKind};
 
 /// The codes that this release of a part raises, everything else being new.
 fn codes(part: Part, text: &str, change: impl FnOnce(&mut Bench)) -> Vec<String> {
@@ -30,7 +30,8 @@ fn codes(part: Part, text: &str, change: impl FnOnce(&mut Bench)) -> Vec<String>
 #[test]
 fn the_cloud_provider_is_judged_by_what_each_release_does() {
     let beside = |bench: &mut Bench| {
-        bench.examination.conflicts.namespace = Seen::failed(WhyKind::Forbidden, "not listed");
+        bench.examination.conflicts.namespace =
+            Fact::failed(UnavailableKind::Forbidden, "not listed");
     };
     let judged = |text| codes(Part::CloudProvider, text, beside);
     for text in [
@@ -57,7 +58,7 @@ fn the_cloud_provider_is_judged_by_what_each_release_does() {
 #[test]
 fn a_csi_driver_that_takes_calicos_address_for_its_vms_is_an_error_where_calico_may_be() {
     let calico = |bench: &mut Bench| {
-        bench.examination.pods.here = Seen::Known(vec![Pod {
+        bench.examination.pods.here = Fact::Known(vec![Pod {
             reference: "kube-system/rke2-canal-x".to_owned(),
             images: vec!["rancher/hardened-calico:v3.30.2-build20250711".to_owned()],
             restarts: Vec::new(),
@@ -69,7 +70,8 @@ fn a_csi_driver_that_takes_calicos_address_for_its_vms_is_an_error_where_calico_
         // The pods are known, and none is Calico's.
         assert_eq!(codes(Part::CsiDriver, text, |_| {}), [""; 0], "{text}");
         let unknown = |bench: &mut Bench| {
-            bench.examination.pods.here = Seen::failed(WhyKind::Forbidden, "pods is forbidden");
+            bench.examination.pods.here =
+                Fact::failed(UnavailableKind::Forbidden, "pods is forbidden");
         };
         assert_eq!(codes(Part::CsiDriver, text, unknown), expected, "{text}");
     }
@@ -129,7 +131,7 @@ fn rke2_before_its_first_cloud_provider_with_topology_is_too_old() {
             ["kubelet-too-old"],
             "{text}"
         );
-        let other = |bench: &mut Bench| bench.world.who.distributions.clear();
+        let other = |bench: &mut Bench| bench.world.observation.distributions.clear();
         assert_eq!(codes(Part::Rke2, text, other), [""; 0], "{text}");
     }
     for text in [
@@ -146,7 +148,7 @@ fn rke2_before_its_first_cloud_provider_with_topology_is_too_old() {
 #[test]
 fn a_distribution_that_has_ended_is_named_whatever_its_release() {
     let rke1 = |bench: &mut Bench| {
-        bench.world.who.distributions = vec![Distribution::new(DistributionKind::Rke1)];
+        bench.world.observation.distributions = vec![Distribution::new(DistributionKind::Rke1)];
     };
     for text in ["v1.20.15", "v1.32.5", "v1.99.0"] {
         assert_eq!(
@@ -185,9 +187,9 @@ fn a_kubelet_is_as_old_as_its_api_server_supports() {
 fn a_finding_names_the_release_who_tells_it_since_when_it_is_mended_and_the_source() {
     let mut bench = Bench::new();
     let rke2 = Release::parse("v1.27.1+rke2r1").unwrap();
-    bench.examination.pods.cloud_provider = Seen::Known(Component {
+    bench.examination.pods.cloud_provider = Fact::Known(Component {
         release: Release::parse("v0.1.5").unwrap(),
-        origin: Origin::BundledWith(rke2),
+        origin: PodOrigin::BundledWith(rke2),
     });
     let found = bench.found(findings);
     for part in [
