@@ -4,6 +4,7 @@
 pub mod archive;
 mod bundle;
 pub mod diagnosis;
+mod examine;
 pub mod facts;
 pub mod judge;
 pub mod print;

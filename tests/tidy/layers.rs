@@ -1,240 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of `src/lib.rs`: each part uses what its row says, all of it and nothing else.
+//! The layers of `src/lib.rs`: a room uses only rooms above it, and five rules hold beyond the order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{product_files, product_lines, read};
+use super::{product_files, product_lines, read, top};
 
-/// What of the standard library reaches out of the process, and so stands in the table.
-const OUTSIDE: [&str; 6] = ["env", "fs", "net", "os", "process", "thread"];
+/// What `ls src` may print at most.
+const TOP_MAX: usize = 17;
 
-/// A row that allows everything.
-const EVERYTHING: &str = "everything";
+/// The rooms may depend on each other this often.
+const EDGES_MAX: usize = 80;
 
-/// Names that code uses: `config`, `findings::Code`, `tokio`, `std::fs`, `now()`.
-type Names = BTreeSet<String>;
+/// What reaches out of the process or asks a clock.
+const IMPURE: [&str; 13] = [
+    "tokio::",
+    "reqwest::",
+    "zbus::",
+    "nix::",
+    "rtnetlink::",
+    "inotify::",
+    "std::fs",
+    "std::net::Tcp",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "::now()",
+    "tracing::",
+];
 
-/// Column after column of the table, by part.
-fn table() -> BTreeMap<String, [String; 2]> {
+/// The rooms of the table, in its order.
+fn layers() -> Vec<String> {
     let map = read("src/lib.rs");
     let rows = map
         .lines()
-        .skip_while(|line| !line.starts_with("//! | part |"))
-        .skip(2)
-        .take_while(|line| line.starts_with("//! |"));
-    rows.flat_map(|row| {
-        let cells: Vec<&str> = row.split('|').collect();
-        let [_, parts, ours, others, _, _] = cells[..] else {
-            panic!("not a row of four columns: {row}");
-        };
-        let uses = [ours.trim().to_owned(), others.trim().to_owned()];
-        quoted(parts)
-            .into_iter()
-            .map(move |part| (part, uses.clone()))
-    })
-    .collect()
-}
-
-/// What stands between backticks.
-fn quoted(cell: &str) -> Names {
-    cell.split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
+        .skip_while(|line| !line.starts_with("//! | room |"))
+        .skip(2);
+    let rows = rows.take_while(|line| line.starts_with("//! |"));
+    rows.map(|row| row.split('`').nth(1).unwrap().to_owned())
         .collect()
 }
 
-/// The part to which a file belongs: the first name of its path.
-fn part(file: &str) -> String {
+/// The room to which a file belongs: the first name of its path.
+fn room(file: &str) -> &str {
     let path = file.trim_start_matches("src/").trim_end_matches(".rs");
-    path.split('/').next().unwrap().to_owned()
+    path.split('/').next().unwrap()
 }
 
-/// The code of each part, each file on a line of its own.
-fn parts() -> BTreeMap<String, Vec<(String, String)>> {
-    let mut parts: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for file in product_files() {
-        let code = product_lines(&read(&file)).join("\n");
-        parts.entry(part(&file)).or_default().push((file, code));
-    }
-    parts.remove("lib").unwrap();
-    parts
-}
-
-/// Where `name` stands in code as a word that no path leads to, and what follows it.
-fn after<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
-    code.match_indices(name).filter_map(move |(at, _)| {
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-        (!code[..at].ends_with(is_part)).then(|| &code[at + name.len()..])
-    })
-}
-
-/// The first names of what follows `::`: one, or those in braces.
-fn firsts(rest: &str) -> Vec<String> {
-    let word = |text: &str| -> String {
-        text.trim()
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect()
-    };
-    let Some(list) = rest.strip_prefix('{') else {
-        return vec![word(rest)];
-    };
-    let mut depth = 0;
-    let names = list.split(|c| {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        c == ',' && depth == 0 || depth < 0
-    });
-    names
-        .map(word)
-        .take_while(|name| !name.is_empty())
+/// The files of the rooms, each with its code.
+fn code() -> Vec<(String, String)> {
+    let files = product_files().into_iter();
+    let files = files.filter(|file| !["lib", "main"].contains(&room(file)));
+    files
+        .map(|file| (file.clone(), product_lines(&read(&file)).join("\n")))
         .collect()
 }
 
-/// Which modules of ours code uses: `a`, and each `a::b`.
-fn ours(code: &str, own: &str) -> Names {
-    let mut names = Names::new();
-    for rest in after(code, "crate::") {
-        assert!(
-            !rest.starts_with('{'),
-            "one `use` for each module, please: {rest:.60}"
-        );
-        for module in firsts(rest).into_iter().filter(|module| module != own) {
-            let inner = rest[module.len()..].strip_prefix("::").unwrap_or_default();
-            names.extend(
-                firsts(inner)
-                    .iter()
-                    .map(|inner| format!("{module}::{inner}")),
-            );
-            names.insert(module);
+/// The rooms that code names.
+fn used(code: &str) -> BTreeSet<String> {
+    let word = |rest: &str| {
+        rest.chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect::<String>()
+    };
+    code.split("crate::")
+        .skip(1)
+        .map(word)
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+/// The rooms that each room uses, with a file that does.
+fn graph() -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut graph: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (file, code) in code() {
+        let own = room(&file).to_owned();
+        let others = used(&code).into_iter().filter(|other| *other != own);
+        let edges = graph.entry(own.clone()).or_default();
+        for other in others {
+            edges.entry(other).or_insert_with(|| file.clone());
         }
     }
-    names
-}
-
-/// Which libraries code uses, what of the standard library reaches outside, and whether it asks a clock.
-fn others(code: &str, libraries: &Names) -> Names {
-    let used = |name: &String| after(code, &format!("{name}::")).next().is_some();
-    let mut names: Names = libraries
-        .iter()
-        .filter(|name| used(name))
-        .cloned()
-        .collect();
-    for rest in after(code, "std::") {
-        let modules = firsts(rest).into_iter();
-        let outside = modules.filter(|module| OUTSIDE.contains(&module.as_str()));
-        names.extend(outside.map(|module| format!("std::{module}")));
-    }
-    if code.contains("::now()") || code.contains("Instant::now") {
-        names.insert("now()".to_owned());
-    }
-    names
-}
-
-fn libraries() -> Names {
-    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
-    let names = manifest
-        .get("dependencies")
-        .unwrap()
-        .as_table()
-        .unwrap()
-        .keys();
-    names.map(|name| name.replace('-', "_")).collect()
+    graph
 }
 
 #[test]
-fn every_part_uses_what_its_row_of_the_table_says_and_nothing_else() {
-    let (table, parts, libraries) = (table(), parts(), libraries());
-    let rows: Names = table.keys().cloned().collect();
+fn a_room_uses_only_rooms_above_it() {
+    let (layers, graph) = (layers(), graph());
+    let rooms: BTreeSet<&String> = layers.iter().collect();
     assert_eq!(
-        rows,
-        parts.keys().cloned().collect::<Names>(),
-        "rows of the table, and parts"
+        rooms,
+        graph.keys().collect(),
+        "rows of the table, and folders"
     );
-    let mut faults = Vec::new();
-    for (part, files) in &parts {
-        let mut used = [Names::new(), Names::new()];
-        let may = &table[part];
-        for (file, code) in files {
-            let uses = [ours(code, part), others(code, &libraries)];
-            for ((allowed, uses), used) in may.iter().zip(uses).zip(&mut used) {
-                let listed = quoted(allowed);
-                // A row may name a module, or only some of what is in it.
-                let is_covered = |name: &String| match name.split_once("::") {
-                    Some(("std", _)) | None => {
-                        listed.contains(name)
-                            || listed.iter().any(|one| {
-                                one.split_once("::")
-                                    .is_some_and(|(module, _)| module == name)
-                            })
-                    }
-                    Some((module, _)) => listed.contains(module) || listed.contains(name),
-                };
-                let strangers = uses
-                    .iter()
-                    .filter(|name| allowed != EVERYTHING && !is_covered(name));
-                faults.extend(strangers.map(|name| format!("{file} uses {name}")));
-                used.extend(uses);
-            }
-        }
-        for (allowed, used) in may.iter().zip(used) {
-            let unused = quoted(allowed)
-                .into_iter()
-                .filter(|name| !used.contains(name));
-            faults.extend(
-                unused.map(|name| format!("the row of {part} has {name}, which it does not use")),
-            );
-        }
+    let place = |name: &String| layers.iter().position(|layer| layer == name);
+    let mut wrong = Vec::new();
+    for (room, uses) in &graph {
+        println!(
+            "{room}: {}",
+            uses.keys().cloned().collect::<Vec<_>>().join(" ")
+        );
+        let below = uses.iter().filter(|(other, _)| place(other) >= place(room));
+        wrong.extend(
+            below.map(|(other, file)| format!("{file} uses {other}, which is below {room}")),
+        );
     }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let edges: usize = graph.values().map(BTreeMap::len).sum();
+    println!("{} rooms, {edges} dependencies", graph.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        edges <= EDGES_MAX,
+        "{edges} dependencies, more than {EDGES_MAX}"
+    );
 }
 
 #[test]
-fn every_library_is_used() {
-    let libraries = libraries();
-    let used: Names = product_files()
-        .iter()
-        .flat_map(|file| others(&product_lines(&read(file)).join("\n"), &libraries))
-        .collect();
-    let idle: Vec<&String> = libraries.difference(&used).collect();
-    assert!(idle.is_empty(), "{idle:?}");
+fn the_top_of_the_sources_is_short() {
+    let entries = std::fs::read_dir(top().join("src")).unwrap().count();
+    assert!(entries <= TOP_MAX, "{entries} entries, more than {TOP_MAX}");
+}
+
+/// Files below one of `folders` that hold one of `words`.
+fn holding(folders: &[&str], words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (file, code) in code() {
+        if folders.iter().any(|folder| file.starts_with(folder)) {
+            let here = words.iter().filter(|word| code.contains(**word));
+            found.extend(here.map(|word| format!("{file}: {word}")));
+        }
+    }
+    found
 }
 
 #[test]
-fn no_path_leads_around_the_table() {
-    for file in product_files() {
-        let code = product_lines(&read(&file)).join("\n");
-        // As many `super` as the file lies deep lead where `crate` does.
-        let to_the_top = "super::".repeat(file.trim_end_matches("/mod.rs").matches('/').count());
-        assert!(
-            !code.contains(&to_the_top),
-            "{file}: write `crate::` for {to_the_top}"
-        );
-        assert!(
-            after(&code, "std::").all(|rest| !rest.starts_with('{')),
-            "{file}: one `use` for each module, please"
-        );
-    }
+fn decisions_and_facts_do_no_io_and_know_no_clock() {
+    let none: [String; 0] = [];
+    assert_eq!(
+        holding(&["src/facts/", "src/catalogue/", "src/decide/"], &IMPURE),
+        none
+    );
+    // The rule would be empty if the words were never found.
+    assert!(!holding(&["src/"], &IMPURE).is_empty());
 }
 
 #[test]
 fn only_apply_sends_changes() {
-    let sends = |code: &str| {
-        code.contains("PatchKind")
-            || code.contains(".patch(")
-            || code.contains(".create(&")
-            || code.contains(".create(event")
-    };
-    let senders: Vec<String> = product_files()
+    let sends = ["PatchKind", ".patch(", ".create(&", ".create(event"];
+    let senders: BTreeSet<String> = holding(&["src/"], &sends)
         .into_iter()
-        .filter(|file| !file.starts_with("src/kubeapi/"))
-        .filter(|file| sends(&product_lines(&read(file)).join("\n")))
+        .map(|found| room(found.split(':').next().unwrap()).to_owned())
+        .filter(|room| room != "wire")
         .collect();
-    assert_eq!(senders, ["src/apply/mod.rs"]);
+    assert_eq!(senders, BTreeSet::from(["apply".to_owned()]));
 }
 
 #[test]
-fn what_reads_does_not_write_and_the_wire_knows_no_labels() {
+fn observe_writes_no_file() {
     // Each way to write: of the standard library, of nix, and our own.
     let writes = [
         "fs::write",
@@ -244,7 +164,7 @@ fn what_reads_does_not_write_and_the_wire_knows_no_labels() {
         "fs::set_permissions",
         "File::create",
         "OpenOptions",
-        "durable",
+        "atomic_file",
         "fcntl",
         "unlink",
         "mkdir",
@@ -252,25 +172,53 @@ fn what_reads_does_not_write_and_the_wire_knows_no_labels() {
         "symlink",
         "write_all",
     ];
-    let silent: [(&str, &[&str]); 3] = [
-        ("src/observe/", &writes),
-        (
-            "src/kubeapi/",
-            &["topology.", "harvesterhci", "failure-domain"],
+    assert_eq!(holding(&["src/observe/"], &writes), Vec::<String>::new());
+    assert!(!holding(&["src/sys/"], &writes).is_empty());
+}
+
+#[test]
+fn wire_knows_no_labels_and_no_findings() {
+    let words = ["topology.", "harvesterhci", "failure-domain", "catalogue::"];
+    assert_eq!(
+        holding(
+            &["src/wire/kubeapi/", "src/wire/dbus", "src/wire/netlink"],
+            &words
         ),
-        ("src/apply/", &["sleep", "identify(", "decide::plan"]),
-    ];
-    for (folder, words) in silent {
-        let files: Vec<String> = product_files()
-            .into_iter()
-            .filter(|file| file.starts_with(folder))
-            .collect();
-        assert!(!files.is_empty(), "{folder} holds no code");
-        for file in files {
-            let code = product_lines(&read(&file)).join("\n");
-            for word in words {
-                assert!(!code.contains(word), "{file}: {word}");
-            }
-        }
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn the_loop_works_through_its_traits() {
+    let loops = ["src/agent/mod.rs", "src/agent/round.rs"];
+    assert_eq!(holding(&loops, &IMPURE), Vec::<String>::new());
+}
+
+#[test]
+fn modules_are_named_from_the_top() {
+    for file in product_files() {
+        let code = product_lines(&read(&file)).join("\n");
+        // As many `super` as the file lies deep lead where `crate` does.
+        let to_the_top = "super::".repeat(file.trim_end_matches("/mod.rs").matches('/').count());
+        assert!(
+            !code.contains(&to_the_top),
+            "{file}: write `crate::` for {to_the_top}"
+        );
     }
+}
+
+#[test]
+fn every_library_is_used() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let names = manifest
+        .get("dependencies")
+        .unwrap()
+        .as_table()
+        .unwrap()
+        .keys();
+    let code: String = product_files().iter().map(|file| read(file)).collect();
+    let idle: Vec<&String> = names
+        .filter(|name| !code.contains(&format!("{}::", name.replace('-', "_"))))
+        .collect();
+    assert!(idle.is_empty(), "{idle:?}");
 }

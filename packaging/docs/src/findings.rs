@@ -16,7 +16,7 @@ const FILE: &str = concat!(
 pub(crate) fn page() -> String {
     let mut text = String::from(
         "# harvester-node-agent-findings - every problem that the agent reports\n\n\
-         <!-- Generated from src/findings/catalogue.rs by packaging/docs/update-pages. -->\n\n\
+         <!-- Generated from src/catalogue/entries.rs by packaging/docs/update-pages. -->\n\n\
          ## Description\n\n\
          Each finding has a stable code. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
          where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",

@@ -21,6 +21,7 @@ use crate::catalogue::{Code, Finding, Group};
 use crate::commands::doctor::diagnosis::{
     Diagnosis, DoctorOutcome, Rights, Service, gaps, is_hidden,
 };
+use crate::commands::doctor::examine::examine;
 use crate::commands::doctor::facts::{Examination, Gap, Need};
 use crate::commands::doctor::judge::{self, Case};
 use crate::commands::run::{Process, Silent, SystemClock, context, earlier, foreign};
@@ -169,7 +170,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     };
     tell(of_round(&findings, Some("the additional checks of doctor")));
 
-    let examination = runtime.block_on(Box::pin(world.examine(&settings, round, clock.now())));
+    let examination = runtime.block_on(Box::pin(examine(&world, &settings, round, clock.now())));
     let case = Case {
         settings: &settings,
         observation: &round.observation,

@@ -5,11 +5,11 @@
 //! Here is only what must be kept from one look to the next: the connections, and what was read last.
 
 mod delivered;
-mod examination;
 mod host;
 mod limit;
 mod look;
 mod own_api;
+mod permissions;
 mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
