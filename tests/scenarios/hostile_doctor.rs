@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use crate::hostile::{MOST, filled};
 use crate::{BINARY, lab};
 
+/// The most that a list may bring it to, in KiB: a page of 8 MiB is in memory as a whole, and `MemoryMax=` is 64 MiB.
+const MOST_OF_LIST: u64 = 48 << 10;
+
 /// Runs `doctor` while one object has this body, and returns what it printed. Between two looks it waits for a second, so that the
 /// most memory that it took is read before it ends.
 async fn doctor(world: &World, server: &Server, path: &str, body: &str, what: &str) -> String {
@@ -135,6 +138,66 @@ async fn doctor_takes_little_memory_for_a_large_or_dense_vmi() {
         let text = doctor(&world, server, &path, &body, &what).await;
         assert!(text.contains(said), "{said}\n{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_of_dense_vms_takes_little_memory() {
+    const PAGES: usize = 4;
+    const OF_PAGE: usize = 70;
+    let world = World::lab(WorldOptions::default()).await;
+    let server = lab(&world.harvester_api);
+    let mut vmi = world.harvester.vmi(&world.vm).await.unwrap();
+    vmi["metadata"]["annotations"] = json!("HERE");
+    vmi["spec"] = json!({});
+    // As many as an object may have, and in one of them more.
+    let annotations = |count: usize| {
+        let entries: Vec<String> = (0..count).map(|key| format!("\"k{key}\":\"\"")).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    let (dense, denser) = (annotations(10_000), annotations(10_001));
+    let mut pages = Vec::new();
+    for page in 0..PAGES {
+        let item = |number: usize| {
+            let number = page * OF_PAGE + number;
+            let mut vmi = vmi.clone();
+            vmi["metadata"]["name"] = json!(format!("other-{number}"));
+            vmi["metadata"]["uid"] = json!(format!("00000000-0000-4000-8000-{number:012}"));
+            let annotations = if number == 1 { &denser } else { &dense };
+            vmi.to_string().replace("\"HERE\"", annotations)
+        };
+        let items: Vec<String> = (0..OF_PAGE).map(item).collect();
+        let next = if page + 1 < PAGES {
+            format!("p{}", page + 1)
+        } else {
+            String::new()
+        };
+        let body = format!(
+            r#"{{"kind":"VirtualMachineInstanceList","metadata":{{"continue":"{next}"}},"items":[{}]}}"#,
+            items.join(",")
+        );
+        let matcher = Matcher::path("/virtualmachineinstances")
+            .user_agent(AGENT)
+            .verb("list")
+            .when(move |seen| match page {
+                0 => !seen.query.contains("continue="),
+                _ => seen.query.contains(&format!("continue=p{page}")),
+            });
+        let fault = Fault::answer(200, "application/json", &body);
+        pages.push(server.faults().inject(matcher, fault));
+    }
+    let args = ["doctor", "-ojson", "--wait", "2s"];
+    let mut doctor = Agent::spawn(BINARY, world.guest.root(), &args, &[]);
+    let mut peak = 0;
+    while doctor.exited().is_none() {
+        let usage = doctor.usage();
+        peak = usage.map_or(peak, |usage| usage.peak_rss_kib.max(peak));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let hits: Vec<usize> = pages.iter().map(|page| page.hits()).collect();
+    println!("peak {peak} KiB, pages {hits:?}");
+    // This binary is not optimized, and may give up the objects as a whole after their metadata.
+    assert!(hits.iter().all(|hits| *hits >= 1), "{hits:?}");
+    assert!((1..=MOST_OF_LIST).contains(&peak), "{peak} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
