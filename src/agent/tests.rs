@@ -638,14 +638,14 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
         };
         let mut publish = FakePublish { log: log.clone() };
         let clock = PausedClock(Instant::now());
-        let rounds = once(
+        let rounds = Box::pin(once(
             &settings,
             &mut world,
             &mut publish,
             &clock,
             Memory::default(),
             mode,
-        )
+        ))
         .await;
         assert_eq!(log.take(), expected);
         assert_eq!(

@@ -253,7 +253,7 @@ impl ApiAccess {
                         });
                     }
                     Err(error) => {
-                        self.refuse(Unavailable::new(UnavailableKind::Credential, chain(&error)))
+                        self.refuse(Unavailable::new(UnavailableKind::Credential, chain(&error)));
                     }
                 }
             }

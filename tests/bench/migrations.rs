@@ -144,7 +144,9 @@ impl Events {
         let mut task = JoinSet::new();
         task.spawn(async move {
             while let Some(Ok(event)) = watch.next().await {
-                kept.lock().unwrap().push((Instant::now(), event.object));
+                kept.lock()
+                    .expect("no holder panics")
+                    .push((Instant::now(), event.object));
             }
         });
         Self { seen, _task: task }
@@ -162,7 +164,7 @@ impl Events {
         let deadline = Instant::now() + SOON;
         loop {
             let first = {
-                let seen = self.seen.lock().unwrap();
+                let seen = self.seen.lock().expect("no holder panics");
                 seen.iter()
                     .find(|(at, vmi)| *at >= mark && tells(vmi))
                     .map(|(at, _)| *at)
@@ -181,7 +183,7 @@ async fn patch_seen(world: &World, round: usize) -> Instant {
     let deadline = Instant::now() + SOON;
     loop {
         let versions = world.recorder.versions();
-        let is_it = |node: &Value| node["metadata"]["annotations"][ROUND] == round.to_string();
+        let is_it = |node: &Value| node["metadata"]["annotations"][ROUND] == *round.to_string();
         if let Some(version) = versions.iter().find(|version| is_it(&version.node)) {
             return version.at;
         }

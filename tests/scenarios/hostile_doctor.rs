@@ -193,7 +193,10 @@ async fn a_namespace_of_dense_vms_takes_little_memory() {
         peak = usage.map_or(peak, |usage| usage.peak_rss_kib.max(peak));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let hits: Vec<usize> = pages.iter().map(|page| page.hits()).collect();
+    let hits: Vec<usize> = pages
+        .iter()
+        .map(harvester_lab::faults::Injected::hits)
+        .collect();
     println!("peak {peak} KiB, pages {hits:?}");
     // This binary is not optimized, and may give up the objects as a whole after their metadata.
     assert!(hits.iter().all(|hits| *hits >= 1), "{hits:?}");

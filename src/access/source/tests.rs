@@ -97,7 +97,7 @@ fn the_old_credential_stays_while_the_new_one_is_unusable_or_gone() {
         write(&root, PATH, broken);
         match source.refresh(&root) {
             LoadOutcome::KeptOld(error) => {
-                assert!(!format!("{error} {error:?}").contains("CANARY"))
+                assert!(!format!("{error} {error:?}").contains("CANARY"));
             }
             other => panic!("{other:?}"),
         }
