@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The house rules that a compiler cannot know: the table of `src/lib.rs`, the size of files, the README.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod commands;
 mod effects;
