@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_line_without_what_was_put_into_the_message() {
-        let test = "logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
+        let test =
+            "report::logging::tests::a_panic_is_one_line_without_what_was_put_into_the_message";
         let Role::Parent(output) = own_process(test) else {
             install_panic_hook(StderrStyle::Prefixed);
             let secret = "hunter".to_owned() + "2";
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn only_our_own_debug_events_are_shown_without_colours() {
-        let test = "logging::tests::only_our_own_debug_events_are_shown_without_colours";
+        let test = "report::logging::tests::only_our_own_debug_events_are_shown_without_colours";
         let Role::Parent(output) = own_process(test) else {
             debug_to_stderr(LogLevel::Info);
             tracing::debug!("not wanted");
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn no_core_is_dumped() {
-        if !own_process("logging::tests::no_core_is_dumped").is_child() {
+        if !own_process("report::logging::tests::no_core_is_dumped").is_child() {
             return;
         }
         assert!(nix::sys::prctl::get_dumpable().unwrap());

@@ -26,7 +26,7 @@ fn mode(root: &Root, path: &str) -> u32 {
 
 #[test]
 fn a_second_agent_is_told_who_the_first_is() {
-    if !own_process("lock::tests::a_second_agent_is_told_who_the_first_is").is_child() {
+    if !own_process("sys::lock::tests::a_second_agent_is_told_who_the_first_is").is_child() {
         return;
     }
     let (_dir, root) = tree();
@@ -45,8 +45,10 @@ fn a_second_agent_is_told_who_the_first_is() {
 
 #[test]
 fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
-    if !own_process("lock::tests::asking_who_holds_the_lock_never_keeps_an_agent_from_starting")
-        .is_child()
+    if !own_process(
+        "sys::lock::tests::asking_who_holds_the_lock_never_keeps_an_agent_from_starting",
+    )
+    .is_child()
     {
         return;
     }
@@ -67,7 +69,7 @@ fn asking_who_holds_the_lock_never_keeps_an_agent_from_starting() {
 #[test]
 fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
     let test =
-        "lock::tests::another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting";
+        "sys::lock::tests::another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting";
     if !own_process(test).is_child() {
         return;
     }
@@ -107,7 +109,7 @@ fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
 
 #[test]
 fn the_lock_outlives_the_runtime_directory() {
-    if !own_process("lock::tests::the_lock_outlives_the_runtime_directory").is_child() {
+    if !own_process("sys::lock::tests::the_lock_outlives_the_runtime_directory").is_child() {
         return;
     }
     let (_dir, root) = tree();
@@ -193,7 +195,7 @@ fn the_lock_of_a_killed_process_is_free() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "lock::tests::the_lock_of_a_killed_process_is_free",
+            "sys::lock::tests::the_lock_of_a_killed_process_is_free",
             "--nocapture",
         ])
         .env(HOLDER, dir.path())

@@ -100,7 +100,8 @@ fn no_byte_can_break_the_reader() {
 
 #[test]
 fn links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic() {
-    let test = "netlink::tests::links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic";
+    let test =
+        "wire::netlink::tests::links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic";
     if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
         for index in 0..200 {
             let (name, peer) = (format!("cali{index}"), format!("peer{index}"));
@@ -182,7 +183,7 @@ fn a_tree_tells_of_its_nics_what_sysfs_does() {
 
 #[test]
 fn addresses_are_listed_by_interface_without_those_that_only_this_machine_knows() {
-    let test = "netlink::tests::addresses_are_listed_by_interface_without_those_that_only_this_machine_knows";
+    let test = "wire::netlink::tests::addresses_are_listed_by_interface_without_those_that_only_this_machine_knows";
     if own_namespaces(test, &["--map-root-user", "--net"]).is_child() {
         run(&["ip", "link", "set", "lo", "up"]);
         run(&[

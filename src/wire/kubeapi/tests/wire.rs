@@ -491,7 +491,7 @@ fn proxies_of_the_environment_are_ignored() {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args([
         "--exact",
-        "kubeapi::tests::wire::a_request_reaches_its_server_directly",
+        "wire::kubeapi::tests::wire::a_request_reaches_its_server_directly",
     ]);
     for name in [
         "HTTP_PROXY",
