@@ -19,7 +19,8 @@
 //!
 //! # Layers
 //!
-//! A room uses only rooms above it in this list.
+//! A folder at the top of `src` (a room) uses only those above it in this list. `testing` and `fleet`, which compiles
+//! `tests/fleet`, are for tests only.
 //!
 //! | room | what it is |
 //! |---|---|
@@ -53,8 +54,8 @@
 //!
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.
-//! 3. The agent writes to its own Node and to nothing else (and sends Events about it). On the node itself it changes nothing,
-//!    unless the configuration allows it: start the unit of qemu-guest-agent; keep a file of its own with the labels for the
+//! 3. The agent writes to its own Node and to nothing else (and sends Events about it). On the node itself it changes only its own
+//!    state, status and metrics files, unless the configuration allows it: start the unit of qemu-guest-agent; keep a file of its own with the labels for the
 //!    kubelet, which the daemon changes and removes and only `gate` creates.
 //! 4. It never touches taints, `spec`, `ownerReferences`.
 //! 5. An unchanged world costs zero writes.

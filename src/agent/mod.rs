@@ -360,8 +360,11 @@ where
         // Refused work is tried again with growing waits, as every other trouble.
         round.memory.failures = round.memory.failures.max(1);
         let (failures, random) = (round.memory.failures, round.now.random);
+        let node = round.observation.node.why();
+        let is_deferred = node.is_some_and(|why| why.is_deferred);
         let after = match refusal.retry_after {
             None if refusal.passing => decide::schedule::retry(failures, None, random),
+            Some(left) if is_deferred => left,
             // What the API's backoff asks for starts again after each answer; the writes that failed do not.
             Some(left) => left.max(decide::schedule::retry(failures, None, random)),
             None => decide::schedule::retry_refused(failures, random),

@@ -27,7 +27,7 @@ const CLOUD_PROVIDER_LOG: &str =
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
 
 /// Steps that several findings share.
-const REJOIN: &str = "Drain and delete the Node, then restart rke2-server, rke2-agent or k3s; the Node registers again. On servers with etcd this removes the etcd member: do one node at a time.";
+const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again. Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
 const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
 const REPLACE_FILE: &str = "Replace the file on this node (mode 0600); the agent reloads it.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
@@ -48,14 +48,14 @@ catalogue! {
             "Set the hostname to the VM name.",
             REJOIN,
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>"],
+        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm "systemctl stop rke2-server rke2-agent k3s k3s-agent", guest DELETE_NODE, vm "hostnamectl set-hostname <VM>"],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this node differs from the VM name",
         impact: "The Harvester cloud provider looks up a VM by the Node name: it sets no providerID and does not update topology after a migration. CSI driver versions before 0.1.6 cannot attach volumes.",
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
             "New node: set the hostname to the VM name before the kubelet starts for the first time.",
-            "Registered node: its name cannot change. Drain and delete the Node, set the hostname, then restart rke2-server, rke2-agent or k3s. On servers with etcd this removes the etcd member: do one node at a time.",
+            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service. Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.",
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
@@ -82,11 +82,11 @@ catalogue! {
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [REJOIN],
         run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, guest DELETE_NODE];
-    NodeOfAnotherMachine, "node-of-another-machine", Identity, Error, "the Node belongs to a different machine",
-        impact: "The kubelet that reports this Node runs on a machine with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
+    NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "the Node belongs to a different VM",
+        impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
         fix: [
-            "If this VM is a copy, remove the copied node state (rke2-uninstall.sh, k3s-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
+            "If this VM is a copy, remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
         ],
         run: [guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid", vm SERVICES],
         suppresses: [ProviderIdDiffers];
@@ -357,7 +357,7 @@ catalogue! {
         fix: [
             "Check the clock of this node first.",
             "Restart rke2-server, rke2-agent or k3s, which renews the certificate.",
-            "With kubeadm: `kubeadm certs renew all` on the servers. If kubelet.conf embeds the certificate, let it reference /var/lib/kubelet/pki/kubelet-client-current.pem.",
+            "With kubeadm: create a kubelet.conf on a control plane node (`kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE`), copy it to /etc/kubernetes/kubelet.conf here, delete /var/lib/kubelet/pki/kubelet-client*, and restart the kubelet.",
         ],
         run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
@@ -629,7 +629,7 @@ catalogue! {
     IdentityFromImage, "identity-from-image", Image, Warning, "machine-specific state comes from the image",
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
-            "Empty the file in the image (`harvester-node-agent bake-check` finds all such files), and recreate the VMs.",
+            "Empty the file in the image, and recreate the VMs. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
             "For the machine-id alone: `rm /etc/machine-id`, `systemd-machine-id-setup`, then reboot.",
         ],
         run: [image "harvester-node-agent bake-check --root /mnt"];

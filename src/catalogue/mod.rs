@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything the agent can complain about: one catalogue for the journal, the status, the command line and the README.
+//! Everything the agent can report: one catalogue for the journal, the status, the command line and the manual pages.
 //!
-//! A code never changes once released. To add a finding: an entry in `findings/catalogue.rs`, and one place in `decide`
-//! that raises it; where people read more about it is in `findings/links.rs`.
+//! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`,
+//! or in `commands/doctor/judge/` where only `doctor` knows it, that raises it; links to read on are in `links.rs`.
 
 mod command;
 mod declare;

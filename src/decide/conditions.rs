@@ -242,9 +242,9 @@ mod tests {
             ),
             (
                 LabelState::NoNode {
-                    reason: "NodeOfAnotherMachine",
+                    reason: "NodeOfAnotherVM",
                 },
-                Code::NodeOfAnotherMachine,
+                Code::NodeOfAnotherVm,
             ),
             (no_vm("IdentityAmbiguous"), Code::IdentityAmbiguous),
             (no_vm("VMNotFound"), Code::VmNotFound),

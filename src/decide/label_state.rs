@@ -63,7 +63,7 @@ pub const REASONS: [&str; 23] = [
     "NodeWriteFailed",
     "NodeMissing",
     "NodeNotRead",
-    "NodeOfAnotherMachine",
+    "NodeOfAnotherVM",
     "NoTopologySource",
     "NoHost",
     "IdentityAmbiguous",
@@ -158,7 +158,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     let why = inputs.node.why().map(|why| why.kind);
     if why == Some(UnavailableKind::AnotherMachine) {
         return LabelState::NoNode {
-            reason: "NodeOfAnotherMachine",
+            reason: "NodeOfAnotherVM",
         };
     }
     let Some(placement) = inputs.placement else {

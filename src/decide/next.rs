@@ -117,7 +117,10 @@ pub(super) fn next_look(
             // A look that asked nothing puts off no retry.
             let due = memory.retry.filter(|_| !has_asked);
             let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
+            let was_sent = passing.iter().any(|why| !why.is_deferred) || refused.is_some();
             let wait = || match asked {
+                // Behind a watch that fails again and again, a read comes only if it is there when the delay is over.
+                Some(left) if !was_sent => left,
                 // An API may answer one request and fail the next: its backoff starts again each time, this count does not.
                 Some(left) => left.max(schedule::retry(memory.failures, None, now.random)),
                 None if is_final => schedule::retry_refused(memory.failures, now.random),

@@ -194,15 +194,15 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
             assert!(
                 plan.findings
                     .iter()
-                    .any(|f| f.code == Code::NodeOfAnotherMachine)
+                    .any(|f| f.code == Code::NodeOfAnotherVm)
             );
         }
     }
     let mut world = World::new();
     world.node().system_uuid = Some(other);
     let plan = world.plan();
-    assert_eq!(codes(&plan), [Code::NodeOfAnotherMachine]);
-    assert_eq!(plan.sync.reason(), "NodeOfAnotherMachine");
+    assert_eq!(codes(&plan), [Code::NodeOfAnotherVm]);
+    assert_eq!(plan.sync.reason(), "NodeOfAnotherVM");
     // The kubelet may just not have started yet.
     assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
     let ours = *world.observation.machine.product_uuid.known().unwrap();

@@ -83,6 +83,9 @@ pub struct Unavailable {
     /// Whether a watch that is opened again and again will tell when it is over, so that nothing else need try.
     #[serde(skip)]
     pub is_watched: bool,
+    /// Whether no request was sent, because another one failed shortly before.
+    #[serde(skip)]
+    pub is_deferred: bool,
 }
 
 impl Unavailable {
@@ -93,6 +96,7 @@ impl Unavailable {
             text: text.into(),
             retry_after: None,
             is_watched: false,
+            is_deferred: false,
         }
     }
 }

@@ -9,16 +9,14 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config::Settings;
-use crate::facts::machine::Machine;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
-use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
-use super::node::Freshness;
-use super::why;
+use super::{node::Freshness, why};
 
 /// So many instances that a list left over are read one by one; more of them in pages of whole objects.
 const READ_ONE_BY_ONE: usize = 16;

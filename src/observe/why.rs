@@ -17,6 +17,7 @@ pub fn why(error: &Error) -> Unavailable {
     };
     Unavailable {
         retry_after: error.retry_after(),
+        is_deferred: matches!(error, Error::Deferred { .. }),
         ..Unavailable::new(kind, chain(error))
     }
 }

@@ -162,7 +162,7 @@ mod tests {
         };
         assert!(output.status.success());
         let text = String::from_utf8(output.stderr).unwrap();
-        let shown = "harvester_node_agent::logging::tests: shown";
+        let shown = "harvester_node_agent::report::logging::tests: shown";
         assert!(text.contains(shown), "{text}");
         for hidden in ["\x1b", "secret", "too detailed", "not wanted"] {
             assert!(!text.contains(hidden), "{text}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reasons to look: one file for each source of events, and the wait for all of them.
 //!
-//! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`health`]) and begins anew.
+//! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`crate::agent::signal_board`]) and begins anew.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
 //! `Listener::subscribe` where what is listened to changes with what was observed.
@@ -26,7 +26,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use std::collections::BTreeMap;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -458,49 +457,5 @@ impl Drop for Listener {
         for task in watches.chain(others).chain(self.guest.drain(..)) {
             task.abort();
         }
-    }
-}
-
-impl Watched for Node {
-    type Snapshot = (String, BTreeMap<String, String>, Vec<(String, String)>);
-
-    /// Its status changes often and is nothing to us.
-    const METADATA_ONLY: bool = true;
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    /// Labels, and of the annotations only ours: others change at each heartbeat of somebody.
-    fn snapshot(&self) -> Self::Snapshot {
-        let ours =
-            |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
-        let annotations = self.annotations.iter().filter(ours);
-        (
-            self.uid.clone(),
-            self.labels.clone(),
-            annotations
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-        )
-    }
-}
-
-impl Watched for Vmi {
-    type Snapshot = Vmi;
-
-    const METADATA_ONLY: bool = false;
-
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    /// All that we read of it but the pods and the annotations that only a user interface reads.
-    fn snapshot(&self) -> Vmi {
-        let mut vmi = self.clone();
-        vmi.active_pods.clear();
-        vmi.annotations
-            .retain(|key, _| crate::facts::topology::is_host_key(key));
-        vmi
     }
 }

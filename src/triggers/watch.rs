@@ -4,6 +4,7 @@
 //! What it talks to is behind two traits ([`OpenWatch`], [`EventStream`]), and its machine's phase and the randomness are
 //! given to it, so that a whole fleet of keepers runs against a model of a server on a paused clock.
 
+mod objects;
 mod target;
 
 use std::time::Duration;

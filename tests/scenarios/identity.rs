@@ -176,7 +176,7 @@ async fn the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here(o
     };
     report("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
     let _agent = serve(&world).await;
-    findings_become(&world, &["node-of-another-machine"]).await;
+    findings_become(&world, &["node-of-another-vm"]).await;
     world.migrate("hv-b").await;
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert!(world.agent_writes().await.is_empty());

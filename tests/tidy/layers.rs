@@ -49,7 +49,7 @@ fn room(file: &str) -> &str {
 /// The files of the rooms, each with its code.
 fn code() -> Vec<(String, String)> {
     let files = product_files().into_iter();
-    let files = files.filter(|file| !["lib", "main"].contains(&room(file)));
+    let files = files.filter(|file| !["lib", "main", "testing"].contains(&room(file)));
     files
         .map(|file| (file.clone(), product_lines(&read(&file)).join("\n")))
         .collect()
@@ -191,7 +191,19 @@ fn wire_knows_no_labels_and_no_findings() {
 #[test]
 fn the_loop_works_through_its_traits() {
     let loops = ["src/agent/mod.rs", "src/agent/round.rs"];
-    assert_eq!(holding(&loops, &IMPURE), Vec::<String>::new());
+    let wire = [
+        "reqwest::",
+        "zbus::",
+        "nix::",
+        "rtnetlink::",
+        "inotify::",
+        "std::fs",
+        "std::net",
+        "std::thread",
+        "tokio::net",
+        "tokio::fs",
+    ];
+    assert_eq!(holding(&loops, &wire), Vec::<String>::new());
 }
 
 #[test]

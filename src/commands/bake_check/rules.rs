@@ -5,7 +5,7 @@
 //! needs must. The list follows <https://systemd.io/BUILDING_IMAGES/>, and adds what Harvester, Rancher and Kubernetes leave.
 //!
 //! A code never changes once released. To add a fault: a line in the table at the end. One that is nothing but a thing that
-//! lies in the tree is done with its places; any other is raised in `decide/image.rs`.
+//! lies in the tree is done with its places; any other is raised in `judge.rs`.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor --bundle`: gathers what goes into the support archive. What may be a secret in it, `report::bundle` removes.
+//! `doctor --bundle`: gathers what goes into the support archive. What may be a secret in it, [`super::archive`] removes.
 
 use std::io::Read;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! What only `doctor` reads: facts that explain a trouble, and that no decision of the running agent needs.
 //!
 //! To add a fact: a field as [`Fact`] in the file of its question, a line in its `gaps`, a read in the file of the same
-//! name in `observe/examination`, and what follows from it in that of `decide/examination`.
+//! name in `commands/doctor/read/`, and what follows from it in that of `commands/doctor/judge/`.
 
 pub mod bundle;
 pub mod clock;

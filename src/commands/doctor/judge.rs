@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What is wrong that only an examination shows? One file for each question; each is a function of the same [`Case`].
 //!
-//! What the running agent finds too is found in `decide/complaints.rs` and not here.
+//! What the running agent finds too is found in `decide/findings.rs` and not here.
 
 pub mod addresses;
 pub mod clock;

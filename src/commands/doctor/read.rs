@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads what only `doctor` asks for, the parts side by side, each read with a deadline and one for all.
 //!
-//! To add a read: see `facts/examination.rs`. The requests to one API share its connection and take turns on it; a read
+//! To add a read: see `commands/doctor/facts.rs`. The requests to one API share its connection and take turns on it; a read
 //! that is given up closes that connection, which the next opens anew.
 
 mod clock;

@@ -91,7 +91,7 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
                 Some(Code::GuestApiBadResponse)
             }
             UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
-            UnavailableKind::AnotherMachine => Some(Code::NodeOfAnotherMachine),
+            UnavailableKind::AnotherMachine => Some(Code::NodeOfAnotherVm),
             UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

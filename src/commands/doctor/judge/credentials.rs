@@ -228,7 +228,7 @@ fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
     match (role, api) {
         (CredentialRole::Authority, Api::Harvester) => (
             "new Harvester kubeconfig",
-            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, rotate it there first: `rke2 certificate rotate-ca`.",
+            "Create a new Harvester kubeconfig, which has the current CA. If the CA of Harvester itself expires, plan its rotation with the Harvester documentation first.",
         ),
         (_, Api::Harvester) => (
             "restart rke2-server (host)",
@@ -236,7 +236,7 @@ fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
         ),
         (CredentialRole::Authority, Api::Guest) => (
             "rke2 certificate rotate-ca",
-            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca`, `k3s certificate rotate-ca`), then restart the service on each node.",
+            "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the service on each node.",
         ),
         (_, Api::Guest) => (
             "restart rke2-server or k3s",

@@ -7,7 +7,7 @@
 //! know what an earlier one left behind sends it before `guest-sync-delimited`, whose reply begins with it.
 //!
 //! To add a command: a variant of [`QgaCommand`], its name in [`QgaCommand::NAMES`], a line in [`Request::parse`], and its answer
-//! in `channel/own.rs`.
+//! in `triggers/operator_channel.rs`.
 
 mod input;
 mod request;
