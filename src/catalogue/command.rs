@@ -46,12 +46,12 @@ impl CommandPlace {
 /// Prints a kubeconfig with the token of the service account that `rbac --create-account` creates, as an administrator of
 /// Harvester. A kubeconfig may be JSON, because JSON is YAML.
 pub const PRINT_KUBECONFIG: &str = concat!(
-    "(umask 077 && kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o go-template='",
+    "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o go-template='",
     r#"{"apiVersion":"v1","kind":"Config","current-context":"harvester","clusters":[{"name":"harvester","cluster":{"server":"'"#,
     "<HARVESTER_API>",
     r#"'","certificate-authority-data":"{{index .data "ca.crt"}}"}}],"users":[{"name":"agent","user":{"token":"{{.data.token | base64decode}}"}}],"#,
     r#""contexts":[{"name":"harvester","context":{"cluster":"harvester","user":"agent","namespace":"{{.data.namespace | base64decode}}"}}]}'"#,
-    " > harvester.kubeconfig.new) && mv harvester.kubeconfig.new harvester.kubeconfig",
+    " | install -m 0600 /dev/stdin harvester.kubeconfig.new && test -s harvester.kubeconfig.new && mv harvester.kubeconfig.new harvester.kubeconfig",
 );
 
 /// One line to paste.

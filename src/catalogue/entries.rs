@@ -27,7 +27,8 @@ const CLOUD_PROVIDER_LOG: &str =
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
 
 /// Steps that several findings share.
-const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again. Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
+const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again.";
+const REJOIN_SERVERS: &str = "Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
 const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
 const REPLACE_FILE: &str = "Replace the file on this node (mode 0600); the agent reloads it.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
@@ -47,6 +48,7 @@ catalogue! {
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
             "Set the hostname to the VM name.",
             REJOIN,
+            REJOIN_SERVERS,
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm "systemctl stop rke2-server rke2-agent k3s k3s-agent", guest DELETE_NODE, vm "hostnamectl set-hostname <VM>"],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
@@ -55,7 +57,8 @@ catalogue! {
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
             "New node: set the hostname to the VM name before the kubelet starts for the first time.",
-            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service. Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.",
+            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service.",
+            REJOIN_SERVERS,
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
@@ -80,7 +83,7 @@ catalogue! {
         suppresses: [NoTopologySource];
     ProviderIdDiffers, "provider-id-differs", Identity, Warning, "the providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
-        fix: [REJOIN],
+        fix: [REJOIN, REJOIN_SERVERS],
         run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, guest DELETE_NODE];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "the Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
@@ -207,6 +210,7 @@ catalogue! {
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
             REJOIN,
+            REJOIN_SERVERS,
         ],
         run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, guest DELETE_NODE];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "the KubeVirt cloud provider manages this Node",

@@ -281,7 +281,7 @@ mod tests {
         };
         let text = print(&root, options).text;
         assert!(
-            text.starts_with("(umask 077 && kubectl -n vms get secret gc8-token -o go-template="),
+            text.starts_with("kubectl -n vms get secret gc8-token -o go-template="),
             "{text}"
         );
         assert_eq!(text.lines().count(), 1);

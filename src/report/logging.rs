@@ -137,7 +137,7 @@ mod tests {
             .filter(|line| line.contains("panicked"))
             .collect();
         assert_eq!(lines.len(), 2, "{text}");
-        let start = "<2>harvester-node-agent panicked at src/logging.rs:";
+        let start = "<2>harvester-node-agent panicked at src/report/logging.rs:";
         assert!(lines[0].starts_with(start), "{text}");
         assert!(
             lines[0].ends_with(" in thread worker\\n1: message withheld"),
