@@ -51,6 +51,8 @@ pub struct Memory {
     pub failures: u32,
     /// When it is tried again, since the start of the process.
     pub retry: Option<Duration>,
+    /// When everything is read although nothing called for it, since the start of the process.
+    pub poll: Option<Duration>,
     /// When the APIs are read because the configuration was read again, since the start of the process.
     pub reload: Option<Duration>,
     /// When duplicates are searched, since the start of the process.

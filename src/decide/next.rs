@@ -139,7 +139,16 @@ pub(super) fn next_look(
             let (interval, scope) = schedule::backstop(settings);
             let phase =
                 schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
-            let after = schedule::poll(interval, phase, now.uptime, now.random);
+            // A look that read less puts off no poll.
+            let read = seen.reasons.scope;
+            let planned = memory
+                .poll
+                .filter(|due| !(read.vm && read.node) && !read.refused && *due > now.uptime);
+            let due = planned.unwrap_or_else(|| {
+                now.uptime + schedule::poll(interval, phase, now.uptime, now.random)
+            });
+            memory.poll = Some(due);
+            let after = due.saturating_sub(now.uptime);
             let search = memory.search.is_some_and(|due| due <= now.uptime + after);
             again(after, Trigger::Timer, Scope { search, ..scope })
         }
