@@ -77,7 +77,11 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
                 ""
             };
             if lines.is_empty() {
-                lines.push(format!("{node} unchanged"));
+                let is_read = rounds
+                    .last()
+                    .is_some_and(|round| round.observation.node.known().is_some());
+                let what = if is_read { "unchanged" } else { "not checked" };
+                lines.push(format!("{node} {what}"));
             }
             lines.iter().fold(String::new(), |mut text, line| {
                 let _ = writeln!(text, "{line}{note}");
