@@ -143,7 +143,7 @@ pub(super) fn next_look(
             let read = seen.reasons.scope;
             let planned = memory
                 .poll
-                .filter(|due| !(read.vm && read.node) && !read.refused && *due > now.uptime);
+                .filter(|due| !(read.refused || read.vm && read.node) && *due > now.uptime);
             let due = planned.unwrap_or_else(|| {
                 now.uptime + schedule::poll(interval, phase, now.uptime, now.random)
             });
