@@ -438,21 +438,21 @@ async fn visible(binary: &Path) -> Vec<Figure> {
         (HostAccess::Nodes, ", host's labels kept"),
     ] {
         let visible = migrations::event_to_label(binary, access).await;
-        let (label, patch) = (visible.label.median(), visible.bare_patch.median());
-        let ratio = label.zip(patch).map(|(label, patch)| label / patch);
+        let label = visible.label.median();
+        let ratio = |beside: Option<f64>| label.zip(beside).map(|(label, beside)| label / beside);
+        let (small, same) = (visible.one_annotation.median(), visible.same_write.median());
         figures.extend([
             Figure::new(format!("{name}{source}, p50"), label, "ms")
                 .target(20.0)
-                .beside(patch, "bare PATCH")
+                .beside(same, "bare PATCH")
                 .note(format!(
-                    "{} migrations; beside it one PATCH of the same Node by another client, until its answer",
+                    "{} migrations; beside it a PATCH of as many labels and annotations with the kubelet's credential",
                     migrations::ROUNDS
                 )),
             Figure::new(format!("{name}{source}, max"), visible.label.max(), "ms")
-                .beside(visible.bare_patch.max(), "bare PATCH"),
-            Figure::new(format!("{name}{source}, p50 again"), label, "ms")
-                .beside(visible.bare_visible.median(), "bare PATCH, visible"),
-            Figure::new(format!("{name}{source} / bare PATCH, p50"), ratio, "x").target(2.0),
+                .beside(visible.same_write.max(), "bare PATCH"),
+            Figure::new(format!("{name}{source} / bare PATCH, p50"), ratio(same), "x").target(2.0),
+            Figure::new(format!("{name}{source} / PATCH of one annotation, p50"), ratio(small), "x"),
         ]);
     }
     figures

@@ -10,7 +10,9 @@ use harvester_lab::admin::{Admin, paths};
 use harvester_lab::harvester::Order;
 use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
-use harvester_lab::world::{AGENT, HOSTS, HostAccess, Side, World, WorldOptions};
+use harvester_lab::world::{
+    AGENT, CloudState, HOSTS, HostAccess, NodeVersion, Side, World, WorldOptions,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -20,6 +22,10 @@ use crate::{SOON, started};
 
 /// What the bare PATCH changes.
 const ROUND: &str = "footprint.example.com/round";
+const HOST_TOO: &str = "footprint.example.com/host";
+
+/// Labels that the agent changes at a move: region and zone under both keys, and the host.
+const AGENT_LABELS: usize = 5;
 
 /// Migrations per latency figure.
 pub(crate) const ROUNDS: usize = 20;
@@ -65,29 +71,36 @@ pub(crate) async fn event_to_patch(binary: &Path) -> Samples {
     samples
 }
 
-/// From the event that tells the host until the label is visible, and a bare PATCH of the same Node by a client that has
-/// nothing else to do. Events and labels are timed by watches of the benchmark, so that both ends have the same delay.
+/// From the event that names the host until the label is visible, and a bare PATCH of the same Node by a client that has
+/// nothing else to do. All ends are events of watches of the benchmark, so that they have the same delay.
 #[derive(Debug, Default)]
 pub(crate) struct Visible {
     /// Event of the VMI to event of the Node with the label.
     pub label: Samples,
-    /// PATCH to its answer.
-    pub bare_patch: Samples,
-    /// The same PATCH to the event of the Node with its change.
-    pub bare_visible: Samples,
+    /// A PATCH of one annotation by an administrator, to the event of the Node with its change.
+    pub one_annotation: Samples,
+    /// A PATCH with as many labels and annotations as the agent's, with the kubelet's credential, to the event of the Node
+    /// with its change: what the server itself takes for such a write.
+    pub same_write: Samples,
 }
 
 /// Measures [`Visible`] on two real API servers.
 ///
 /// With `HostAccess::Annotations` the event is the one that brings Harvester's annotations; with `HostAccess::Nodes` the one
 /// that names another host, whose labels are kept: the first rounds on each host read them, and are not among the samples.
+/// There is no cloud provider then: beside one, the agent waits for the annotations that it follows.
 pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible {
     let options = WorldOptions {
         access,
+        cloud: match access {
+            HostAccess::Nodes => CloudState::Absent,
+            HostAccess::Annotations | HostAccess::Nothing => CloudState::Initialised,
+        },
         ..WorldOptions::default()
     };
     let world = World::real(options).await;
     let _agent = started(&world, binary, &[]).await;
+    let kubelet = Admin::with_identity(&world.guest_api.endpoint(), "kubelet", &world.kubelet);
     let events = Events::watch(&world).await;
     let mut visible = Visible::default();
     let unread = match access {
@@ -95,6 +108,9 @@ pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible
         HostAccess::Annotations | HostAccess::Nothing => 0,
     };
     for round in 1..=ROUNDS + unread {
+        // The benchmark shares the processors with what it measures.
+        world.recorder.clear();
+        events.clear();
         let mark = Instant::now();
         let migration = move_without_annotations(&world, round).await;
         annotate(&world).await;
@@ -108,15 +124,15 @@ pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible
         finish(&world, &migration).await;
         tokio::time::sleep(LAG).await;
         let patch = json!({"metadata": {"annotations": {ROUND: round.to_string()}}});
-        let path = paths::node(world.node_name());
-        let mark = Instant::now();
-        let answer = world.guest_admin.merge_patch(&path, &patch).await;
-        visible.bare_patch.push(milliseconds(mark.elapsed()));
-        answer.expect("an administrator may patch a Node");
-        let seen = patch_seen(&world, round).await;
-        visible
-            .bare_visible
-            .push(milliseconds(seen.saturating_duration_since(mark)));
+        let taken = bare_patch(&world, &world.guest_admin, &patch).await;
+        visible.one_annotation.push(taken);
+        tokio::time::sleep(LAG).await;
+        let mut patch = json!({"metadata": {"annotations": {ROUND: format!("{round} again"), HOST_TOO: round.to_string()}}});
+        for part in 0..AGENT_LABELS {
+            patch["metadata"]["labels"][format!("{ROUND}-{part}")] = json!(round.to_string());
+        }
+        let taken = bare_patch(&world, &kubelet, &patch).await;
+        visible.same_write.push(taken);
     }
     visible
 }
@@ -152,6 +168,10 @@ impl Events {
         Self { seen, _task: task }
     }
 
+    fn clear(&self) {
+        self.seen.lock().expect("no holder panics").clear();
+    }
+
     /// When the first event since `mark` told this source's host.
     async fn of(&self, access: HostAccess, host: &str, mark: Instant) -> Instant {
         let tells = |vmi: &Value| match access {
@@ -178,14 +198,21 @@ impl Events {
     }
 }
 
-/// When the change of a bare PATCH was visible.
-async fn patch_seen(world: &World, round: usize) -> Instant {
-    let deadline = Instant::now() + SOON;
+/// Sends the patch, and answers after how many milliseconds its change was visible.
+async fn bare_patch(world: &World, client: &Admin, patch: &Value) -> f64 {
+    let wanted = &patch["metadata"]["annotations"][ROUND];
+    let mark = Instant::now();
+    let answer = client
+        .merge_patch(&paths::node(world.node_name()), patch)
+        .await;
+    answer.expect("this client may patch the Node");
+    let deadline = mark + SOON;
     loop {
         let versions = world.recorder.versions();
-        let is_it = |node: &Value| node["metadata"]["annotations"][ROUND] == *round.to_string();
-        if let Some(version) = versions.iter().find(|version| is_it(&version.node)) {
-            return version.at;
+        let is_it =
+            |version: &&NodeVersion| version.node["metadata"]["annotations"][ROUND] == *wanted;
+        if let Some(version) = versions.iter().find(is_it) {
+            return milliseconds(version.at.saturating_duration_since(mark));
         }
         assert!(Instant::now() < deadline, "the PATCH is not visible");
         tokio::time::sleep(POLL).await;

@@ -18,8 +18,8 @@ pub struct NodeVersion {
     pub at: Instant,
     /// `ADDED`, `MODIFIED` or `DELETED`.
     pub kind: String,
-    /// The Node.
-    pub node: Value,
+    /// The Node. Shared, because waiting tests take all versions again and again.
+    pub node: Arc<Value>,
 }
 
 impl NodeVersion {
@@ -117,7 +117,7 @@ fn keep(versions: &Mutex<Vec<NodeVersion>>, event: WatchEvent, last: &mut String
         versions.lock().unwrap().push(NodeVersion {
             at: Instant::now(),
             kind: event.kind,
-            node: event.object,
+            node: Arc::new(event.object),
         });
     }
 }
