@@ -16,7 +16,7 @@ use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
 use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::decide::resync::WindowId;
-use crate::decide::{self, Migration};
+use crate::decide::{self, Action, Migration, WriteResult};
 use crate::facts::Fact;
 use crate::facts::observation::Observation;
 use crate::facts::permissions::{Permission, PermissionPlace};
@@ -175,8 +175,8 @@ fn outcome(outcome: PlacementOutcome) -> &'static str {
 fn labels(report: &RoundReport<'_>) -> LabelsStatus {
     let node = report.observation.node.known();
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
-    let written =
-        !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
+    let is_sent = |(action, result): (&Action, &WriteResult)| !action.is_sent() || result.is_ok();
+    let written = !report.plan.labels.owned.0.is_empty() && report.tried().all(is_sent);
     let left = report
         .plan
         .labels

@@ -11,19 +11,18 @@ mod look;
 mod own_api;
 mod permissions;
 mod targets;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::{Apply, Observe, Refusal, Scope};
-use crate::apply;
+use crate::agent::{Observe, Scope};
 use crate::config::{LabelKey, Settings, TopologySettings};
+use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{HostSource, Located};
-use crate::decide::registration::FileChange;
 use crate::decide::schedule::Random;
-use crate::decide::{Action, Now};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
@@ -31,7 +30,7 @@ use crate::facts::names::{Namespace, VmName};
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
-use crate::facts::registration::{DropIn, LabelFileKind};
+use crate::facts::registration::DropIn;
 use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -247,55 +246,5 @@ impl Observe for Observer {
         self.read_for = Some((settings.topology.clone(), settings.extra_labels.clone()));
         self.reads = Some(reads.clone());
         reads
-    }
-}
-
-impl Apply for Observer {
-    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
-        apply::unit::start(&self.bus, unit).await
-    }
-
-    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
-        let kept = apply::registration::keep(&self.root, &self.bus, change).await;
-        if change.kind == LabelFileKind::Kubelet {
-            // A failed change counts as a missed reload until systemd's manager is read again.
-            self.drop_in = kept.is_err().then_some(DropIn {
-                needs_reload: true,
-                is_listed: true,
-            });
-        }
-        kept
-    }
-
-    async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
-        else {
-            return Err(Refusal {
-                text: "no kubelet credential".to_owned(),
-                passing: true,
-                retry_after: None,
-            });
-        };
-        let written = limited(apply::send(&link.client, &kubelet.node_name, action, now)).await;
-        match written {
-            Some(Ok(node)) => {
-                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
-                self.node = node.map_or_else(|| self.node.clone(), Fact::Known);
-                Ok(())
-            }
-            Some(Err(refusal)) => {
-                let left = self.connections.guest.deferred();
-                let retry_after = left.filter(|_| refusal.passing).or(refusal.retry_after);
-                Err(Refusal {
-                    retry_after,
-                    ..refusal
-                })
-            }
-            None => Err(Refusal {
-                text: too_slow_text("the guest cluster API"),
-                passing: true,
-                retry_after: None,
-            }),
-        }
     }
 }
