@@ -22,6 +22,7 @@ mod next;
 pub mod patches;
 pub mod permissions;
 pub mod placement;
+pub mod reading;
 pub mod registration;
 pub mod resync;
 pub mod schedule;

@@ -5,11 +5,12 @@
 //! Here is only what must be kept from one look to the next: the connections, and what was read last.
 
 mod delivered;
-mod host;
 mod limit;
-mod look;
 mod own_api;
 mod permissions;
+mod read;
+mod search;
+mod situation;
 mod targets;
 mod write;
 
@@ -22,11 +23,12 @@ use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{HostSource, Located};
+use crate::decide::reading;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::names::{Namespace, VmName};
+use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
@@ -43,6 +45,7 @@ use crate::triggers::feed::Feed;
 use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::Timeouts;
 use limit::{limited, too_slow_text};
+use search::{Listing, OwnInstance};
 
 /// For one look with somebody waiting for it.
 const HURRIED: Timeouts = Timeouts {
@@ -102,28 +105,6 @@ pub struct Observer {
     node_feed: Feed<Node>,
 }
 
-/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
-#[derive(Debug)]
-struct OwnInstance {
-    vmi: Vmi,
-    others: Candidates,
-    names: harvester::Names,
-    generation: u64,
-}
-
-/// What a list of the namespace was made for: our names, the namespace, and the credential.
-type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
-
-/// When the namespace may be listed.
-#[derive(Debug, Default)]
-struct Listing {
-    key: ListKey,
-    /// Since the start of the process.
-    due: Option<Duration>,
-    /// Whether it was listed already.
-    is_done: bool,
-}
-
 impl Observer {
     /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
@@ -179,11 +160,7 @@ impl Observer {
 
     /// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
     fn may_need_credentials(&self) -> bool {
-        let unknown = [self.node.why(), self.candidates.why()];
-        unknown
-            .into_iter()
-            .flatten()
-            .any(|why| why.kind != UnavailableKind::Unreachable)
+        reading::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
     }
 
     /// Whether what was read of the host was read for these settings.
@@ -214,7 +191,7 @@ impl Observe for Observer {
         alive: &mut dyn FnMut(),
     ) -> Observation {
         // On the heap only while it lasts: an idle agent does not keep its room.
-        Box::pin(self.look(settings, scope, now, alive)).await
+        Box::pin(self.read(settings, scope, now, alive)).await
     }
 
     async fn placement(
@@ -227,7 +204,7 @@ impl Observe for Observer {
         let HostSource::Harvester(vmi) = located.host_source else {
             return PlacementReads::none(host.clone());
         };
-        self.found(vmi);
+        self.keep_found(vmi);
         if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
             return reads.clone();
         }
