@@ -53,7 +53,7 @@ impl Status {
                 let entry = finding.code.entry();
                 FindingStatus {
                     code: entry.name.to_owned(),
-                    severity: entry.severity.as_str().to_owned(),
+                    severity: entry.severity,
                     title: entry.title.to_owned(),
                     observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
@@ -118,7 +118,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .names
             .iter()
             .map(|judged| NameStatus {
-                kind: judged.kind.as_str().to_owned(),
+                kind: judged.kind,
                 name: one_line(&judged.name, NAME_MAX).into_owned(),
                 state: judged.verdict.name(),
             })

@@ -220,7 +220,7 @@ impl Reporter {
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
-                metrics::state(status, report.observation, settings, &self.counters),
+                metrics::state(status, report, &self.counters),
                 metrics::activity(report),
             ),
             false => (String::new(), String::new()),
@@ -284,6 +284,8 @@ impl Publish for Reporter {
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
         let events = RoundEvents {
+            findings: &plan.findings,
+            clock: self.health.clock_steps(),
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
             moved: plan.moved.as_ref(),
