@@ -23,8 +23,7 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate, place};
-use crate::decide::registration::FileChange;
-use crate::decide::{self, Action, Memory, Now, Patience, Refused};
+use crate::decide::{self, Action, FollowUp, Memory, Now, Patience, WriteResult};
 use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
@@ -47,7 +46,7 @@ pub enum Wake {
     Reload,
 }
 
-/// Reads the world. It never fails: a missing fact is a value.
+/// Reads the io. It never fails: a missing fact is a value.
 pub trait Observe {
     /// What can be listened to.
     type Targets;
@@ -75,22 +74,7 @@ pub trait Observe {
 /// Writes, and nothing else.
 pub trait Apply {
     /// Does what it is told, or says in one line why not.
-    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = Result<(), Refusal>>;
-    /// Changes one of our own files that tell the kubelet its labels, or says in one line why not.
-    fn keep(&mut self, change: &FileChange) -> impl Future<Output = Result<(), Refusal>>;
-    /// Starts a unit of this machine, or says in one line why not.
-    fn start(&mut self, unit: &str) -> impl Future<Output = Result<(), Refusal>>;
-}
-
-/// A write that was not done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// One line for people.
-    pub text: String,
-    /// Whether the same write may be accepted later, with nothing changed here.
-    pub passing: bool,
-    /// How long the server asked us to stay away.
-    pub retry_after: Option<Duration>,
+    fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = WriteResult>;
 }
 
 /// Tells people and systemd.
@@ -135,9 +119,9 @@ pub trait Clock {
 
 /// The parts of a running agent.
 #[derive(Debug)]
-pub struct Agent<W, P, T, R, C> {
+pub struct Agent<IO, P, T, R, C> {
     /// Reads and writes.
-    pub world: W,
+    pub io: IO,
     /// Tells.
     pub publish: P,
     /// Waits.
@@ -149,19 +133,19 @@ pub struct Agent<W, P, T, R, C> {
 }
 
 /// Runs for ever; whoever wants it to stop drops it.
-pub async fn run<W, P, T, R, C>(
+pub async fn run<IO, P, T, R, C>(
     mut settings: Settings,
-    agent: &mut Agent<W, P, T, R, C>,
+    agent: &mut Agent<IO, P, T, R, C>,
     memory: Memory,
 ) where
-    W: Observe + Apply,
+    IO: Observe + Apply,
     P: Publish,
-    T: Wait<Targets = W::Targets>,
+    T: Wait<Targets = IO::Targets>,
     R: Reload,
     C: Clock,
 {
     let Agent {
-        world,
+        io,
         publish,
         wait,
         reload,
@@ -197,9 +181,10 @@ pub async fn run<W, P, T, R, C>(
                 }
                 // A look may take long.
                 publish.alive();
-                let look = Look {
+                let attempt = Attempt {
                     reasons,
                     patience: Patience::Daemon,
+                    mode: Mode::Write,
                 };
                 // Names that never rest must not keep a slow answer from ever being heard.
                 let renamed = async {
@@ -214,8 +199,8 @@ pub async fn run<W, P, T, R, C>(
                         wait.renamed().await;
                     }
                 };
-                let round = round(&settings, world, publish, clock, memory, look, renamed).await;
-                wait.subscribe(world.targets(&settings, &round.identity));
+                let round = round(&settings, io, publish, clock, memory, attempt, renamed).await;
+                wait.subscribe(io.targets(&settings, &round.identity));
                 if let Some(since) = round.plan.verify {
                     wait.verify(since);
                 }
@@ -224,20 +209,12 @@ pub async fn run<W, P, T, R, C>(
                 if round.cut.is_some() {
                     next_cut = Some(Instant::now() + CUT_AGAIN);
                 }
-                wake = if let Some(cut) = round.cut {
-                    Wake::Look(cut)
-                } else if (round.labelled() || round.has_news) && reasons.scope != Scope::NONE {
-                    // The answer to the patch is our Node as it is now: conditions and status are decided on it at once. A file
-                    // that could not be written is said at once.
-                    Wake::Look(Reasons {
-                        scope: Scope::NONE,
-                        hint: None,
-                        renamed: false,
-                        at: clock.now().uptime,
-                        ..reasons
-                    })
-                } else {
-                    wait.wait(round.plan.next, &mut || publish.alive()).await
+                wake = match (round.cut, round.follow_up) {
+                    (Some(cut), _) => Wake::Look(cut),
+                    (None, FollowUp::Immediate) => {
+                        Wake::Look(round.reasons.again(clock.now().uptime))
+                    }
+                    (None, FollowUp::Wait(next)) => wait.wait(next, &mut || publish.alive()).await,
                 };
                 memory = round.memory;
             }
@@ -246,16 +223,16 @@ pub async fn run<W, P, T, R, C>(
 }
 
 /// Looks and writes until there is nothing left to write. `Mode::DryRun` writes nothing. Answers the rounds.
-pub async fn once<W, P, C>(
+pub async fn once<IO, P, C>(
     settings: &Settings,
-    world: &mut W,
+    io: &mut IO,
     publish: &mut P,
     clock: &C,
     memory: Memory,
     mode: Mode,
 ) -> Vec<Round>
 where
-    W: Observe + Apply,
+    IO: Observe + Apply,
     P: Publish,
     C: Clock,
 {
@@ -268,22 +245,17 @@ where
             // Everything was read, and what was written was answered with the Node as it is now.
             reasons.scope = Scope::NONE;
         }
-        let look = Look {
+        let attempt = Attempt {
             reasons,
             patience: Patience::Once,
+            mode,
         };
-        let known = memory.clone();
         let never = std::future::pending();
-        let round = match mode {
-            Mode::Write => round(settings, world, publish, clock, known, look, never).await,
-            Mode::DryRun => decided(settings, world, publish, clock, known, look, never).await,
-        };
+        let round = round(settings, io, publish, clock, memory, attempt, never).await;
         memory = round.memory.clone();
-        let done = mode == Mode::DryRun
-            || round.plan.actions.is_empty()
-            || round.outcomes.iter().any(Result::is_err);
+        let is_done = mode == Mode::DryRun || round.is_settled();
         rounds.push(round);
-        if done {
+        if is_done {
             break;
         }
     }
@@ -300,134 +272,61 @@ pub enum Mode {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct Attempt {
     reasons: Reasons,
     patience: Patience,
+    mode: Mode,
 }
 
-/// Observe, decide, apply. `renamed` cuts the first of these short, see [`decided`].
-async fn round<W, P, C>(
+/// Observes, decides, applies. An API may take long not to answer, and a new name is reported immediately: when `renamed` ends, the
+/// reading is canceled for a round on what is known, and starts again after it.
+async fn round<IO, P, C>(
     settings: &Settings,
-    world: &mut W,
+    io: &mut IO,
     publish: &mut P,
     clock: &C,
     memory: Memory,
-    look: Look,
+    attempt: Attempt,
     renamed: impl Future<Output = ()>,
 ) -> Round
 where
-    W: Observe + Apply,
+    IO: Observe + Apply,
     P: Publish,
     C: Clock,
 {
-    let mut round = decided(settings, world, publish, clock, memory, look, renamed).await;
-    if let Some(unit) = &round.plan.start {
-        round.started = Some(world.start(unit).await);
-        round.memory.guest_agent.note_start(round.now.uptime);
-        publish.alive();
-    }
-    // Before the Node: a kubelet that starts in between must not set what the Node had before.
-    for change in &round.plan.registration.changes {
-        let outcome = world.keep(change).await;
-        publish.alive();
-        let refused = outcome.as_ref().err().map(|refusal| refusal.text.clone());
-        round.has_news |= refused.is_some() && refused != round.memory.unwritten_file;
-        round.memory.unwritten_file = refused.or(round.memory.unwritten_file.take());
-        round.kept.push(outcome);
-    }
-    for action in &round.plan.actions {
-        let outcome = world.apply(action, round.now).await;
-        publish.alive();
-        match (&outcome, action) {
-            (Ok(()), Action::PatchNode(patch)) => round.memory.rivalry.wrote(patch),
-            (Ok(()), Action::PatchConditions(_)) => {}
-            (Err(refusal), action) => {
-                round.memory.refusal = Some(Refused {
-                    write: action.write(),
-                    text: refusal.text.clone(),
-                    passing: refusal.passing,
-                    retry_after: refusal.retry_after,
-                });
-            }
-        }
-        round.outcomes.push(outcome);
-        if round.labelled() {
-            // Conditions speak of labels as they are, so they are decided after these were written.
-            break;
-        }
-    }
-    if let Some(Err(refusal)) = round.outcomes.iter().find(|outcome| outcome.is_err()) {
-        // Refused work is tried again with growing waits, as every other trouble.
-        round.memory.failures = round.memory.failures.max(1);
-        let (failures, random) = (round.memory.failures, round.now.random);
-        let node = round.observation.node.why();
-        let is_deferred = node.is_some_and(|why| why.is_deferred);
-        let after = match refusal.retry_after {
-            None if refusal.passing => decide::schedule::retry(failures, None, random),
-            Some(left) if is_deferred => left,
-            // What the API's backoff asks for starts again after each answer; the writes that failed do not.
-            Some(left) => left.max(decide::schedule::retry(failures, None, random)),
-            None => decide::schedule::retry_refused(failures, random),
-        };
-        // What is not for the sake of time alone goes on as planned, the reads of a window before all: it tries the write again.
-        if round.plan.next.trigger == Trigger::Timer {
-            round.plan.next = Next {
-                after,
-                trigger: Trigger::Timer,
-                scope: Scope::REFUSED,
-            };
-        }
-    }
-    if round.labelled() {
-        round.memory.cause = None;
-    }
-    round.ended = clock.now().uptime;
-    round.requests = world.requests();
-    round
-}
-
-/// Observe and decide. An API may take long not to answer, and a new name is told at once: when `renamed` ends, the reading is
-/// given up for a decision on what is known, and begins anew after it.
-async fn decided<W, P, C>(
-    settings: &Settings,
-    world: &mut W,
-    publish: &mut P,
-    clock: &C,
-    memory: Memory,
-    look: Look,
-    renamed: impl Future<Output = ()>,
-) -> Round
-where
-    W: Observe,
-    P: Publish,
-    C: Clock,
-{
-    let reading = observed(settings, world, publish, clock, &memory, look.reasons.scope);
+    let wanted = attempt.reasons;
+    let reading = observed(settings, io, publish, clock, &memory, wanted.scope);
     let (reasons, cut, observed) = match unless(renamed, reading).await {
-        Some(observed) => (look.reasons, None, observed),
+        Some(observed) => (wanted, None, observed),
         None => {
             let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
-            let observed = observed(settings, world, publish, clock, &memory, reasons.scope).await;
-            // What was learnt of the files, and not yet acted upon, is forgotten: all that follows from it is read.
-            let scope = look.reasons.scope.and(Scope::KNOWN);
+            let observed = observed(settings, io, publish, clock, &memory, reasons.scope).await;
+            // What was learned of the files, and not yet acted upon, is forgotten: all that follows from it is read.
             let cut = Reasons {
-                scope,
+                scope: wanted.scope.and(Scope::KNOWN),
                 renamed: false,
-                ..look.reasons
+                ..wanted
             };
             (reasons, Some(cut), observed)
         }
     };
     let (observation, identity, placement) = observed;
     let now = clock.now();
-    let seen = decide::Scene {
+    let scene = decide::Scene {
         reasons,
         observation: &observation,
         identity: &identity,
         placement: placement.as_ref(),
     };
-    let plan = decide::plan(settings, seen, &memory, look.patience, now);
-    let memory = plan.memory.clone();
+    let plan = decide::plan(settings, scene, &memory, attempt.patience, now);
+    let mut results = Vec::new();
+    while let Some(action) = plan.next_action(&results)
+        && attempt.mode == Mode::Write
+    {
+        results.push(io.apply(action, now).await);
+        publish.alive();
+    }
+    let learned = decide::learn(&plan, &results, reasons.scope, &observation.node, now);
     Round {
         reasons,
         cut,
@@ -436,31 +335,29 @@ where
         identity,
         placement,
         plan,
-        outcomes: Vec::new(),
-        started: None,
-        kept: Vec::new(),
-        has_news: false,
-        ended: now.uptime,
-        requests: Vec::new(),
-        memory,
+        results,
+        ended: clock.now().uptime,
+        requests: io.requests(),
+        memory: learned.memory,
+        follow_up: learned.follow_up,
     }
 }
 
 /// Observe.
-async fn observed<W, P, C>(
+async fn observed<IO, P, C>(
     settings: &Settings,
-    world: &mut W,
+    io: &mut IO,
     publish: &mut P,
     clock: &C,
     memory: &Memory,
     scope: Scope,
 ) -> (Observation, Identity, Option<Placement>)
 where
-    W: Observe,
+    IO: Observe,
     P: Publish,
     C: Clock,
 {
-    let observation = world
+    let observation = io
         .observation(settings, scope, clock.now(), &mut || publish.alive())
         .await;
     publish.alive();
@@ -474,7 +371,7 @@ where
     );
     let mut placement = None;
     if let Some(located) = locate(&identity, &observation) {
-        let reads = world.placement(settings, &located, clock.now()).await;
+        let reads = io.placement(settings, &located, clock.now()).await;
         publish.alive();
         placement = Some(place(settings, &located, &reads));
     }

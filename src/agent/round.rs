@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Reasons, Refusal, Trigger};
+use super::{Reasons, Trigger};
 use crate::config::Settings;
 use crate::decide::identity::Identity;
-use crate::decide::{self, Action, Memory, Migration, Now, Plan, Write};
+use crate::decide::{self, Action, FollowUp, Memory, Migration, Now, Plan, WriteResult};
 use crate::facts::UnavailableKind;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
@@ -28,20 +28,16 @@ pub struct Round {
     pub placement: Option<decide::placement::Placement>,
     /// The decision.
     pub plan: Plan,
-    /// What became of each action.
-    pub outcomes: Vec<Result<(), Refusal>>,
-    /// What became of the unit that was to be started.
-    pub started: Option<Result<(), Refusal>>,
-    /// What became of each change of a file.
-    pub kept: Vec<Result<(), Refusal>>,
-    /// Whether a file could not be written that could be before.
-    pub(super) has_news: bool,
+    /// What came of the first actions of the plan; the others were not tried.
+    pub results: Vec<WriteResult>,
     /// When the last write was done, since the start of the process.
     pub ended: Duration,
     /// How often each API was asked until then.
     pub requests: Vec<Requests>,
     /// What to remember.
     pub memory: Memory,
+    /// What comes next.
+    pub follow_up: FollowUp,
 }
 
 impl Round {
@@ -57,23 +53,18 @@ impl Round {
             .any(|why| why.kind == UnavailableKind::Unreachable)
     }
 
-    /// Whether labels or annotations were written.
-    pub(super) fn labelled(&self) -> bool {
-        let written = self
-            .plan
-            .actions
-            .iter()
-            .zip(&self.outcomes)
-            .filter(|(_, outcome)| outcome.is_ok());
-        written
-            .into_iter()
-            .any(|(action, _)| action.write() == Write::Node)
+    /// Reports whether nothing is left to send to the API of the guest cluster, or it was refused.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_refused =
+            |(action, result): (&Action, &WriteResult)| action.is_sent() && result.is_err();
+        !self.plan.actions.iter().any(Action::is_sent)
+            || self.plan.tried(&self.results).any(is_refused)
     }
 
     /// The round as a report.
     pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
-        let labelled = self.plan.actions.iter().zip(&self.outcomes).any(|(action, outcome)| {
-            outcome.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
+        let labelled = self.plan.tried(&self.results).any(|(action, result)| {
+            result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
         // What is done about a move is done because of the first sign of it.
         let first = (self.reasons.trigger, self.reasons.at);
@@ -85,13 +76,19 @@ impl Round {
             identity: &self.identity,
             placement: self.placement.as_ref(),
             plan: &self.plan,
-            outcomes: &self.outcomes,
-            started: self.started.as_ref(),
+            results: &self.results,
             latency: self.ended.saturating_sub(since),
             migrated: self.memory.last_migration.as_ref().filter(|_| labelled),
             requests: &self.requests,
             settings,
         }
+    }
+}
+
+impl RoundReport<'_> {
+    /// Returns each write that was tried, with its result.
+    pub fn tried(&self) -> impl Iterator<Item = (&Action, &WriteResult)> {
+        self.plan.tried(self.results)
     }
 }
 
@@ -110,10 +107,8 @@ pub struct RoundReport<'a> {
     pub placement: Option<&'a decide::placement::Placement>,
     /// What was decided.
     pub plan: &'a Plan,
-    /// What became of each action.
-    pub outcomes: &'a [Result<(), Refusal>],
-    /// What became of the unit that was to be started.
-    pub started: Option<&'a Result<(), Refusal>>,
+    /// What came of the first actions of the plan; the others were not tried.
+    pub results: &'a [WriteResult],
     /// From the arrival of the trigger to the end of the last write.
     pub latency: Duration,
     /// The move whose labels were written in this round.

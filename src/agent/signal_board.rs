@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::facts::clock::{ClockStep, ClockSteps};
 use crate::facts::observation::ObservationIssue;
 
 /// The state of one signal.
@@ -29,6 +30,7 @@ pub struct SignalBoard {
 struct Inner {
     signals: BTreeMap<&'static str, Signal>,
     remarks: BTreeMap<&'static str, ObservationIssue>,
+    clock: ClockSteps,
 }
 
 impl SignalBoard {
@@ -58,6 +60,20 @@ impl SignalBoard {
         if is_new {
             self.news.notify_one();
         }
+    }
+
+    /// Takes note of a step of the wall clock. Returns how many there were.
+    pub fn note_clock_step(&self, step: ClockStep) -> u64 {
+        self.lock(|inner| {
+            inner.clock.count += 1;
+            inner.clock.last = Some(step);
+            inner.clock.count
+        })
+    }
+
+    /// Returns the steps of the wall clock.
+    pub fn clock_steps(&self) -> ClockSteps {
+        self.lock(|inner| inner.clock)
     }
 
     /// Waits until a complaint came or went. Cancel-safe.

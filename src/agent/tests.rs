@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::*;
+use crate::decide::Refusal;
 use crate::decide::fixtures::World as Facts;
 use crate::decide::schedule::Random;
 use crate::facts::registration::{LabelFile, LabelFileContent, LabelFileKind};
@@ -57,8 +58,10 @@ impl Observe for FakeWorld {
 }
 
 impl Apply for FakeWorld {
-    async fn apply(&mut self, action: &Action, _: Now) -> Result<(), Refusal> {
+    async fn apply(&mut self, action: &Action, _: Now) -> WriteResult {
         let kind = match action {
+            Action::StartUnit(unit) => format!("start {unit}"),
+            Action::EditLabelFile(change) => format!("edit {:?}", change.kind),
             Action::PatchNode(patch) => format!("patch {}", patch.labels.len()),
             Action::PatchConditions(patch) => format!("conditions {}", patch.conditions.len()),
         };
@@ -70,21 +73,6 @@ impl Apply for FakeWorld {
         plan.actions = vec![action.clone()];
         plan.memory = self.facts.memory.clone();
         self.facts.apply(&plan);
-        Ok(())
-    }
-
-    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
-        self.log
-            .borrow_mut()
-            .push(format!("keep {:?}", change.kind));
-        match &self.refuse {
-            Some(refusal) => Err(refusal.clone()),
-            None => Ok(()),
-        }
-    }
-
-    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
-        self.log.borrow_mut().push(format!("start {unit}"));
         Ok(())
     }
 }
@@ -246,7 +234,7 @@ async fn run_world(
     let limits = Rc::new(RefCell::new(Vec::new()));
     let settings = facts.settings.clone();
     let mut agent = Agent {
-        world: FakeWorld {
+        io: FakeWorld {
             facts,
             log: log.clone(),
             refuse,
@@ -266,7 +254,7 @@ async fn run_world(
         reload: FakeReload(reloads.into()),
         clock: PausedClock(Instant::now()),
     };
-    tune(&mut agent.world, &mut agent.wait);
+    tune(&mut agent.io, &mut agent.wait);
     // The loop never ends by itself: it is dropped, as the service drops it.
     let day = Duration::from_secs(86_400);
     let life = Box::pin(run(settings, &mut agent, Memory::default()));
@@ -368,7 +356,7 @@ async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_an
         retry_after: None,
     };
     let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
-    let look = |observation, report| [observation, "keep Rke2", report];
+    let look = |observation, report| [observation, "edit Rke2", report];
     let expected = [
         look("who All", "report startup"),
         look("who nothing", "report startup"),

@@ -1,51 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes: all that the agent ever changes in a cluster is sent from here, to our own Node, with the kubelet's credential.
+//! So are the changes of its own label files and the start of a unit.
 //!
 //! It does what a plan says, reads no facts, decides nothing and retries nothing.
 //!
-//! To add a write: an action in `decide`, its body in a file here, and an arm in [`send`].
+//! To add a write: a variant of [`Action`](crate::decide::Action), its call in a file here, and an arm in `observe/observer/write.rs`.
 
 pub mod event;
 pub mod node;
 pub mod registration;
 pub mod unit;
 
-use crate::agent::Refusal;
 use crate::decide::events::EventDraft;
-use crate::decide::{Action, Now};
+use crate::decide::{ConditionsPatch, NodePatch, Now, Refusal};
 use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::wire::kubeapi::{Client, Error, PatchKind};
 
-/// Sends one action. Answers the Node as the API returned it, where it did.
-pub async fn send(
+/// Patches labels and annotations. Returns the Node as the API returned it.
+pub async fn patch_node(
     client: &Client,
     own: &NodeName,
-    action: &Action,
+    patch: &NodePatch,
     now: Now,
-) -> Result<Option<Node>, Refusal> {
-    match action {
-        Action::PatchNode(patch) => {
-            let path = own_path(own, &patch.node)?;
-            let body = node::node_body(patch);
-            let node: Node = client
-                .patch(&path, PatchKind::Merge, &body)
-                .await
-                .map_err(|error| refusal(&error))?;
-            announce(client, own, patch.announce.iter(), now).await;
-            Ok(Some(node))
-        }
-        Action::PatchConditions(patch) => {
-            let path = format!("{}/status", own_path(own, &patch.node)?);
-            let body = node::conditions_body(patch, now);
-            let node: Node = client
-                .patch(&path, PatchKind::StrategicMerge, &body)
-                .await
-                .map_err(|error| refusal(&error))?;
-            announce(client, own, patch.announce.iter(), now).await;
-            Ok(Some(node))
-        }
-    }
+) -> Result<Node, Refusal> {
+    let path = own_path(own, &patch.node)?;
+    let node = client
+        .patch(&path, PatchKind::Merge, &node::node_body(patch))
+        .await
+        .map_err(|error| refusal(&error))?;
+    announce(client, own, patch.announce.iter(), now).await;
+    Ok(node)
+}
+
+/// Patches conditions. Returns the Node as the API returned it.
+pub async fn patch_conditions(
+    client: &Client,
+    own: &NodeName,
+    patch: &ConditionsPatch,
+    now: Now,
+) -> Result<Node, Refusal> {
+    let path = format!("{}/status", own_path(own, &patch.node)?);
+    let body = node::conditions_body(patch, now);
+    let node = client
+        .patch(&path, PatchKind::StrategicMerge, &body)
+        .await
+        .map_err(|error| refusal(&error))?;
+    announce(client, own, patch.announce.iter(), now).await;
+    Ok(node)
 }
 
 /// The path of our own Node, and of no other.

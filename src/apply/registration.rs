@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes and removes the files of our own through which a distribution hands labels to its kubelet.
 
-use crate::agent::Refusal;
+use crate::decide::Refusal;
 use crate::decide::registration::{Edit, FileChange};
 use crate::facts::registration::LabelFileKind;
 use crate::sys::atomic_file;
@@ -23,7 +23,7 @@ const SERVICE: &str = "harvester-node-agent.service";
 /// In one line, when one of these is not done.
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
-    keep(root, bus, change).await?;
+    edit(root, bus, change).await?;
     told(
         bus.call(MANAGER, "TryRestartUnit", &[SERVICE, "replace"])
             .await,
@@ -50,7 +50,7 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// In one line, when the file cannot be changed or systemd does not take note of it.
-pub async fn keep(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
+pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     let path = change.kind.path();
     let done = match &change.edit {
         Edit::Write(text) => atomic_file::write_atomic(root, path, text.as_bytes(), MODE).map(drop),

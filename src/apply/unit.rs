@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Starts a unit of this machine, only where the configuration allows it.
 
-use crate::agent::Refusal;
+use crate::decide::Refusal;
 use crate::sys::escape::chain;
 use crate::wire::dbus::{Bus, BusError, MANAGER};
 

@@ -24,6 +24,7 @@ use crate::commands::gate::judge::{
     Daemon, Decision, GateReason, GateStatement, Opening, WantedName, decide,
 };
 use crate::config::{self, LabelKey, Settings};
+use crate::decide::identity::NameKind;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
 use crate::decide::verdict::Verdict;
 use crate::facts::registration::{LabelFileKind, Labels};
@@ -199,8 +200,8 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
 /// What a status says of the name that would register.
 fn said(status: &Status) -> Option<GateStatement> {
     let IdentityStatus { names, vm, .. } = &status.identity;
-    let named = |kind: &str| names.iter().find(|name| name.kind == kind);
-    let name = named("node name").or_else(|| named("hostname"))?;
+    let named = |kind| names.iter().find(|name| name.kind == kind);
+    let name = named(NameKind::NodeName).or_else(|| named(NameKind::KernelHostname))?;
     let labels = match &status.registration {
         None => WantedName::None,
         Some(registration) => match &registration.labels {
@@ -209,7 +210,7 @@ fn said(status: &Status) -> Option<GateStatement> {
         },
     };
     Some(GateStatement {
-        kind: name.kind.clone(),
+        kind: name.kind,
         name: name.name.clone(),
         verdict: Verdict::parse(&name.state)?,
         vm: status

@@ -213,7 +213,7 @@ impl Strictness {
         let warned = status
             .findings
             .iter()
-            .any(|finding| finding.severity == Severity::Warning.as_str());
+            .any(|finding| finding.severity == Severity::Warning);
         if self == Self::Strict && answer.exit == Exit::Ok && warned {
             answer.exit = Exit::Warnings;
         }

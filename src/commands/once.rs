@@ -8,9 +8,9 @@ use serde_json::json;
 use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
 use crate::catalogue::{Finding, Severity};
-use crate::decide::Action;
 use crate::decide::label_state::LabelState;
 use crate::decide::registration::Edit;
+use crate::decide::{self, Action};
 use crate::report::status::Status;
 use crate::report::text;
 use crate::sys::escape::json_text;
@@ -24,33 +24,8 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
     let mut lines = Vec::new();
     let mut stderr = String::new();
     for round in rounds {
-        if let Some(unit) = &round.plan.start {
-            match (mode, &round.started) {
-                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
-                    lines.push(format!("unit {unit} started"));
-                }
-                (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(stderr, "error: {}", refusal.text);
-                }
-                (Mode::Write, None) => {}
-            }
-        }
-        for (index, change) in round.plan.registration.changes.iter().enumerate() {
-            let path = change.kind.path().display();
-            match (mode, round.kept.get(index)) {
-                (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => lines.push(match change.edit {
-                    Edit::Write(_) => format!("file {path} written"),
-                    Edit::Remove => format!("file {path} removed"),
-                    Edit::Reload => format!("systemd reloaded for {path}"),
-                }),
-                (Mode::Write, Some(Err(refusal))) => {
-                    let _ = writeln!(stderr, "error: {}", refusal.text);
-                }
-                (Mode::Write, None) => {}
-            }
-        }
         for (index, action) in round.plan.actions.iter().enumerate() {
-            match (mode, round.outcomes.get(index)) {
+            match (mode, round.results.get(index)) {
                 (Mode::Write, Some(Ok(()))) | (Mode::DryRun, _) => {
                     lines.extend(changes(&node, action));
                 }
@@ -102,6 +77,15 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
 /// Returns a write as lines: `node/NAME labeled: KEY=VALUE`.
 fn changes(node: &str, action: &Action) -> Vec<String> {
     match action {
+        Action::StartUnit(unit) => vec![format!("unit {unit} started")],
+        Action::EditLabelFile(change) => {
+            let path = change.kind.path().display();
+            vec![match change.edit {
+                Edit::Write(_) => format!("file {path} written"),
+                Edit::Remove => format!("file {path} removed"),
+                Edit::Reload => format!("systemd reloaded for {path}"),
+            }]
+        }
         Action::PatchNode(patch) => {
             let labels = patch.labels.iter().map(|(key, value)| match value {
                 Some(value) => format!("{node} labeled: {key}={value}"),
@@ -132,11 +116,14 @@ fn exit(rounds: &[Round]) -> Exit {
     let Some(round) = rounds.last() else {
         return Exit::TryAgain;
     };
-    let refusals: Vec<_> = round
-        .outcomes
-        .iter()
-        .filter_map(|outcome| outcome.as_ref().err())
-        .collect();
+    let failed = |round: &Round, is_concerned: fn(&Action) -> bool| {
+        let tried = round.plan.tried(&round.results);
+        let concerned = tried.filter(|(action, _)| is_concerned(action));
+        concerned
+            .filter_map(|(_, result)| result.clone().err())
+            .collect::<Vec<_>>()
+    };
+    let refusals = failed(round, Action::is_sent);
     if round.is_unanswered() || refusals.iter().any(|refusal| refusal.passing) {
         return Exit::TryAgain;
     }
@@ -147,11 +134,9 @@ fn exit(rounds: &[Round]) -> Exit {
         LabelState::NoVm { .. } | LabelState::WriteFailed(_)
     );
     // A file is written again in each round, and a unit is started in one of them only.
-    let is_kept = round.kept.iter().all(Result::is_ok);
-    let is_started = rounds
-        .iter()
-        .all(|round| !matches!(round.started, Some(Err(_))));
-    let is_written = refusals.is_empty() && is_kept && is_started;
+    let is_unit = |action: &Action| action.write() == decide::Write::Unit;
+    let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
+    let is_written = failed(round, |_| true).is_empty() && is_started;
     if !is_written || errors || !settled || !round.identity.verdict.is_match() {
         Exit::Failed
     } else {
@@ -162,15 +147,16 @@ fn exit(rounds: &[Round]) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Apply, Clock, Observe, Refusal, Scope, once};
+    use crate::agent::{Apply, Clock, Observe, Scope, once};
     use crate::config::Settings;
     use crate::decide::fixtures::{World as Facts, now};
     use crate::decide::identity::Identity;
     use crate::decide::placement::Located;
     use crate::decide::registration::FileChange;
-    use crate::decide::{Memory, Now};
+    use crate::decide::{Memory, Now, Refusal, WriteResult};
     use crate::facts::observation::Observation;
     use crate::facts::placement::PlacementReads;
+    use crate::facts::registration::LabelFileKind;
     use crate::facts::requests::Requests;
 
     /// A world in which all is as it should be.
@@ -201,15 +187,7 @@ mod tests {
     }
 
     impl Apply for Settled {
-        async fn apply(&mut self, _: &Action, _: Now) -> Result<(), Refusal> {
-            Ok(())
-        }
-
-        async fn keep(&mut self, _: &FileChange) -> Result<(), Refusal> {
-            Ok(())
-        }
-
-        async fn start(&mut self, _: &str) -> Result<(), Refusal> {
+        async fn apply(&mut self, _: &Action, _: Now) -> WriteResult {
             Ok(())
         }
     }
@@ -250,16 +228,31 @@ mod tests {
             })
         };
         assert_eq!(exit(&rounds().await), Exit::Ok);
+        let start = || Action::StartUnit("qemu-guest-agent.service".to_owned());
+        let edit = || {
+            Action::EditLabelFile(FileChange {
+                kind: LabelFileKind::Rke2,
+                edit: Edit::Remove,
+            })
+        };
+        let tried = |round: &mut Round, actions: Vec<Action>, results: Vec<WriteResult>| {
+            round.plan.actions = actions;
+            round.results = results;
+        };
         let mut unstarted = rounds().await;
-        unstarted[0].started = Some(refused());
+        tried(&mut unstarted[0], vec![start()], vec![refused()]);
         assert_eq!(exit(&unstarted), Exit::Failed);
         let mut unwritten = rounds().await;
-        unwritten[1].kept = vec![Ok(()), refused()];
+        tried(
+            &mut unwritten[1],
+            vec![edit(), edit()],
+            vec![Ok(()), refused()],
+        );
         assert_eq!(exit(&unwritten), Exit::Failed);
         // Written in the round after.
         let mut written = rounds().await;
-        written[0].kept = vec![refused()];
-        written[1].kept = vec![Ok(())];
+        tried(&mut written[0], vec![edit()], vec![refused()]);
+        tried(&mut written[1], vec![edit()], vec![Ok(())]);
         assert_eq!(exit(&written), Exit::Ok);
     }
 }

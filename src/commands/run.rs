@@ -283,7 +283,7 @@ async fn serve(
     };
     let endpoint = Box::pin(endpoint::serve(board, process.root.clone(), health.clone()));
     let mut agent = Agent {
-        world: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
+        io: Observer::new(process.root.clone(), bus, health, earlier_vm).backing_off(random),
         publish: reporter,
         wait,
         reload: Reloader {

@@ -112,7 +112,7 @@ fn progress(status: &Status, presence: Presence) -> Progress {
         Presence::Running(_) | Presence::Unknown => {
             let state = &status.labels.state;
             // The name of the VM may be verified without Harvester; then the error finding has the reason as its code.
-            let is_error = |finding: &FindingStatus| finding.severity == Severity::Error.as_str();
+            let is_error = |finding: &FindingStatus| finding.severity == Severity::Error;
             let mut errors = status.findings.iter().filter(|finding| is_error(finding));
             let mut is_explained =
                 || errors.any(|finding| label_state::is_final_state(&finding.code));
@@ -208,7 +208,7 @@ pub fn exit(status: &Status) -> Exit {
     if status
         .findings
         .iter()
-        .any(|finding| finding.severity == "error")
+        .any(|finding| finding.severity == Severity::Error)
     {
         Exit::Failed
     } else {

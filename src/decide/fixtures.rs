@@ -9,6 +9,7 @@ use time::UtcDateTime;
 
 use super::identity::{Identity, identify};
 use super::placement::{Placement, locate, place};
+use super::registration::Edit;
 use super::schedule::Random;
 use super::{Memory, Now, Patience, Plan, Scene as Decided};
 use crate::config::Settings;
@@ -22,6 +23,7 @@ use crate::facts::observation::{
     Candidates, Coverage, Harvester, Kubelet, NodeNameSource, Observation,
 };
 use crate::facts::placement::{HostLabels, PlacementReads};
+use crate::facts::registration::LabelFileContent;
 use crate::facts::topology::{HOSTNAME, REGION, ZONE};
 use crate::facts::trigger::{Reasons, Trigger};
 use crate::facts::vmi::Vmi;
@@ -133,6 +135,20 @@ impl World {
         self.memory = plan.memory.clone();
         for action in &plan.actions {
             match action {
+                super::Action::StartUnit(_) => {}
+                super::Action::EditLabelFile(change) => {
+                    let files = &mut self.observation.label_files;
+                    match &change.edit {
+                        Edit::Write(text) => {
+                            let changed = files.iter_mut().filter(|file| file.kind == change.kind);
+                            for file in changed {
+                                file.content = LabelFileContent::Ours(text.clone());
+                            }
+                        }
+                        Edit::Remove => files.retain(|file| file.kind != change.kind),
+                        Edit::Reload => {}
+                    }
+                }
                 super::Action::PatchNode(patch) => {
                     self.memory.rivalry.wrote(patch);
                     let node = self.node();

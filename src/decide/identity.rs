@@ -3,6 +3,8 @@
 
 mod evidence;
 
+use serde::{Deserialize, Serialize};
+
 use super::verdict::{Verdict, judge};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
@@ -98,13 +100,16 @@ pub struct JudgedName {
 }
 
 /// The names that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NameKind {
     /// The kernel's host name.
+    #[serde(rename = "hostname")]
     KernelHostname,
     /// `/etc/hostname`, which the kernel gets at the next boot.
+    #[serde(rename = "static hostname")]
     StaticHostname,
     /// The kubelet's node name.
+    #[serde(rename = "node name")]
     NodeName,
 }
 

@@ -6,6 +6,7 @@
 //!
 //! To add a decision: a file with its question, its answer as a type, and a line in [`plan`].
 
+pub mod action;
 pub mod conditions;
 pub mod conflict;
 pub mod events;
@@ -14,29 +15,28 @@ pub mod guest_agent;
 pub mod identity;
 pub mod label_state;
 pub mod labels;
+pub mod learn;
 pub mod machine;
 pub mod memory;
 mod next;
 pub mod patches;
 pub mod permissions;
 pub mod placement;
+pub mod reading;
 pub mod registration;
 pub mod resync;
 pub mod schedule;
 pub mod verdict;
 pub mod watch_cuts;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use time::UtcDateTime;
 
 use crate::catalogue::Finding;
 use crate::config::Settings;
-use crate::facts::names::NodeName;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
-use events::EventDraft;
 use guest_agent::GuestAgentHealth;
 use identity::Identity;
 use label_state::LabelState;
@@ -44,10 +44,12 @@ use labels::{LabelPlan, Owned, plan_labels};
 use next::{next_look, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
-use registration::Registration;
+use registration::{FileChange, Registration};
 use resync::{ProbeResult, WindowId};
 use schedule::Random;
 
+pub use action::{Action, ConditionsPatch, NodePatch, Refusal, Transition, Write, WriteResult};
+pub use learn::{FollowUp, learn};
 pub use memory::{Memory, Migration, Refused};
 
 /// Prefix of our annotations on the Node.
@@ -79,15 +81,6 @@ pub struct Now {
     pub random: Random,
 }
 
-/// The kinds of changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Write {
-    /// Labels and annotations.
-    Node,
-    /// Conditions.
-    Conditions,
-}
-
 /// How patient a decision is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
@@ -102,8 +95,6 @@ pub enum Patience {
 pub struct Plan {
     /// Writes, in order.
     pub actions: Vec<Action>,
-    /// The unit of the guest agent that is to be started.
-    pub start: Option<String>,
     /// How the guest agent is.
     pub guest_agent: GuestAgentHealth,
     /// Complaints, worst first, without those that another explains.
@@ -124,64 +115,6 @@ pub struct Plan {
     pub next: Next,
     /// What to remember.
     pub memory: Memory,
-}
-
-/// One write. There are no others: never taints, `spec`, `ownerReferences`, or any other Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// Labels and annotations of our own Node, in one merge patch.
-    PatchNode(NodePatch),
-    /// Conditions of our own Node, in one strategic merge patch of its status.
-    PatchConditions(ConditionsPatch),
-}
-
-impl Action {
-    /// Which kind of change it is.
-    pub fn write(&self) -> Write {
-        match self {
-            Self::PatchNode(_) => Write::Node,
-            Self::PatchConditions(_) => Write::Conditions,
-        }
-    }
-}
-
-/// A change of labels and annotations.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodePatch {
-    /// Our own Node.
-    pub node: NodeName,
-    /// Its UID; the API refuses the patch when the Node was made anew since.
-    pub uid: String,
-    /// Sent when something is removed, so that a newer change by somebody else is not lost.
-    pub resource_version: Option<String>,
-    /// Label to new value; `None` removes.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Annotation to new value.
-    pub annotations: BTreeMap<String, String>,
-    /// Sent once the patch is accepted.
-    pub announce: Option<EventDraft>,
-}
-
-/// A change of conditions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConditionsPatch {
-    /// Our own Node.
-    pub node: NodeName,
-    /// Its UID, for the Events.
-    pub uid: String,
-    /// The conditions, each with whether its status changes, which is what `lastTransitionTime` tells.
-    pub conditions: Vec<(conditions::DesiredCondition, Transition)>,
-    /// Sent once the patch is accepted.
-    pub announce: Vec<EventDraft>,
-}
-
-/// Whether the status of a condition changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
-    /// Another status than before.
-    NewStatus,
-    /// Only reason or message.
-    SameStatus,
 }
 
 /// The most that one observation knows.
@@ -259,7 +192,20 @@ pub fn plan(
             .map(|refused| refused.text.as_str()),
     };
     let sync = label_state::state(&inputs);
-    let mut actions = Vec::new();
+    // The file of a Node whose labels are left alone says what they are.
+    let none = LabelPlan::default();
+    let changed = stand_down.as_ref().map_or(&labels, |_| &none);
+    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
+    let (registration, changes) = registration::decide(settings, seen, changed, reloaded);
+    if changes.iter().any(FileChange::is_reload) {
+        memory.reloaded = Some(now.uptime);
+    }
+    if changes.is_empty() && !registration::is_unloaded(observation) {
+        memory.unwritten_file = None;
+    }
+    let mut actions = Vec::from_iter(start.map(Action::StartUnit));
+    // Before the Node: a kubelet that starts in between must not set what the Node had before.
+    actions.extend(changes.into_iter().map(Action::EditLabelFile));
     if stand_down.is_none() {
         actions.extend(patch.map(Action::PatchNode));
     }
@@ -283,17 +229,6 @@ pub fn plan(
     let wanted = |refused: &Refused| actions.iter().any(|action| action.write() == refused.write);
     if !memory.refusal.as_ref().is_some_and(wanted) {
         memory.refusal = None;
-    }
-    // The file of a Node whose labels are left alone says what they are.
-    let none = LabelPlan::default();
-    let changed = stand_down.as_ref().map_or(&labels, |_| &none);
-    let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
-    let registration = registration::decide(settings, seen, changed, reloaded);
-    if registration.reloads() {
-        memory.reloaded = Some(now.uptime);
-    }
-    if registration.changes.is_empty() && !registration::is_unloaded(observation) {
-        memory.unwritten_file = None;
     }
     let findings = findings::raise(
         settings,
@@ -319,7 +254,6 @@ pub fn plan(
     let next = next_look(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
-        start,
         guest_agent: health,
         findings,
         registration,

@@ -36,8 +36,6 @@ pub struct Registration {
     pub is_wanted: bool,
     /// The labels, where they are known.
     pub labels: Option<Labels>,
-    /// Changes of files.
-    pub changes: Vec<FileChange>,
 }
 
 /// A change of one of our files.
@@ -60,12 +58,10 @@ pub enum Edit {
     Reload,
 }
 
-impl Registration {
+impl FileChange {
     /// Reports whether systemd reloads for the kubelet's drop-in alone, without a change of the file.
-    pub fn reloads(&self) -> bool {
-        self.changes
-            .iter()
-            .any(|change| change.edit == Edit::Reload)
+    pub fn is_reload(&self) -> bool {
+        self.edit == Edit::Reload
     }
 }
 
@@ -74,14 +70,14 @@ pub fn is_wanted(settings: &Settings) -> bool {
     settings.registration.node_labels && settings.topology.on_change != OnChange::Report
 }
 
-/// Decides. `plan` is what is about to be changed on our Node; empty where nothing is. `reloaded`: the time since the
-/// last reload for a missed one.
+/// Decides, and returns the changes of files. `plan` is what is about to be changed on our Node; empty where nothing is.
+/// `reloaded`: the time since the last reload for a missed one.
 pub fn decide(
     settings: &Settings,
     seen: Scene<'_>,
     plan: &LabelPlan,
     reloaded: Option<Duration>,
-) -> Registration {
+) -> (Registration, Vec<FileChange>) {
     let is_wanted = is_wanted(settings);
     let labels = labels(settings, seen, plan).filter(|_| is_wanted);
     let changes = seen.observation.label_files.iter().filter_map(|file| {
@@ -110,11 +106,7 @@ pub fn decide(
             edit: Edit::Reload,
         });
     }
-    Registration {
-        is_wanted,
-        changes,
-        labels,
-    }
+    (Registration { is_wanted, labels }, changes)
 }
 
 /// Reports whether systemd has loaded another version of our drop-in of the kubelet's unit than the one on disk: the file was

@@ -6,6 +6,7 @@
 //!
 //! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.
 
+pub mod clock;
 pub mod distribution;
 pub mod guest_agent;
 pub mod host_metrics;

@@ -231,6 +231,18 @@ impl Reasons {
         }
     }
 
+    /// Returns the same reason for a round at `at` that reads nothing.
+    #[must_use]
+    pub fn again(self, at: Duration) -> Self {
+        Self {
+            scope: Scope::NONE,
+            at,
+            hint: None,
+            renamed: false,
+            ..self
+        }
+    }
+
     /// These, and a later one.
     #[must_use]
     pub fn and(self, later: Self) -> Self {

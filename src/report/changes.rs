@@ -8,28 +8,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{NameStatus, Status};
-use crate::catalogue::{Code, Severity};
+use crate::catalogue::{Code, Finding, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::resync::{WindowId, WindowOutcome};
+use crate::facts::clock::ClockSteps;
 use crate::facts::trigger::Trigger;
 
 /// What was reported already.
 #[derive(Debug, Clone, Default)]
 pub struct Reported {
     /// What was seen, by code; one code may have several.
-    findings: BTreeMap<String, BTreeSet<String>>,
+    findings: BTreeMap<Code, BTreeSet<String>>,
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
     /// Host names of the machine, by kind.
-    names: Option<BTreeMap<String, String>>,
-    clock: Option<String>,
+    names: Option<BTreeMap<NameKind, String>>,
+    /// Steps of the clock.
+    clock: Option<u64>,
 }
 
 /// What happened in a round, beyond its status.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundEvents<'a> {
+    /// The findings.
+    pub findings: &'a [Finding],
+    /// The steps of the wall clock until now.
+    pub clock: ClockSteps,
     /// Labels that were written, as `key=value` or `key-`.
     pub labelled: &'a [String],
     /// Milliseconds from the trigger to the end of the last write.
@@ -96,7 +102,7 @@ impl Reported {
                 .into_iter()
                 .map(|text| record(Priority::Notice, message_id::RENAMED, text)),
         );
-        if let Some(text) = self.clock_set(status) {
+        if let Some(text) = self.clock_set(events.clock) {
             records.push(record(Priority::Info, message_id::CLOCK_SET, text));
         }
         if let Some(Migration { from, to, .. }) = events.moved {
@@ -138,48 +144,44 @@ impl Reported {
             };
             records.push(record(priority, message_id::UNIT_STARTED, text));
         }
-        for finding in &status.findings {
-            if self.is_new(&finding.code, &finding.observed) {
-                let priority = match finding.severity.as_str() {
-                    word if word == Severity::Error.as_str() => Priority::Error,
-                    word if word == Severity::Warning.as_str() => Priority::Warning,
-                    _ => Priority::Notice,
+        let mut present: BTreeMap<Code, BTreeSet<String>> = BTreeMap::new();
+        for finding in events.findings {
+            if self.is_new(finding) {
+                let entry = finding.code.entry();
+                let priority = match entry.severity {
+                    Severity::Error => Priority::Error,
+                    Severity::Warning => Priority::Warning,
+                    Severity::Notice => Priority::Notice,
                 };
-                let text = format!("{}: {}", finding.title, finding.observed);
+                let text = format!("{}: {}", entry.title, finding.seen);
                 let new = record(priority, message_id::FINDING, text);
                 records.push(Record {
-                    finding: Some(finding.code.clone()),
-                    impact: Some(finding.impact.clone()),
-                    fix: Some(finding.fix.join(" ")),
+                    finding: Some(finding.code.as_str().to_owned()),
+                    impact: Some(entry.impact.to_owned()),
+                    fix: Some(finding.fix().join(" ")),
                     ..new
                 });
             }
-        }
-        let mut present: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for finding in &status.findings {
-            present
-                .entry(finding.code.clone())
-                .or_default()
-                .insert(finding.observed.clone());
+            let seen = present.entry(finding.code).or_default();
+            seen.insert(finding.seen.clone());
         }
         // What cannot be looked at just now is neither there nor gone.
         let unread = status.placement.is_none();
-        let unknown =
-            |code: &String| unread && Code::parse(code).is_some_and(Code::needs_placement);
+        let unknown = |code: Code| unread && code.needs_placement();
         for (code, seen) in std::mem::take(&mut self.findings) {
             if present.contains_key(&code) {
                 continue;
             }
-            if unknown(&code) {
+            if unknown(code) {
                 present.insert(code, seen);
             } else {
                 let resolved = record(
                     Priority::Notice,
                     message_id::RESOLVED,
-                    format!("resolved: {code}"),
+                    format!("resolved: {}", code.as_str()),
                 );
                 records.push(Record {
-                    finding: Some(code),
+                    finding: Some(code.as_str().to_owned()),
                     ..resolved
                 });
             }
@@ -193,13 +195,13 @@ impl Reported {
 
     /// Returns the hostnames that changed since the last report; none at the first one.
     fn renamed(&mut self, status: &Status) -> Vec<String> {
-        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName.as_str();
-        let names: BTreeMap<String, String> = status
+        let is_host_name = |name: &&NameStatus| name.kind != NameKind::NodeName;
+        let names: BTreeMap<NameKind, String> = status
             .identity
             .names
             .iter()
             .filter(is_host_name)
-            .map(|name| (name.kind.clone(), name.name.clone()))
+            .map(|name| (name.kind, name.name.clone()))
             .collect();
         let Some(before) = self.names.replace(names) else {
             return Vec::new();
@@ -207,31 +209,25 @@ impl Reported {
         let text = |name: &NameStatus| {
             let old = before.get(&name.kind)?;
             (*old != name.name).then(|| {
-                let (kind, new) = (&name.kind, &name.name);
+                let (kind, new) = (name.kind.as_str(), &name.name);
                 format!("{kind} changed from `{old}` to `{new}`: {}", name.state)
             })
         };
         status.identity.names.iter().filter_map(text).collect()
     }
 
-    /// The last step of the clock, where it is news. The detail of the signal is `...; the clock was last set by STEP, step N`.
-    fn clock_set(&mut self, status: &Status) -> Option<String> {
-        let clock = status
-            .event_sources
-            .iter()
-            .find(|signal| signal.name == Trigger::Clock.as_str())?;
-        let before = self.clock.replace(clock.detail.clone())?;
-        let (_, step) = clock.detail.split_once(" set by ")?;
-        let (step, _) = step.split_once(',')?;
-        (before != clock.detail && clock.active).then(|| format!("wall clock set by {step}"))
+    /// Returns the last step of the clock, where there was one since the last report.
+    fn clock_set(&mut self, steps: ClockSteps) -> Option<String> {
+        let before = self.clock.replace(steps.count)?;
+        let step = steps.last.filter(|_| steps.count > before)?;
+        Some(format!("wall clock set by {step}"))
     }
 
-    /// Whether a finding is to be told: it is new, or something else was seen.
-    fn is_new(&self, code: &str, seen: &str) -> bool {
-        let same = |told: &BTreeSet<String>| {
-            told.contains(seen) || Code::parse(code).is_some_and(Code::is_error_text)
-        };
-        !self.findings.get(code).is_some_and(same)
+    /// Reports whether a finding is new, or something else was observed.
+    fn is_new(&self, finding: &Finding) -> bool {
+        let is_same =
+            |seen: &BTreeSet<String>| seen.contains(&finding.seen) || finding.code.is_error_text();
+        !self.findings.get(&finding.code).is_some_and(is_same)
     }
 }
 

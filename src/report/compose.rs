@@ -16,7 +16,7 @@ use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
 use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::decide::resync::WindowId;
-use crate::decide::{self, Migration};
+use crate::decide::{self, Action, Migration, WriteResult};
 use crate::facts::Fact;
 use crate::facts::observation::Observation;
 use crate::facts::permissions::{Permission, PermissionPlace};
@@ -53,7 +53,7 @@ impl Status {
                 let entry = finding.code.entry();
                 FindingStatus {
                     code: entry.name.to_owned(),
-                    severity: entry.severity.as_str().to_owned(),
+                    severity: entry.severity,
                     title: entry.title.to_owned(),
                     observed: finding.seen.clone(),
                     impact: entry.impact.to_owned(),
@@ -118,7 +118,7 @@ fn identity(identity: &Identity) -> IdentityStatus {
             .names
             .iter()
             .map(|judged| NameStatus {
-                kind: judged.kind.as_str().to_owned(),
+                kind: judged.kind,
                 name: one_line(&judged.name, NAME_MAX).into_owned(),
                 state: judged.verdict.name(),
             })
@@ -175,8 +175,8 @@ fn outcome(outcome: PlacementOutcome) -> &'static str {
 fn labels(report: &RoundReport<'_>) -> LabelsStatus {
     let node = report.observation.node.known();
     let owned = Owned::parse(node.and_then(|node| node.annotations.get(decide::ANNOTATION_OWNED)));
-    let written =
-        !report.plan.labels.owned.0.is_empty() && report.outcomes.iter().all(Result::is_ok);
+    let is_sent = |(action, result): (&Action, &WriteResult)| !action.is_sent() || result.is_ok();
+    let written = !report.plan.labels.owned.0.is_empty() && report.tried().all(is_sent);
     let left = report
         .plan
         .labels

@@ -11,11 +11,11 @@ use time::UtcDateTime;
 
 use super::counters::{BOUNDS, Counters};
 use super::exposition::{Kind, MetricFamily};
-use super::status::{IdentityStatus, Status};
+use super::status::Status;
 use crate::agent::RoundReport;
-use crate::config::Settings;
 use crate::decide::conditions::kebab;
 use crate::decide::guest_agent::GuestAgentHealth;
+use crate::decide::identity::Identity;
 use crate::decide::label_state;
 use crate::decide::schedule;
 use crate::decide::verdict::Verdict;
@@ -23,19 +23,14 @@ use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 
 /// Returns the page of the state and of what happened.
-pub fn state(
-    status: &Status,
-    observation: &Observation,
-    settings: &Settings,
-    counters: &Counters,
-) -> String {
+pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> String {
     let mut text = String::new();
     let page = &mut text;
-    standing(page, status);
+    standing(page, status, report);
     findings(page, status);
     happened(page, counters);
-    expiries(page, observation);
-    let (interval, _) = schedule::backstop(settings);
+    expiries(page, report.observation);
+    let (interval, _) = schedule::backstop(report.settings);
     MetricFamily::new(
         page,
         "harvester_node_agent_poll_interval_seconds",
@@ -58,7 +53,7 @@ fn number(holds: bool) -> f64 {
     if holds { 1.0 } else { 0.0 }
 }
 
-fn standing(page: &mut String, status: &Status) {
+fn standing(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     MetricFamily::new(
         page,
         "harvester_node_agent_build_info",
@@ -97,7 +92,7 @@ fn standing(page: &mut String, status: &Status) {
         )
         .sample(&labels, 1.0);
     }
-    let (verdict, is_verified) = verified(&status.identity);
+    let (verdict, is_verified) = verified(report.identity);
     MetricFamily::new(
         page,
         "harvester_node_agent_identity_verified",
@@ -110,39 +105,38 @@ fn standing(page: &mut String, status: &Status) {
         "harvester_node_agent_identity_state",
         "How hostname and Node name compare with the VM: 1 for the current state, 0 for the others.",
         &Verdict::ALL.map(Verdict::name),
-        verdict,
+        &verdict,
     );
     // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
-    let state = &status.labels.state;
-    let is_synced = matches!(state.as_str(), "synced" | "host-without-topology");
+    let sync = &report.plan.sync;
     MetricFamily::new(
         page,
         "harvester_node_agent_topology_synced",
         Kind::Gauge,
         "Whether the topology labels of the Node are in sync with the Harvester host.",
     )
-    .sample(&[], number(is_synced));
+    .sample(&[], number(sync.is_synced()));
     states(
         page,
         "harvester_node_agent_topology_state",
         "State of the topology labels: 1 for the current state, 0 for the others.",
         &label_state::REASONS.map(kebab),
-        state,
+        &kebab(sync.reason()),
     );
-    let health = &status.qemu_guest_agent.state;
+    let health = report.plan.guest_agent;
     MetricFamily::new(
         page,
         "harvester_node_agent_qemu_guest_agent_ready",
         Kind::Gauge,
         "Whether qemu-guest-agent runs and serves the host; also 0 while its state is unknown.",
     )
-    .sample(&[], number(*health == GuestAgentHealth::Healthy.name()));
+    .sample(&[], number(health == GuestAgentHealth::Healthy));
     states(
         page,
         "harvester_node_agent_qemu_guest_agent_state",
         "State of qemu-guest-agent: 1 for the current state, 0 for the others.",
         &GuestAgentHealth::ALL.map(GuestAgentHealth::name),
-        health,
+        &health.name(),
     );
 }
 
@@ -165,15 +159,12 @@ fn states<const N: usize>(
 
 /// Returns the verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names
 /// that agree with what the platform once said prove nothing while no VM, or more than one, is known.
-fn verified(identity: &IdentityStatus) -> (&str, bool) {
-    match (identity.state.as_str(), &identity.vm) {
-        (verdict, None) if is_match(verdict) => ("vm-unknown", false),
-        (verdict, _) => (verdict, is_match(verdict)),
+fn verified(identity: &Identity) -> (String, bool) {
+    let is_match = identity.verdict.is_match();
+    match identity.vm_name() {
+        None if is_match => ("vm-unknown".to_owned(), false),
+        _ => (identity.verdict.name(), is_match),
     }
-}
-
-fn is_match(verdict: &str) -> bool {
-    Verdict::parse(verdict).is_some_and(Verdict::is_match)
 }
 
 fn findings(page: &mut String, status: &Status) {
@@ -277,7 +268,8 @@ fn reconciled(page: &mut String, wall: UtcDateTime) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::status::VmStatus;
+    use crate::decide::identity::OwnVm;
+    use crate::facts::names::VmName;
 
     #[test]
     fn each_state_is_one_series_and_only_the_current_one_is_1() {
@@ -301,34 +293,37 @@ mod tests {
 
     #[test]
     fn names_are_verified_only_against_a_vm_that_is_known() {
-        let vm = VmStatus {
-            name: "pool1-abcde".to_owned(),
-            namespace: None,
-            uid: None,
-            instance_uid: None,
-        };
-        for (verdict, vm, expected) in [
-            ("names-match", Some(&vm), ("names-match", true)),
+        let name = VmName::parse("pool1-abcde").unwrap();
+        for (verdict, is_known, expected) in [
+            (Verdict::Match, true, ("names-match", true)),
             (
-                "match-modulo-case-or-domain",
-                Some(&vm),
+                Verdict::MatchModuloCaseOrDomain,
+                true,
                 ("match-modulo-case-or-domain", true),
             ),
-            ("names-match", None, ("vm-unknown", false)),
-            ("mismatch", None, ("mismatch", false)),
-            ("platform-hostname", Some(&vm), ("platform-hostname", false)),
-            ("vm-unknown", None, ("vm-unknown", false)),
+            (Verdict::Match, false, ("vm-unknown", false)),
+            (Verdict::Mismatch, false, ("mismatch", false)),
+            (
+                Verdict::PlatformHostname,
+                true,
+                ("platform-hostname", false),
+            ),
+            (Verdict::Unknown, false, ("vm-unknown", false)),
         ] {
-            let identity = IdentityStatus {
-                state: verdict.to_owned(),
-                impact: String::new(),
-                vm: vm.cloned(),
-                expected_name: None,
-                message: None,
-                names: Vec::new(),
-                evidence: Vec::new(),
+            let vm = if is_known {
+                OwnVm::ProvenOffline(name.clone())
+            } else {
+                OwnVm::NotFound(String::new())
             };
-            assert_eq!(verified(&identity), expected, "{verdict} {vm:?}");
+            let identity = Identity {
+                vm,
+                evidence: Vec::new(),
+                names: Vec::new(),
+                verdict,
+                expected: None,
+            };
+            let (state, is_verified) = verified(&identity);
+            assert_eq!((state.as_str(), is_verified), expected);
         }
     }
 }

@@ -220,7 +220,7 @@ impl Reporter {
         let is_wanted = path.is_some() || listen.is_some();
         let (state, activity) = match is_wanted {
             true => (
-                metrics::state(status, report.observation, settings, &self.counters),
+                metrics::state(status, report, &self.counters),
                 metrics::activity(report),
             ),
             false => (String::new(), String::new()),
@@ -284,20 +284,13 @@ impl Publish for Reporter {
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
         let events = RoundEvents {
+            findings: &plan.findings,
+            clock: self.health.clock_steps(),
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
             moved: plan.moved.as_ref(),
             epoch: plan.epoch.as_ref(),
-            started: plan
-                .start
-                .as_deref()
-                .zip(report.started)
-                .map(|(unit, outcome)| {
-                    (
-                        unit,
-                        outcome.as_ref().err().map(|refusal| refusal.text.as_str()),
-                    )
-                }),
+            started: started(report),
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let records = told.news(&status, events);
@@ -365,16 +358,11 @@ impl Publish for Reporter {
 
 /// The labels that were written in this round, as `key=value` or `key-`.
 fn labelled(report: &RoundReport<'_>) -> Vec<String> {
-    let written = report
-        .plan
-        .actions
-        .iter()
-        .zip(report.outcomes)
-        .filter(|(_, outcome)| outcome.is_ok());
+    let written = report.tried().filter(|(_, result)| result.is_ok());
     written
         .filter_map(|(action, _)| match action {
             Action::PatchNode(patch) => Some(&patch.labels),
-            Action::PatchConditions(_) => None,
+            _ => None,
         })
         .flatten()
         .map(|(key, value)| match value {
@@ -382,6 +370,17 @@ fn labelled(report: &RoundReport<'_>) -> Vec<String> {
             None => format!("{key}-"),
         })
         .collect()
+}
+
+/// The unit that was started in this round, and why it could not be.
+fn started<'a>(report: &'a RoundReport<'_>) -> Option<(&'a str, Option<&'a str>)> {
+    report.tried().find_map(|(action, result)| match action {
+        Action::StartUnit(unit) => {
+            let refusal = result.as_ref().err();
+            Some((unit.as_str(), refusal.map(|refusal| refusal.text.as_str())))
+        }
+        _ => None,
+    })
 }
 
 fn milliseconds(duration: Duration) -> u64 {

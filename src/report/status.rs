@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::catalogue::Severity;
+use crate::decide::identity::NameKind;
 use crate::sys::escape::one_line;
 
 /// `apiVersion` of the status.
@@ -141,7 +143,7 @@ pub struct VmStatus {
 pub struct NameStatus {
     /// Which name.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: NameKind,
     /// The name, control characters escaped.
     pub name: String,
     /// How it compares.
@@ -364,7 +366,7 @@ pub struct FindingStatus {
     /// Its code, for `explain`.
     pub code: String,
     /// `error`, `warning` or `notice`.
-    pub severity: String,
+    pub severity: Severity,
     /// What it is.
     pub title: String,
     /// What was observed, on which object.

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use time::UtcDateTime;
 
 use super::layout::{Mark, TermStyle, paragraph};
-use super::relative::{expiry, relative};
+use super::relative::{expiry, relative, seconds_until};
 use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
 use crate::catalogue::Severity;
 use crate::decide::verdict::Verdict;
@@ -174,7 +174,7 @@ pub fn line(status: &Status) -> String {
             format!(" migrated={}", migration.time)
         });
     let finding = worst.map_or_else(String::new, |finding| {
-        format!(" {}={}", finding.severity, finding.code)
+        format!(" {}={}", finding.severity.as_str(), finding.code)
     });
     let identity = &status.identity.state;
     let labels = &status.labels.state;
@@ -187,13 +187,12 @@ pub fn line(status: &Status) -> String {
 /// Returns each finding of at least this severity as one line.
 pub fn problem_lines(findings: &[FindingStatus], least: Severity) -> String {
     let mut text = String::new();
-    let is_severe =
-        |finding: &&FindingStatus| severity(finding).is_some_and(|severity| severity >= least);
+    let is_severe = |finding: &&FindingStatus| finding.severity >= least;
     for finding in findings.iter().filter(is_severe) {
         let _ = writeln!(
             text,
             "{}: {}: {} [{}]",
-            finding.severity,
+            finding.severity.as_str(),
             finding.title,
             one_line(&finding.observed, SHOWN_MAX),
             finding.code
@@ -212,7 +211,7 @@ fn problems(findings: &[FindingStatus]) -> String {
     let counts = counts.map(|(severity, word)| {
         let same = findings
             .iter()
-            .filter(|finding| finding.severity == severity.as_str());
+            .filter(|finding| finding.severity == severity);
         (same.count(), word)
     });
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
@@ -233,13 +232,7 @@ pub fn many(count: usize, one: &str) -> String {
 }
 
 fn worst(status: &Status) -> Option<Severity> {
-    status.findings.iter().filter_map(severity).max()
-}
-
-fn severity(finding: &FindingStatus) -> Option<Severity> {
-    let all = [Severity::Notice, Severity::Warning, Severity::Error];
-    all.into_iter()
-        .find(|severity| finding.severity == severity.as_str())
+    status.findings.iter().map(|finding| finding.severity).max()
 }
 
 fn vm(identity: &IdentityStatus) -> String {
@@ -273,9 +266,9 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     let unknown = Verdict::Unknown.name();
     let is_wrong = |verdict: &str| !is_match(verdict) && verdict != unknown;
     let names = identity.names.iter().map(|name| {
-        let kind = &name.kind;
+        let kind = name.kind.as_str();
         match () {
-            () if is_match(&name.state) => (Mark::Ok, kind.clone()),
+            () if is_match(&name.state) => (Mark::Ok, kind.to_owned()),
             () if is_wrong(&name.state) => {
                 let text = format!("{kind} {} ({})", name.name, name.state);
                 (Mark::Found(Severity::Warning), text)
@@ -296,13 +289,13 @@ fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (M
     if credential.kubeconfig.is_none() {
         return (bad, format!("{name}, not usable"));
     }
-    let text = lifetime(credential, now);
-    let mark = if text.starts_with("expired") {
-        bad
-    } else {
-        Mark::Ok
+    let expires = credential.expiration_time.as_deref();
+    let left = expires.and_then(|time| seconds_until(now, time));
+    let mark = match left {
+        Some(..=0) => bad,
+        _ => Mark::Ok,
     };
-    (mark, format!("{name}, {text}"))
+    (mark, format!("{name}, {}", lifetime(credential, now)))
 }
 
 /// Returns when a credential expires, as far as it shows.
@@ -390,7 +383,10 @@ fn findings(rows: &mut Rows, findings: &[FindingStatus]) {
     for finding in findings {
         let text = format!(
             "{}: {}: {} [{}]",
-            finding.severity, finding.title, finding.observed, finding.code
+            finding.severity.as_str(),
+            finding.title,
+            finding.observed,
+            finding.code
         );
         rows.row("Problem", &text);
     }

@@ -19,6 +19,7 @@ use super::Sender;
 use super::waits::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
+use crate::facts::clock::ClockStep;
 use crate::facts::observation::ObservationIssue;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::root::Root;
@@ -59,15 +60,14 @@ pub fn probe(_root: &Root) -> Signal {
 async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::convert::Infallible> {
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
-    let mut steps: u64 = 0;
     health.set(SIGNAL, true, "timerfd");
     health.remark(SIGNAL, None);
     loop {
         timer.stepped().await?;
         sender.send(Trigger::Clock);
         let after = read_offset()?;
-        let step = describe_step(after - before);
-        steps += 1;
+        let step = ClockStep(after - before);
+        let steps = health.note_clock_step(step);
         let detail = format!("timerfd; the clock was last set by {step}, step {steps}");
         health.set(SIGNAL, true, detail);
         before = after;
@@ -86,17 +86,6 @@ fn offset(realtime: TimeSpec, monotonic: TimeSpec) -> i128 {
     let nanoseconds =
         |time: TimeSpec| i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec());
     nanoseconds(realtime) - nanoseconds(monotonic)
-}
-
-/// A step of so many nanoseconds, in seconds to the millisecond: finer is the time between two readings.
-fn describe_step(nanoseconds: i128) -> String {
-    let hint = if nanoseconds < 0 { '-' } else { '+' };
-    let milliseconds = (nanoseconds.unsigned_abs() + 500_000) / 1_000_000;
-    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-    match milliseconds {
-        0 => "less than 1 ms".to_owned(),
-        _ => format!("{hint}{seconds}.{rest:03} s"),
-    }
 }
 
 /// A timer that never rings and is cancelled by each step of the wall clock.
@@ -165,11 +154,8 @@ mod tests {
         ] {
             let before = offset(time(before.0), time(before.1));
             let after = offset(time(after.0), time(after.1));
-            assert_eq!(describe_step(after - before), said);
+            assert_eq!(ClockStep(after - before).to_string(), said);
         }
-        assert_eq!(describe_step(1_499_999), "+0.001 s");
-        assert_eq!(describe_step(-500_000), "-0.001 s");
-        assert_eq!(describe_step(-499_999), "less than 1 ms");
     }
 
     #[tokio::test]
@@ -205,11 +191,11 @@ mod tests {
         }
         println!("the slowest of 3 steps of the clock was told after {slowest:?}");
         reasons.try_recv().unwrap_err();
+        let steps = health.clock_steps();
+        assert_eq!(steps.count, 3);
         let detail = signal().unwrap().detail;
-        assert!(
-            detail.starts_with("timerfd; the clock was last set by "),
-            "{detail}"
-        );
+        let last = format!("last set by {}, step 3", steps.last.unwrap());
+        assert!(detail.ends_with(&last), "{detail}");
         task.abort();
     }
 }

@@ -258,7 +258,7 @@ pub(super) fn start_with(
         agent,
     };
     let mut parts = Agent {
-        world: Observer::new(root, bus, health, None).backing_off(random),
+        io: Observer::new(root, bus, health, None).backing_off(random),
         publish: Silent,
         wait,
         reload: Same(settings.clone()),

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::decide::identity::NameKind;
 use crate::decide::verdict::Verdict;
 use crate::facts::registration::Labels;
 
@@ -25,8 +26,8 @@ pub enum Daemon {
 /// What the daemon says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateStatement {
-    /// Which name would register: `hostname`, or `node name` where the configuration sets one.
-    pub kind: String,
+    /// Which name would register: the hostname, or the node name where the configuration sets one.
+    pub kind: NameKind,
     /// That name.
     pub name: String,
     /// How it compares with the VM's.
@@ -147,7 +148,7 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     } else {
         "; the labels of its host are still unknown: harvester-node-agent whoami"
     };
-    let name = format!("{} `{}`", said.kind, said.name.escape_debug());
+    let name = format!("{} `{}`", said.kind.as_str(), said.name.escape_debug());
     let verdict = said.verdict.name();
     if said.verdict.may_register() {
         let vm = said.vm.as_deref().unwrap_or_default();
@@ -183,7 +184,7 @@ fn problem(said: &GateStatement, name: &str) -> String {
     let verdict = said.verdict;
     match &said.vm {
         Some(vm) if verdict != Verdict::Unknown => {
-            let remedy = if said.kind == "node name" {
+            let remedy = if said.kind == NameKind::NodeName {
                 format!("set it to {vm} in the RKE2/K3s configuration, or remove it there")
             } else {
                 format!("hostnamectl set-hostname {vm}")
@@ -210,7 +211,7 @@ mod tests {
 
     fn said(verdict: Verdict) -> GateStatement {
         GateStatement {
-            kind: "hostname".to_owned(),
+            kind: NameKind::KernelHostname,
             name: "localhost".to_owned(),
             verdict,
             vm: (verdict != Verdict::Unknown).then(|| "pool1-abcde".to_owned()),
@@ -267,7 +268,7 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
         let configured = GateStatement {
-            kind: "node name".to_owned(),
+            kind: NameKind::NodeName,
             ..said(Verdict::AnotherVm)
         };
         let Decision::Wait(text) = at(configured, 0) else {

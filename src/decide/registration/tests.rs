@@ -3,8 +3,8 @@
 use super::*;
 use crate::catalogue::Code;
 use crate::config::OnChange;
-use crate::decide::Action;
 use crate::decide::fixtures::World;
+use crate::decide::{Action, Plan};
 use crate::facts::distribution::{Distribution, DistributionKind, StaticLabel};
 use crate::facts::topology::ZONE_BETA;
 use crate::facts::{Fact, UnavailableKind};
@@ -38,9 +38,23 @@ fn world() -> World {
     world
 }
 
+/// The changes of files in a plan.
+fn edits(plan: &Plan) -> Vec<FileChange> {
+    let edits = plan.actions.iter().filter_map(|action| match action {
+        Action::EditLabelFile(change) => Some(change.clone()),
+        _ => None,
+    });
+    edits.collect()
+}
+
+/// The changes of files that a world plans.
+fn world_edits(world: &World) -> Vec<FileChange> {
+    edits(&world.plan())
+}
+
 /// What the file is changed to, if it is.
 fn changed(world: &World) -> Option<Option<String>> {
-    let changes = world.plan().registration.changes;
+    let changes = world_edits(&world);
     changes.into_iter().next().map(|change| match change.edit {
         Edit::Write(text) => Some(text),
         Edit::Remove => None,
@@ -79,9 +93,10 @@ fn the_file_changes_in_the_same_plan_as_the_node_and_then_rests() {
     assert_eq!(changed(&world), None);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
-    assert!(matches!(plan.actions[0], Action::PatchNode(_)));
+    let [Action::EditLabelFile(_), Action::PatchNode(_)] = plan.actions.as_slice() else {
+        panic!("{:?}", plan.actions)
+    };
     assert_eq!(changed(&world), to("rack-b", "hv-b"));
-    world.observation.label_files = vec![ours(LabelFileKind::Rke2, &wanted("rack-b", "hv-b"))];
     world.apply(&plan);
     assert_eq!(changed(&world), None);
 }
@@ -121,7 +136,7 @@ fn switched_off_only_our_own_file_goes() {
         );
         world.observation.label_files.push(other);
         switch(&mut world);
-        let changes = world.plan().registration.changes;
+        let changes = world_edits(&world);
         let kinds: Vec<_> = changes.iter().map(|change| change.kind).collect();
         assert_eq!(
             (kinds, changed(&world)),
@@ -176,18 +191,18 @@ fn while_somebody_else_sets_the_arguments_our_drop_in_says_nothing() {
     let labels = wanted("rack-a", "hv-a");
     let mut kubelet = ours(LabelFileKind::Kubelet, &labels);
     world.observation.label_files = vec![kubelet.clone()];
-    assert_eq!(world.plan().registration.changes, []);
+    assert_eq!(world_edits(&world), []);
     kubelet.hidden_by = Some("/usr/lib/systemd/system/kubelet.service".into());
     world.observation.label_files = vec![kubelet.clone()];
     let empty = text(LabelFileKind::Kubelet, &Labels::new());
-    let changes = world.plan().registration.changes;
+    let changes = world_edits(&world);
     assert_eq!(changes[0].edit, Edit::Write(empty.clone()));
     kubelet.content = LabelFileContent::Ours(empty);
     world.observation.label_files = vec![kubelet.clone()];
-    assert_eq!(world.plan().registration.changes, []);
+    assert_eq!(world_edits(&world), []);
     kubelet.hidden_by = None;
     world.observation.label_files = vec![kubelet];
-    let changes = world.plan().registration.changes;
+    let changes = world_edits(&world);
     let expected = Edit::Write(text(LabelFileKind::Kubelet, &labels));
     assert_eq!(changes[0].edit, expected);
 }
@@ -294,17 +309,14 @@ fn reload() -> Vec<FileChange> {
 fn a_missed_reload_of_systemd_is_repeated() {
     for is_listed in [false, true] {
         let world = known_to_systemd(true, is_listed);
-        assert_eq!(world.plan().registration.changes, reload());
+        assert_eq!(world_edits(&world), reload());
     }
-    assert_eq!(
-        known_to_systemd(false, true).plan().registration.changes,
-        []
-    );
+    assert_eq!(world_edits(&known_to_systemd(false, true)), []);
     // Of our file that is gone systemd knows as long as it is listed; of the files of others we know nothing.
     for (is_listed, expected) in [(true, reload()), (false, Vec::new())] {
         let mut world = known_to_systemd(true, is_listed);
         world.observation.label_files = Vec::new();
-        assert_eq!(world.plan().registration.changes, expected);
+        assert_eq!(world_edits(&world), expected);
     }
 }
 
@@ -312,7 +324,7 @@ fn a_missed_reload_of_systemd_is_repeated() {
 fn a_change_of_the_drop_in_brings_its_own_reload() {
     let mut world = known_to_systemd(true, true);
     world.migrate("hv-b", "eu-1", "rack-b");
-    let changes = world.plan().registration.changes;
+    let changes = world_edits(&world);
     let expected = Edit::Write(text(LabelFileKind::Kubelet, &wanted("rack-b", "hv-b")));
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].edit, expected);
@@ -325,10 +337,10 @@ fn a_reload_that_changes_nothing_is_not_repeated_at_once_and_its_failure_stays_k
     world.memory.unwritten_file = Some("no answer on the system bus".to_owned());
     world.uptime += RELOAD_PAUSE / 2;
     let plan = world.plan();
-    assert_eq!(plan.registration.changes, []);
+    assert_eq!(edits(&plan), []);
     assert!(plan.memory.unwritten_file.is_some());
     world.uptime += RELOAD_PAUSE;
-    assert_eq!(world.plan().registration.changes, reload());
+    assert_eq!(world_edits(&world), reload());
     world.observation.drop_in = None;
     assert_eq!(world.plan().memory.unwritten_file, None);
 }

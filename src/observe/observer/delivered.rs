@@ -13,14 +13,14 @@ use crate::wire::kubeapi::{Age, Error, age};
 
 /// What must be read because a watch said too little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MustRead {
-    pub(super) read_vm: bool,
-    pub(super) read_node: bool,
+pub(super) struct Uncertain {
+    pub(super) vm: bool,
+    pub(super) node: bool,
 }
 
 impl Observer {
-    /// Takes what the watches delivered since the last look.
-    pub(super) fn take_delivered(&mut self) -> MustRead {
+    /// Takes what the watches delivered since the last reading.
+    pub(super) fn take_delivered(&mut self) -> Uncertain {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
             // What was never read is not told by the watch when it is back.
@@ -46,13 +46,13 @@ impl Observer {
             }
             _ => {}
         }
-        MustRead {
-            read_vm: match vmi.delivered {
+        Uncertain {
+            vm: match vmi.delivered {
                 Some(Delivered::Object { object, version }) => !self.accept_vmi(object, version),
                 Some(Delivered::Unknown) => true,
                 None => false,
             },
-            read_node: match node.delivered {
+            node: match node.delivered {
                 Some(Delivered::Object { object, version }) => !self.accept_node(object, version),
                 Some(Delivered::Unknown) => true,
                 None => false,

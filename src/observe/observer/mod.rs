@@ -5,33 +5,34 @@
 //! Here is only what must be kept from one look to the next: the connections, and what was read last.
 
 mod delivered;
-mod host;
 mod limit;
-mod look;
 mod own_api;
 mod permissions;
+mod read;
+mod search;
+mod situation;
 mod targets;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::signal_board::SignalBoard;
-use crate::agent::{Apply, Observe, Refusal, Scope};
-use crate::apply;
+use crate::agent::{Observe, Scope};
 use crate::config::{LabelKey, Settings, TopologySettings};
+use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{HostSource, Located};
-use crate::decide::registration::FileChange;
+use crate::decide::reading;
 use crate::decide::schedule::Random;
-use crate::decide::{Action, Now};
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
 use crate::facts::host_metrics::HostMetrics;
-use crate::facts::names::{Namespace, VmName};
+use crate::facts::names::VmName;
 use crate::facts::node::Node;
 use crate::facts::observation::{Candidates, Harvester, Kubelet, Observation};
 use crate::facts::placement::PlacementReads;
-use crate::facts::registration::{DropIn, LabelFileKind};
+use crate::facts::registration::DropIn;
 use crate::facts::requests::Requests;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -44,6 +45,7 @@ use crate::triggers::feed::Feed;
 use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::Timeouts;
 use limit::{limited, too_slow_text};
+use search::{Listing, OwnInstance};
 
 /// For one look with somebody waiting for it.
 const HURRIED: Timeouts = Timeouts {
@@ -103,28 +105,6 @@ pub struct Observer {
     node_feed: Feed<Node>,
 }
 
-/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
-#[derive(Debug)]
-struct OwnInstance {
-    vmi: Vmi,
-    others: Candidates,
-    names: harvester::Names,
-    generation: u64,
-}
-
-/// What a list of the namespace was made for: our names, the namespace, and the credential.
-type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
-
-/// When the namespace may be listed.
-#[derive(Debug, Default)]
-struct Listing {
-    key: ListKey,
-    /// Since the start of the process.
-    due: Option<Duration>,
-    /// Whether it was listed already.
-    is_done: bool,
-}
-
 impl Observer {
     /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
@@ -180,11 +160,7 @@ impl Observer {
 
     /// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
     fn may_need_credentials(&self) -> bool {
-        let unknown = [self.node.why(), self.candidates.why()];
-        unknown
-            .into_iter()
-            .flatten()
-            .any(|why| why.kind != UnavailableKind::Unreachable)
+        reading::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
     }
 
     /// Whether what was read of the host was read for these settings.
@@ -215,7 +191,7 @@ impl Observe for Observer {
         alive: &mut dyn FnMut(),
     ) -> Observation {
         // On the heap only while it lasts: an idle agent does not keep its room.
-        Box::pin(self.look(settings, scope, now, alive)).await
+        Box::pin(self.read(settings, scope, now, alive)).await
     }
 
     async fn placement(
@@ -228,7 +204,7 @@ impl Observe for Observer {
         let HostSource::Harvester(vmi) = located.host_source else {
             return PlacementReads::none(host.clone());
         };
-        self.found(vmi);
+        self.keep_found(vmi);
         if let Some(reads) = self.reads.as_ref().filter(|reads| reads.host == *host) {
             return reads.clone();
         }
@@ -247,55 +223,5 @@ impl Observe for Observer {
         self.read_for = Some((settings.topology.clone(), settings.extra_labels.clone()));
         self.reads = Some(reads.clone());
         reads
-    }
-}
-
-impl Apply for Observer {
-    async fn start(&mut self, unit: &str) -> Result<(), Refusal> {
-        apply::unit::start(&self.bus, unit).await
-    }
-
-    async fn keep(&mut self, change: &FileChange) -> Result<(), Refusal> {
-        let kept = apply::registration::keep(&self.root, &self.bus, change).await;
-        if change.kind == LabelFileKind::Kubelet {
-            // A failed change counts as a missed reload until systemd's manager is read again.
-            self.drop_in = kept.is_err().then_some(DropIn {
-                needs_reload: true,
-                is_listed: true,
-            });
-        }
-        kept
-    }
-
-    async fn apply(&mut self, action: &Action, now: Now) -> Result<(), Refusal> {
-        let (Ok(link), Some(kubelet)) = (self.connections.guest.link(), self.kubelet.known())
-        else {
-            return Err(Refusal {
-                text: "no kubelet credential".to_owned(),
-                passing: true,
-                retry_after: None,
-            });
-        };
-        let written = limited(apply::send(&link.client, &kubelet.node_name, action, now)).await;
-        match written {
-            Some(Ok(node)) => {
-                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
-                self.node = node.map_or_else(|| self.node.clone(), Fact::Known);
-                Ok(())
-            }
-            Some(Err(refusal)) => {
-                let left = self.connections.guest.deferred();
-                let retry_after = left.filter(|_| refusal.passing).or(refusal.retry_after);
-                Err(Refusal {
-                    retry_after,
-                    ..refusal
-                })
-            }
-            None => Err(Refusal {
-                text: too_slow_text("the guest cluster API"),
-                passing: true,
-                retry_after: None,
-            }),
-        }
     }
 }

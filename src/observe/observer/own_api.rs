@@ -7,7 +7,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 impl Observer {
     /// A Harvester credential that does not work may lead to the guest cluster: what is read there is then the same.
-    pub(super) async fn suspect_own_api(&mut self) {
+    pub(super) async fn check_own_api(&mut self) {
         let odd = self.candidates.why().is_some_and(|why| {
             matches!(
                 why.kind,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::facts::clock::ClockStep;
 use crate::facts::names::HostName;
 use crate::report::journal::MESSAGE_LIMIT;
 use crate::report::status::{
@@ -8,7 +9,7 @@ use crate::report::status::{
     NameStatus, PlacementStatus, VmStatus,
 };
 
-fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
+fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
     Status {
         last_migration_hint: None,
         api_version: String::new(),
@@ -63,7 +64,7 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             .iter()
             .map(|(code, severity, seen)| FindingStatus {
                 code: (*code).to_owned(),
-                severity: (*severity).to_owned(),
+                severity: *severity,
                 title: "title".to_owned(),
                 observed: (*seen).to_owned(),
                 impact: "impact".to_owned(),
@@ -72,6 +73,28 @@ fn status(host: &str, findings: &[(&str, &str, &str)]) -> Status {
             })
             .collect(),
     }
+}
+
+/// Reports a status, with its findings.
+fn news(told: &mut Reported, status: &Status) -> Vec<Record> {
+    news_of(told, status, RoundEvents::default())
+}
+
+fn news_of(told: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
+    let findings = status.findings.iter();
+    let findings: Vec<Finding> = findings
+        .map(|finding| {
+            Finding::new(
+                Code::parse(&finding.code).unwrap(),
+                finding.observed.as_str(),
+            )
+        })
+        .collect();
+    let events = RoundEvents {
+        findings: &findings,
+        ..events
+    };
+    told.news(status, events)
 }
 
 fn ids(records: &[Record]) -> Vec<&str> {
@@ -84,33 +107,35 @@ fn ids(records: &[Record]) -> Vec<&str> {
 #[test]
 fn a_state_that_stays_is_told_once() {
     let mut told = Reported::default();
-    let found = status("hv-a", &[("hostname-differs", "warning", "x")]);
-    let first = told.news(&found, RoundEvents::default());
+    let found = status("hv-a", &[("hostname-differs", Severity::Warning, "x")]);
+    let first = news(&mut told, &found);
     assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
     assert_eq!(first[1].priority, Priority::Warning);
     assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
-    assert_eq!(first[1].fix.as_deref(), Some("remedy"));
-    assert_eq!(first[1].message, "title: x");
-    assert_eq!(first[1].impact.as_deref(), Some("impact"));
-    assert!(told.news(&found, RoundEvents::default()).is_empty());
+    let entry = Code::HostnameDiffers.entry();
+    let fix = first[1].fix.as_deref().unwrap_or_default();
+    assert!(fix.contains(entry.fix[0]), "{fix}");
+    assert_eq!(first[1].message, format!("{}: x", entry.title));
+    assert_eq!(first[1].impact.as_deref(), Some(entry.impact));
+    assert!(news(&mut told, &found).is_empty());
 }
 
 #[test]
 fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
     let mut told = Reported::default();
-    told.news(
-        &status("hv-a", &[("hostname-differs", "error", "x")]),
-        RoundEvents::default(),
+    news(
+        &mut told,
+        &status("hv-a", &[("hostname-differs", Severity::Warning, "x")]),
     );
-    let changed = told.news(
-        &status("hv-a", &[("hostname-differs", "error", "y")]),
-        RoundEvents::default(),
+    let changed = news(
+        &mut told,
+        &status("hv-a", &[("hostname-differs", Severity::Warning, "y")]),
     );
     assert_eq!(
         (ids(&changed), changed[0].priority),
-        (vec![message_id::FINDING], Priority::Error)
+        (vec![message_id::FINDING], Priority::Warning)
     );
-    let resolved = told.news(&status("hv-a", &[]), RoundEvents::default());
+    let resolved = news(&mut told, &status("hv-a", &[]));
     assert_eq!(
         (ids(&resolved), resolved[0].priority),
         (vec![message_id::RESOLVED], Priority::Notice)
@@ -120,7 +145,7 @@ fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
 #[test]
 fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
     let mut told = Reported::default();
-    told.news(&status("hv-a", &[]), RoundEvents::default());
+    news(&mut told, &status("hv-a", &[]));
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     let moved = Migration { from, to, at };
@@ -143,12 +168,12 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
 
 #[test]
 fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
-    let named = |names: &[(&str, &str, &str)]| {
+    let named = |names: &[(NameKind, &str, &str)]| {
         let mut status = status("hv-a", &[]);
         status.identity.names = names
             .iter()
             .map(|(kind, name, verdict)| NameStatus {
-                kind: (*kind).to_owned(),
+                kind: *kind,
                 name: (*name).to_owned(),
                 state: (*verdict).to_owned(),
             })
@@ -157,43 +182,47 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
     };
     let mut told = Reported::default();
     let right = named(&[
-        ("hostname", "vm-1", "names-match"),
-        ("node name", "vm-1", "names-match"),
+        (NameKind::KernelHostname, "vm-1", "names-match"),
+        (NameKind::NodeName, "vm-1", "names-match"),
     ]);
-    let first = told.news(&right, RoundEvents::default());
+    let first = news(&mut told, &right);
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
-        ("hostname", "localhost", "mismatch"),
-        ("node name", "vm-2", "names-match"),
+        (NameKind::KernelHostname, "localhost", "mismatch"),
+        (NameKind::NodeName, "vm-2", "names-match"),
     ]);
-    let news = told.news(&wrong, RoundEvents::default());
-    assert_eq!(ids(&news), [message_id::RENAMED]);
+    let renamed = news(&mut told, &wrong);
+    assert_eq!(ids(&renamed), [message_id::RENAMED]);
     assert_eq!(
-        news[0].message,
+        renamed[0].message,
         "hostname changed from `vm-1` to `localhost`: mismatch"
     );
-    assert!(told.news(&wrong, RoundEvents::default()).is_empty());
+    assert!(news(&mut told, &wrong).is_empty());
 }
 
 #[test]
 fn a_clock_that_was_set_is_told_once_by_how_much() {
-    let clock = |detail: &str| Status {
-        event_sources: vec![crate::report::status::EventSourceStatus {
-            name: "clock".to_owned(),
-            active: true,
-            detail: detail.to_owned(),
-        }],
-        ..status("hv-a", &[])
-    };
-    let set = clock("timerfd; the clock was last set by -0.150 s, step 2");
     let mut told = Reported::default();
-    told.news(&clock("timerfd"), RoundEvents::default());
-    let records = told.news(&set, RoundEvents::default());
+    let there = status("hv-a", &[]);
+    let mut after = |count| {
+        let clock = ClockSteps {
+            count,
+            last: Some(ClockStep(-150_000_000)),
+        };
+        let events = RoundEvents {
+            clock,
+            ..RoundEvents::default()
+        };
+        told.news(&there, events)
+    };
+    // Steps before the first report are no news.
+    assert_eq!(ids(&after(1)), [message_id::IDENTIFIED]);
+    let records = after(2);
     let [record] = records.as_slice() else {
         panic!("{records:?}")
     };
     assert_eq!(record.message, "wall clock set by -0.150 s");
-    assert!(told.news(&set, RoundEvents::default()).is_empty());
+    assert!(after(2).is_empty());
 }
 
 #[test]
@@ -207,7 +236,7 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
     };
     let mut told = Reported::default();
     let there = status("hv-a", &[]);
-    told.news(&there, RoundEvents::default());
+    news(&mut told, &there);
     let hint = told.hint(Trigger::Link);
     assert_eq!(hint.message_id, Some(message_id::SIGN));
     assert!(hint.message.contains("GUEST_ANNOUNCE"));
@@ -240,31 +269,26 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
 fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     let mut told = Reported::default();
     let held = [
-        ("pinned-by-config", "warning", "zone"),
-        ("pinned-by-config", "warning", "region"),
+        ("pinned-by-config", Severity::Warning, "zone"),
+        ("pinned-by-config", Severity::Warning, "region"),
     ];
-    assert_eq!(
-        told.news(&status("hv-a", &held), RoundEvents::default())
-            .len(),
-        3
-    );
+    assert_eq!(news(&mut told, &status("hv-a", &held)).len(), 3);
     assert!(
-        told.news(&status("hv-a", &held), RoundEvents::default())
-            .is_empty(),
+        news(&mut told, &status("hv-a", &held)).is_empty(),
         "two of one code stay told"
     );
-    let mut away = status("hv-a", &[("harvester-unreachable", "warning", "timeout")]);
-    away.placement = None;
-    assert_eq!(
-        ids(&told.news(&away, RoundEvents::default())),
-        [message_id::FINDING]
+    let mut away = status(
+        "hv-a",
+        &[("harvester-unreachable", Severity::Warning, "timeout")],
     );
+    away.placement = None;
+    assert_eq!(ids(&news(&mut told, &away)), [message_id::FINDING]);
     away.findings[0].observed = "connection refused".to_owned();
     assert!(
-        told.news(&away, RoundEvents::default()).is_empty(),
+        news(&mut told, &away).is_empty(),
         "another text of one trouble"
     );
-    let back = told.news(&status("hv-a", &held), RoundEvents::default());
+    let back = news(&mut told, &status("hv-a", &held));
     assert_eq!(
         (ids(&back), back[0].finding.as_deref()),
         (vec![message_id::RESOLVED], Some("harvester-unreachable"))
@@ -279,16 +303,11 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     let mut told = Reported::default();
     let mut first = status(&host, &[]);
     first.identity.names = vec![NameStatus {
-        kind: "static hostname".to_owned(),
+        kind: NameKind::StaticHostname,
         name: name.clone(),
         state: "match-modulo-case-or-domain".to_owned(),
     }];
-    first.event_sources = vec![crate::report::status::EventSourceStatus {
-        name: "clock".to_owned(),
-        active: true,
-        detail: "timerfd".to_owned(),
-    }];
-    let mut records = told.news(&first, RoundEvents::default());
+    let mut records = news(&mut told, &first);
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {
         records.push(told.hint(hint));
     }
@@ -309,7 +328,10 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
             took: std::time::Duration::from_secs(86_400),
             reads: usize::MAX,
         });
-    let mut next = status(&host, &[("harvester-unreachable", "error", long.as_str())]);
+    let mut next = status(
+        &host,
+        &[("harvester-unreachable", Severity::Error, long.as_str())],
+    );
     next.identity.vm = Some(VmStatus {
         name: host.clone(),
         namespace: Some("n".repeat(63)),
@@ -319,9 +341,6 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     next.identity.names = first.identity.names.clone();
     next.identity.names[0].name = "m".repeat(64);
     next.labels.node = Some(host.clone());
-    next.event_sources = first.event_sources.clone();
-    next.event_sources[0].detail =
-        "timerfd; the clock was last set by -99999999.150 s, step 2".to_owned();
     for epoch in &ends {
         for refused in [None, Some(long.as_str())] {
             let events = RoundEvents {
@@ -330,12 +349,17 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
                 moved: Some(&moved),
                 epoch: Some(epoch),
                 started: Some(("qemu-guest-agent.service", refused)),
+                clock: ClockSteps {
+                    count: 1,
+                    last: Some(ClockStep(-99_999_999_150_000_000)),
+                },
+                ..RoundEvents::default()
             };
-            records.extend(told.clone().news(&next, events));
+            records.extend(news_of(&mut told.clone(), &next, events));
         }
     }
-    told.news(&next, RoundEvents::default());
-    records.extend(told.news(&first, RoundEvents::default()));
+    news(&mut told, &next);
+    records.extend(news(&mut told, &first));
 
     let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
     let elsewhere = [

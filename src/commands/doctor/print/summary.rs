@@ -180,7 +180,7 @@ fn identity(status: &Status) -> String {
     let (right, wrong): (Vec<_>, Vec<_>) = names.partition(|name| matches(&name.state));
     let wrong: Vec<String> = wrong
         .iter()
-        .map(|name| format!("{} `{}` {}", name.kind, name.name, name.state))
+        .map(|name| format!("{} `{}` {}", name.kind.as_str(), name.name, name.state))
         .collect();
     if wrong.is_empty() {
         let kinds: Vec<&str> = right.iter().map(|name| name.kind.as_str()).collect();

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One reading: does what [`reading`] decides, and keeps the answers.
+
+use std::time::Duration;
+
+use super::Observer;
+use super::limit::{limited, too_slow};
+use crate::config::Settings;
+use crate::decide::Now;
+use crate::decide::identity::{is_likely, is_proven};
+use crate::decide::reading::{
+    self, Access, Forgets, HostMetricsAfter, NodeReading, Reading, Situation, VmReading,
+};
+use crate::facts::machine::Machine;
+use crate::facts::names::VmName;
+use crate::facts::node::Node;
+use crate::facts::observation::{Candidates, Observation, ObservationIssue};
+use crate::facts::trigger::Scope;
+use crate::facts::{Fact, UnavailableKind};
+use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
+use crate::observe::node::{self, Freshness};
+use crate::observe::{guest_agent, host_metrics, machine, registration};
+
+/// The source, for people.
+const METRICS: &str = "the downward metrics of the host";
+
+/// What reading the VM gave.
+enum VmAnswer {
+    /// It could not be asked for.
+    None(Fact<Candidates>),
+    /// The instance that was found before.
+    Own(harvester::Own),
+    /// A search.
+    Search(harvester::SearchResult),
+}
+
+impl Observer {
+    pub(super) async fn read(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        alive: &mut dyn FnMut(),
+    ) -> Observation {
+        if scope.hinted {
+            self.connections.hurry();
+        }
+        let machine = machine::read_machine(&self.root);
+        self.machine = Some(machine.phase());
+        let before = self.generations();
+        let uncertain = self.take_delivered();
+        if scope.refused {
+            self.denied.clear();
+        }
+        let held = [(&self.candidates).into(), (&self.node).into()];
+        if reading::reads_credentials(scope, held, before != [None, None]) {
+            self.read_credentials(settings);
+        }
+        let names = harvester::Names::new(
+            settings,
+            self.earlier.as_ref(),
+            &machine,
+            self.kubelet.known(),
+        );
+        let situation = self.situation(settings, scope, before, uncertain, &names);
+        let reading = reading::decide(&situation);
+        if reading.forgets_own {
+            self.own = None;
+        }
+        let namespace = self.harvester.known().map(|known| known.namespace.clone());
+        let [generation, _] = self.generations();
+        let list = self.list(settings, scope, now, (names.clone(), namespace, generation));
+        let known = self.observation(machine.clone());
+        let pinned = settings.harvester.vm.as_ref();
+        let mut compared = std::mem::take(&mut self.compared);
+        let search = VmSearch {
+            known: &known,
+            pinned,
+            names: &names,
+            list,
+        };
+        let read_units = async {
+            match reading.units {
+                true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
+                false => None,
+            }
+        };
+        let read_drop_in = async {
+            match reading.drop_in {
+                true => registration::drop_in(&self.root, &self.bus).await,
+                false => None,
+            }
+        };
+        let read_host = async {
+            match reading.host_metrics {
+                true => Some(host_metrics::read(&self.root, now.wall).await),
+                false => None,
+            }
+        };
+        let (node, vm, units, drop_in, metrics) = tokio::join!(
+            limited(self.read_node(reading.node, scope)),
+            limited(self.read_vm(reading.vm, scope, &search, &mut compared)),
+            limited(read_units),
+            limited(read_drop_in),
+            limited(read_host)
+        );
+        alive();
+        // Without an answer of systemd, a missed reload is still missed.
+        self.drop_in = drop_in.flatten().or(self.drop_in);
+        self.compared = compared;
+        if let Some(agent) = in_time(units, "the system bus") {
+            self.guest_agent = agent;
+        }
+        if let Some(metrics) = in_time(metrics, METRICS) {
+            self.host_metrics = metrics;
+        }
+        if let Some(node) = in_time(node, "the guest cluster API") {
+            self.node = node;
+            defer(&mut self.node, self.connections.guest.deferred());
+        }
+        match vm {
+            Some(None) => {}
+            Some(Some(VmAnswer::None(candidates))) => self.candidates = candidates,
+            Some(Some(VmAnswer::Own(own))) => {
+                let uid = self.own.as_ref().map(|found| found.vmi.uid.clone());
+                self.versions = uid.map(|uid| (uid, own.version)).into_iter().collect();
+                self.candidates = own.candidates;
+            }
+            Some(Some(VmAnswer::Search(found))) => self.searched(found, &known, pinned, now),
+            None => self.candidates = too_slow("the Harvester API"),
+        }
+        defer(&mut self.candidates, self.connections.harvester.deferred());
+        self.forget(&reading);
+        // On the heap only while it lasts.
+        Box::pin(self.check_own_api()).await;
+        alive();
+        if scope.units {
+            let (is_offered, detail) = host_metrics::probe(&self.root);
+            self.health.set("downward-metrics", is_offered, detail);
+        }
+        let situation = Situation {
+            candidates: (&self.candidates).into(),
+            host_metrics: (&self.host_metrics).into(),
+            harvester: Access {
+                is_usable: self.connections.harvester.link().is_ok(),
+                ..situation.harvester
+            },
+            ..situation
+        };
+        match reading::host_metrics_after(&situation) {
+            HostMetricsAfter::Keep => {}
+            HostMetricsAfter::NotNeeded => {
+                self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
+            }
+            HostMetricsAfter::Read => {
+                self.host_metrics = limited(host_metrics::read(&self.root, now.wall))
+                    .await
+                    .unwrap_or_else(|| too_slow(METRICS));
+                alive();
+            }
+        }
+        self.names = names;
+        let problems = self.distribution_problems.iter().cloned();
+        let remarks = problems
+            .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
+            .chain(self.connections.remarks(&self.root))
+            .chain(self.health.remarks())
+            .collect();
+        Observation {
+            label_files: registration::read(&self.root),
+            remarks,
+            ..self.observation(machine)
+        }
+    }
+
+    async fn read_node(&self, how: NodeReading, scope: Scope) -> Option<Fact<Node>> {
+        match (how, self.connections.guest.link(), self.kubelet.known()) {
+            (NodeReading::Keep, ..) => None,
+            (_, Err(why), _) => Some(Fact::failed(UnavailableKind::NotAsked, why.text)),
+            (NodeReading::Get, Ok(link), Some(kubelet)) => {
+                Some(node::read(link, &kubelet.node_name, freshness(scope)).await)
+            }
+            (_, Ok(_), _) => Some(Fact::failed(
+                UnavailableKind::NotAsked,
+                "the name of this Node is unknown",
+            )),
+        }
+    }
+
+    async fn read_vm(
+        &self,
+        how: VmReading,
+        scope: Scope,
+        search: &VmSearch<'_>,
+        compared: &mut Compared,
+    ) -> Option<VmAnswer> {
+        let unasked = |text: String| {
+            Some(VmAnswer::None(Fact::failed(
+                UnavailableKind::NotAsked,
+                text,
+            )))
+        };
+        if how == VmReading::Keep {
+            return None;
+        }
+        let link = match self.connections.harvester.link() {
+            Ok(link) => link,
+            Err(why) => return unasked(why.text),
+        };
+        let Some(harvester) = self.harvester.known() else {
+            return unasked("the namespace is unknown".to_owned());
+        };
+        if let (VmReading::Own { with_others }, Some(found)) = (how, &self.own) {
+            let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
+            let known = harvester::Known {
+                own: &found.vmi,
+                version: known.and_then(|(_, version)| version.as_deref()),
+                others: &found.others,
+            };
+            let others = match with_others {
+                true => Others::Again,
+                false => Others::AsKnown,
+            };
+            let own = harvester::read_own(&link.client, known, others, freshness(scope)).await;
+            if let Some(own) = own {
+                return Some(VmAnswer::Own(own));
+            }
+        }
+        let search = Search {
+            client: &link.client,
+            namespace: &harvester.namespace,
+            names: search.names,
+            duplicates: &self.duplicates,
+            is_ours: &|vmi| is_proven(search.known, vmi, search.pinned),
+            is_likely: &|name, owner| is_likely(search.known, name, owner),
+            list: search.list,
+        };
+        Some(VmAnswer::Search(search.run(compared).await))
+    }
+
+    fn forget(&mut self, reading: &Reading) {
+        if reading.forgets_hosts {
+            self.hosts.clear();
+        }
+        let is_forgotten = match reading.forgets_reads {
+            Forgets::Never => false,
+            Forgets::IfVmUnknown => self.candidates.known().is_none(),
+            Forgets::Now => true,
+        };
+        if is_forgotten {
+            self.reads = None;
+        }
+    }
+
+    /// What is known, without what every round reads again.
+    fn observation(&self, machine: Machine) -> Observation {
+        Observation {
+            machine,
+            distributions: self.distributions.clone(),
+            kubelet: self.kubelet.clone(),
+            node: self.node.clone(),
+            harvester: self.harvester.clone(),
+            candidates: self.candidates.clone(),
+            host_metrics: self.host_metrics.clone(),
+            guest_agent: self.guest_agent.clone(),
+            label_files: Vec::new(),
+            drop_in: self.drop_in,
+            remarks: Vec::new(),
+        }
+    }
+}
+
+/// What a search for our instance depends on.
+struct VmSearch<'a> {
+    known: &'a Observation,
+    pinned: Option<&'a VmName>,
+    names: &'a harvester::Names,
+    list: ListPolicy,
+}
+
+/// The answer of a source: `None` where it was not asked.
+fn in_time<T>(answer: Option<Option<Fact<T>>>, whom: &str) -> Option<Fact<T>> {
+    answer.unwrap_or_else(|| Some(too_slow(whom)))
+}
+
+fn freshness(scope: Scope) -> Freshness {
+    match scope.cached {
+        true => Freshness::Cached,
+        false => Freshness::Newest,
+    }
+}
+
+/// A fact that failed is asked for again when its API is not left alone any more.
+fn defer<T>(fact: &mut Fact<T>, left: Option<Duration>) {
+    if let (Fact::Failed(why), Some(left)) = (fact, left)
+        && why.kind.is_passing()
+    {
+        why.retry_after = Some(left);
+    }
+}

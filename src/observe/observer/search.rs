@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The search for our own instance: when the namespace may be listed, and what of its result is kept.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Observer;
+use crate::config::Settings;
+use crate::decide::Now;
+use crate::decide::identity::is_proven;
+use crate::decide::schedule::{Phase, Purpose, list_delay};
+use crate::facts::names::{Namespace, VmName};
+use crate::facts::observation::{Candidates, Observation};
+use crate::facts::trigger::Scope;
+use crate::facts::vmi::Vmi;
+use crate::facts::{Fact, Unavailable, UnavailableKind};
+use crate::observe::harvester::{self, ListPolicy};
+
+/// How long after a list in which no instance was ours the next one may be.
+const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
+#[derive(Debug)]
+pub(super) struct OwnInstance {
+    pub(super) vmi: Vmi,
+    pub(super) others: Candidates,
+    pub(super) names: harvester::Names,
+    pub(super) generation: u64,
+}
+
+/// What a list of the namespace was made for: our names, the namespace, and the credential.
+pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
+
+/// When the namespace may be listed.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    key: ListKey,
+    /// Since the start of the process.
+    due: Option<Duration>,
+    /// Whether it was listed already.
+    is_done: bool,
+}
+
+impl Observer {
+    /// Keeps what the search found, and of the other instances those that have one of our names or our hardware.
+    pub(super) fn keep_found(&mut self, vmi: &Vmi) {
+        let (Ok(link), Some(candidates)) =
+            (self.connections.harvester.link(), self.candidates.known())
+        else {
+            return;
+        };
+        // The names of the search: a name that is new since then is still to be searched.
+        let names = match &self.own {
+            Some(own) => own.names.clone(),
+            None => self.names.clone(),
+        };
+        let concerns = |other: &&Vmi| {
+            let is_ours = names.contains(&other.name) || self.duplicates.contains(&other.name);
+            other.name != vmi.name && is_ours
+        };
+        let others: Vec<Vmi> = candidates.vmis.iter().filter(concerns).cloned().collect();
+        let coverage = candidates.coverage;
+        self.own = Some(OwnInstance {
+            vmi: vmi.clone(),
+            others: Candidates {
+                vmis: others.clone(),
+                coverage,
+            },
+            names,
+            generation: link.generation,
+        });
+        // The rest of the namespace has had its say; an idle agent does not keep it.
+        let vmis = [vmi.clone()].into_iter().chain(others).collect();
+        self.candidates = Fact::Known(Candidates { vmis, coverage });
+    }
+
+    /// Whether the namespace may be listed in this round.
+    pub(super) fn list(
+        &mut self,
+        settings: &Settings,
+        scope: Scope,
+        now: Now,
+        key: ListKey,
+    ) -> ListPolicy {
+        if !self.is_daemon || scope.search {
+            return ListPolicy::Always;
+        }
+        if settings.harvester.vm.is_some() {
+            return ListPolicy::Never;
+        }
+        if self.listing.key != key {
+            self.listing = Listing {
+                key,
+                ..Listing::default()
+            };
+        }
+        match self.listing.due {
+            Some(due) if due <= now.uptime => ListPolicy::IfNeeded,
+            Some(_) if self.listing.is_done => ListPolicy::Never,
+            Some(due) => ListPolicy::After(due.saturating_sub(now.uptime)),
+            None => {
+                let phase = Phase::of(self.machine.unwrap_or_default(), Purpose::List);
+                ListPolicy::After(list_delay(phase, now.random))
+            }
+        }
+    }
+
+    /// Takes note of a search: when the namespace may be listed the next time, and who has our hardware.
+    pub(super) fn searched(
+        &mut self,
+        found: harvester::SearchResult,
+        observation: &Observation,
+        pinned: Option<&VmName>,
+        now: Now,
+    ) {
+        self.versions = found.versions;
+        if found.is_listed {
+            self.listing.due = Some(now.uptime + LIST_AGAIN);
+            self.listing.is_done = true;
+            let vmis = found.candidates.known().into_iter();
+            let ours = vmis
+                .flat_map(|candidates| &candidates.vmis)
+                .filter(|vmi| is_proven(observation, vmi, None));
+            let ours: Vec<&VmName> = ours.map(|vmi| &vmi.name).collect();
+            self.duplicates = match ours.as_slice() {
+                [_, _, ..] => ours.into_iter().cloned().collect(),
+                _ => BTreeSet::new(),
+            };
+            // What was found before says nothing of the others: each round reads all of them until one is left.
+            if !self.duplicates.is_empty() {
+                self.own = None;
+            }
+        } else if let Fact::Failed(Unavailable {
+            kind: UnavailableKind::NotAsked,
+            retry_after: Some(left),
+            ..
+        }) = &found.candidates
+        {
+            self.listing.due.get_or_insert(now.uptime + *left);
+        } else if !self.listing.is_done
+            && found.candidates.known().is_some_and(|candidates| {
+                let mut vmis = candidates.vmis.iter();
+                vmis.any(|vmi| is_proven(observation, vmi, pinned))
+            })
+        {
+            self.listing.due = None;
+        }
+        self.candidates = found.candidates;
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known before a reading: the credentials as their files are now, and what was read with them.
+
+use super::Observer;
+use super::delivered::Uncertain;
+use crate::config::Settings;
+use crate::decide::reading::{Access, OwnState, Situation};
+use crate::facts::placement::Source;
+use crate::facts::trigger::Scope;
+use crate::observe::{credentials, distribution, harvester};
+use crate::sys::escape::chain;
+
+/// The generation of each credential in use: Harvester's, the guest cluster's.
+pub(super) type Generations = [Option<u64>; 2];
+
+impl Observer {
+    /// What is known before a reading, with the credentials as they are now; `before` are those of the reading before.
+    pub(super) fn situation(
+        &self,
+        settings: &Settings,
+        scope: Scope,
+        before: Generations,
+        uncertain: Uncertain,
+        names: &harvester::Names,
+    ) -> Situation {
+        let [old_harvester, old_guest] = before;
+        let [new_harvester, new_guest] = self.generations();
+        let access = |old, new: Option<u64>| Access {
+            is_usable: new.is_some(),
+            is_changed: old != new,
+        };
+        let namespace = self.harvester.known().map(|known| &known.namespace);
+        let own = self.own.as_ref().map(|found| OwnState {
+            is_renamed: found.names != *names,
+            is_elsewhere: Some(found.generation) != new_harvester
+                || Some(&found.vmi.namespace) != namespace,
+        });
+        Situation {
+            scope,
+            harvester: access(old_harvester, new_harvester),
+            guest: access(old_guest, new_guest),
+            has_namespace: namespace.is_some(),
+            has_node_name: self.kubelet.known().is_some(),
+            candidates: (&self.candidates).into(),
+            node: (&self.node).into(),
+            host_metrics: (&self.host_metrics).into(),
+            own,
+            is_vm_uncertain: uncertain.vm,
+            is_node_uncertain: uncertain.node,
+            is_reload_missed: self.drop_in.is_some_and(|drop_in| drop_in.needs_reload),
+            may_ask_host: settings.topology.sources.contains(&Source::HostsTable),
+            are_reads_current: self.are_reads_for(settings),
+        }
+    }
+
+    /// Reads the files that lead to the two APIs.
+    pub(super) fn read_credentials(&mut self, settings: &Settings) {
+        let (distributions, problems) = distribution::read_distribution(&self.root);
+        self.distributions = distributions;
+        let problems = problems.iter();
+        self.distribution_problems = problems
+            .map(|problem| (chain(problem), problem.is_denied()))
+            .collect();
+        self.connections
+            .refresh(&self.root, settings, &self.distributions);
+        self.kubelet = self
+            .connections
+            .guest
+            .link()
+            .and_then(|link| credentials::kubelet(link, settings))
+            .into();
+        self.harvester = self
+            .connections
+            .harvester
+            .link()
+            .and_then(|link| credentials::harvester(link, settings))
+            .into();
+    }
+
+    /// Returns the credential of each API that is in use.
+    pub(super) fn generations(&self) -> Generations {
+        [&self.connections.harvester, &self.connections.guest]
+            .map(|side| side.link().ok().map(|link| link.generation))
+    }
+}
