@@ -19,6 +19,8 @@ pub enum CommandPlace {
     Harvester,
     /// Where the image is built.
     Image,
+    /// Where kubectl runs, and from where this VM is reached: what copies files between the two.
+    Workstation,
 }
 
 impl CommandPlace {
@@ -29,6 +31,7 @@ impl CommandPlace {
             Self::GuestCluster => "kubectl for the guest cluster",
             Self::Harvester => "kubectl for Harvester",
             Self::Image => "where the image is built",
+            Self::Workstation => "on your workstation",
         }
     }
 
@@ -39,6 +42,7 @@ impl CommandPlace {
             Self::GuestCluster => "guest-cluster",
             Self::Harvester => "harvester",
             Self::Image => "image",
+            Self::Workstation => "workstation",
         }
     }
 }
@@ -92,6 +96,8 @@ pub enum CommandWord {
     HarvesterApi,
     /// The kubeconfig that the finding is about.
     Kubeconfig,
+    /// The address at which the reader logs in to this VM.
+    NodeAddress,
     /// The value of a label, for the reader to choose.
     Region,
     /// The value of a label, for the reader to choose.
@@ -108,6 +114,7 @@ impl CommandWord {
         Self::Server,
         Self::HarvesterApi,
         Self::Kubeconfig,
+        Self::NodeAddress,
         Self::Region,
         Self::Zone,
     ];
@@ -122,6 +129,7 @@ impl CommandWord {
             Self::Server => "<SERVER>",
             Self::HarvesterApi => "<HARVESTER_API>",
             Self::Kubeconfig => "<KUBECONFIG>",
+            Self::NodeAddress => "<NODE_ADDRESS>",
             Self::Region => "<REGION>",
             Self::Zone => "<ZONE>",
         }
