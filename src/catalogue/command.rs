@@ -15,12 +15,10 @@ pub enum CommandPlace {
     Vm,
     /// Where kubectl has an administrator's kubeconfig of the guest cluster.
     GuestCluster,
-    /// Where kubectl has an administrator's kubeconfig of Harvester.
+    /// Where kubectl has an administrator's kubeconfig of Harvester: on a workstation, to and from which files are copied.
     Harvester,
     /// Where the image is built.
     Image,
-    /// Where kubectl runs, and from where this VM is reached: what copies files between the two.
-    Workstation,
 }
 
 impl CommandPlace {
@@ -31,7 +29,6 @@ impl CommandPlace {
             Self::GuestCluster => "kubectl for the guest cluster",
             Self::Harvester => "kubectl for Harvester",
             Self::Image => "where the image is built",
-            Self::Workstation => "on your workstation",
         }
     }
 
@@ -42,7 +39,6 @@ impl CommandPlace {
             Self::GuestCluster => "guest-cluster",
             Self::Harvester => "harvester",
             Self::Image => "image",
-            Self::Workstation => "workstation",
         }
     }
 }

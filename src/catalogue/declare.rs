@@ -16,9 +16,6 @@ macro_rules! place {
     (image) => {
         CommandPlace::Image
     };
-    (workstation) => {
-        CommandPlace::Workstation
-    };
 }
 
 /// Declares the codes and their entries in one place, so that none can lack a part.

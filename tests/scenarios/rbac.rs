@@ -530,7 +530,7 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use() {
         panic!("{commands:?}");
     };
     // What is copied is what the command before it wrote and the one after it reads.
-    assert_eq!(from, "workstation");
+    assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
     assert_eq!(fetch, "scp root@<NODE_ADDRESS>:/root/rbac.yaml rbac.yaml");
     let copied = "harvester.kubeconfig root@<NODE_ADDRESS>:/root/harvester.kubeconfig";
