@@ -122,7 +122,8 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             commands::rbac::run(&process.root, config, options, process.output)
         }
         Command::BakeCheck => {
-            commands::bake_check::run(&process.root, process.config.as_deref(), process.output)
+            let config = process.config.as_deref();
+            commands::bake_check::run(&process.root, config, process.output, process.term)
         }
         Command::Completions { shell } => commands::completions::run(shell),
     }

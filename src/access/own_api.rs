@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
 use reqwest::Url;
 
@@ -19,8 +20,10 @@ const RANCHER_PROXY: &str = "/k8s/clusters/";
 pub enum OwnApiEvidence {
     /// Both name the same host, port and path.
     SameEndpoint {
-        /// The server of the Harvester credential.
-        server: String,
+        /// The server of the kubelet credential, as it is written there.
+        guest: String,
+        /// Whether both are written in the same way.
+        is_same_text: bool,
     },
     /// Both trust the same certificate authorities, and each cluster has its own.
     SameAuthority,
@@ -29,9 +32,13 @@ pub enum OwnApiEvidence {
 impl fmt::Display for OwnApiEvidence {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SameEndpoint { server } => {
-                write!(formatter, "both kubeconfigs have the server {server}")
-            }
+            Self::SameEndpoint {
+                is_same_text: true, ..
+            } => formatter.write_str("the kubelet kubeconfig has the same server"),
+            Self::SameEndpoint { guest, .. } => write!(
+                formatter,
+                "the kubelet kubeconfig has the same server, written as {guest}"
+            ),
             Self::SameAuthority => {
                 formatter.write_str("both kubeconfigs have the same CA certificate")
             }
@@ -43,7 +50,8 @@ impl fmt::Display for OwnApiEvidence {
 pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEvidence> {
     if endpoint(&harvester.server) == endpoint(&guest.server) {
         return Some(OwnApiEvidence::SameEndpoint {
-            server: harvester.server.to_string(),
+            guest: guest.server.as_str().trim_end_matches('/').to_owned(),
+            is_same_text: harvester.server == guest.server,
         });
     }
     let through_rancher = [harvester, guest]
@@ -67,9 +75,21 @@ pub fn loopback(credential: &Credential) -> bool {
     is_loopback(&credential.server)
 }
 
+/// Whether the host is one of the usual names of this machine. Any other address of 127.0.0.0/8 may be a listener of its own,
+/// such as a tunnel to Harvester.
+fn is_localhost(server: &Url) -> bool {
+    match host(server)
+        .parse::<IpAddr>()
+        .map(|address| address.to_canonical())
+    {
+        Ok(IpAddr::V4(address)) => address == Ipv4Addr::LOCALHOST || address.is_unspecified(),
+        Ok(IpAddr::V6(_)) | Err(_) => is_loopback(server),
+    }
+}
+
 fn is_loopback(server: &Url) -> bool {
     let host = host(server);
-    match host.parse::<std::net::IpAddr>() {
+    match host.parse::<IpAddr>() {
         // A connection to the unspecified address reaches this machine too.
         Ok(address) => {
             let address = address.to_canonical();
@@ -81,7 +101,7 @@ fn is_loopback(server: &Url) -> bool {
 
 /// Host, port and path, in one form for all ways to write them.
 fn endpoint(server: &Url) -> (String, Option<u16>, String) {
-    let host = if is_loopback(server) {
+    let host = if is_localhost(server) {
         "localhost".to_owned()
     } else {
         host(server)
@@ -141,10 +161,32 @@ mod tests {
     }
 
     #[test]
+    fn the_evidence_is_true_of_both_files() {
+        let (ours, theirs) = (Authority::new("a"), Authority::new("b"));
+        let text = |harvester, guest| {
+            let harvester = credential(harvester, &[&theirs]);
+            let found = is_own_api(&harvester, &credential(guest, &[&ours]));
+            found
+                .map(|evidence| evidence.to_string())
+                .unwrap_or_default()
+        };
+        let same = "the kubelet kubeconfig has the same server";
+        assert_eq!(
+            text("https://127.0.0.1:6443", "https://127.0.0.1:6443/"),
+            same
+        );
+        assert_eq!(
+            text("https://127.0.0.1:6443", "https://[::1]:6443"),
+            format!("{same}, written as https://[::1]:6443")
+        );
+    }
+
+    #[test]
     fn two_clusters_stay_two() {
         let (ours, theirs) = (Authority::new("a"), Authority::new("b"));
         for (harvester, guest) in [
             ("https://127.0.0.1:6443", "https://127.0.0.1:6444"),
+            ("https://127.0.0.1:6443", "https://127.0.0.2:6443"),
             ("https://192.0.2.10:6443", "https://127.0.0.1:6443"),
             (
                 "https://r.test/k8s/clusters/local",

@@ -15,7 +15,7 @@ pub enum CommandPlace {
     Vm,
     /// Where kubectl has an administrator's kubeconfig of the guest cluster.
     GuestCluster,
-    /// Where kubectl has an administrator's kubeconfig of Harvester.
+    /// Where kubectl has an administrator's kubeconfig of Harvester: on a workstation, to and from which files are copied.
     Harvester,
     /// Where the image is built.
     Image,
@@ -92,6 +92,8 @@ pub enum CommandWord {
     HarvesterApi,
     /// The kubeconfig that the finding is about.
     Kubeconfig,
+    /// The address at which the reader logs in to this VM.
+    NodeAddress,
     /// The value of a label, for the reader to choose.
     Region,
     /// The value of a label, for the reader to choose.
@@ -108,6 +110,7 @@ impl CommandWord {
         Self::Server,
         Self::HarvesterApi,
         Self::Kubeconfig,
+        Self::NodeAddress,
         Self::Region,
         Self::Zone,
     ];
@@ -122,6 +125,7 @@ impl CommandWord {
             Self::Server => "<SERVER>",
             Self::HarvesterApi => "<HARVESTER_API>",
             Self::Kubeconfig => "<KUBECONFIG>",
+            Self::NodeAddress => "<NODE_ADDRESS>",
             Self::Region => "<REGION>",
             Self::Zone => "<ZONE>",
         }

@@ -11,11 +11,19 @@ use super::{CommandPlace, Entry, FixCommand, Group, Severity};
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
 /// Prints the roles for the service account in use.
 const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
+/// Copies what this node printed to where kubectl is.
+const FETCH: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml rbac.yaml";
 const APPLY: &str = "kubectl apply -f rbac.yaml";
-const INSTALL: &str = "install -D -m 0600 harvester.kubeconfig <KUBECONFIG>";
+/// Copies the kubeconfig that kubectl printed to this node.
+const SEND: &str = "scp harvester.kubeconfig root@<NODE_ADDRESS>:/root/harvester.kubeconfig";
+const INSTALL: &str =
+    "install -D -m 0600 /root/harvester.kubeconfig <KUBECONFIG> && rm /root/harvester.kubeconfig";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
+const STOP: &str = "systemctl stop rke2-server rke2-agent k3s k3s-agent";
+/// Starts the one of them that this node has.
+const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled --no-legend 'rke2-*' 'k3s*' | cut -d' ' -f1)";
 const SERVICES: &str = "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet";
 const JOURNAL: &str =
     "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet";
@@ -26,11 +34,14 @@ const CLOUD_PROVIDER_LOG: &str =
     "kubectl -n kube-system logs deploy/harvester-cloud-provider --tail=50";
 const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAME:.metadata.name,UUID:.spec.domain.firmware.uuid,MAC:.status.interfaces[*].mac'";
 
+/// Shows which VM each CSI driver uses for each Node.
+const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.name,DRIVER:.spec.drivers[*].name,VM:.spec.drivers[*].nodeID'";
+
 /// Steps that several findings share.
 const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again.";
-const REJOIN_SERVERS: &str = "Never do this on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
+const REJOIN_SERVERS: &str = "Before the next step: never do it on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
 const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
-const REPLACE_FILE: &str = "Replace the file on this node (mode 0600); the agent reloads it.";
+const REPLACE_FILE: &str = "Copy it to this node (scp, mode 0600); the agent reloads it.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
 
 catalogue! {
@@ -47,18 +58,18 @@ catalogue! {
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
             "Set the hostname to the VM name.",
-            REJOIN,
             REJOIN_SERVERS,
+            REJOIN,
         ],
-        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm "systemctl stop rke2-server rke2-agent k3s k3s-agent", guest DELETE_NODE, vm "hostnamectl set-hostname <VM>"],
+        run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm STOP, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>", vm START],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this node differs from the VM name",
         impact: "The Harvester cloud provider looks up a VM by the Node name: it sets no providerID and does not update topology after a migration. CSI driver versions before 0.1.6 cannot attach volumes.",
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
             "New node: set the hostname to the VM name before the kubelet starts for the first time.",
-            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service.",
             REJOIN_SERVERS,
+            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service.",
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
@@ -83,8 +94,8 @@ catalogue! {
         suppresses: [NoTopologySource];
     ProviderIdDiffers, "provider-id-differs", Identity, Warning, "the providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
-        fix: [REJOIN, REJOIN_SERVERS],
-        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, guest DELETE_NODE];
+        fix: [REJOIN_SERVERS, REJOIN],
+        run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
     NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "the Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
         fix: [
@@ -107,9 +118,9 @@ catalogue! {
         fix: [
             "Allow the credential to read the host: apply the output of `harvester-node-agent rbac` on Harvester.",
             "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it.",
-            "Or publish a ConfigMap in the namespace harvester-public.",
+            "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
-        run: [vm ROLES, harvester APPLY];
+        run: [vm ROLES, harvester FETCH, harvester APPLY];
     AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
         impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
         fix: [
@@ -158,7 +169,7 @@ catalogue! {
         impact: "The scheduler spreads pods by the labels, not by where the VM runs.",
         fix: [
             "No action is needed if this is intended.",
-            "Otherwise set `[topology] on_change = \"follow\"` in the file that `config show` names, and reload the service.",
+            "Otherwise set `[topology] on_change = \"follow\"` in the file that `harvester-node-agent config show` names, and reload the service.",
         ],
         run: [vm "harvester-node-agent config show", vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
@@ -179,7 +190,7 @@ catalogue! {
         suppresses: [TopologyLabelOverwritten];
     StaticNodeLabel, "static-node-label", Node, Warning, "the RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host.",
-        fix: ["Remove the topology keys from `node-label` in the file above."],
+        fix: ["Remove the topology keys from `node-label` in the reported file."],
         run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
 
     TopologyLabelOverwritten, "topology-label-overwritten", Node, Warning, "another writer set a topology label to a value that is not the host's",
@@ -209,10 +220,10 @@ catalogue! {
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
-            REJOIN,
             REJOIN_SERVERS,
+            REJOIN,
         ],
-        run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, guest DELETE_NODE];
+        run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
     KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "the KubeVirt cloud provider manages this Node",
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
         fix: [
@@ -241,23 +252,26 @@ catalogue! {
         impact: "The VM and its host cannot be read.",
         fix: [
             USE_SERVICE_ACCOUNT,
-            "Put it at one of the paths above, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
+            "Copy it to this node (scp), to one of the reported paths, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
         ],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "the Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
-        fix: ["Correct the key in the file above. The agent reloads it automatically."],
+        fix: ["Correct the key in the reported file. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "the Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
-        fix: ["Set `server:` in the file above to the Harvester API, https://VIP:6443. A kubeconfig copied from rke2.yaml has 127.0.0.1."],
+        fix: [
+            "If only the address is wrong, set `server:` in the reported file to the Harvester API, https://VIP:6443.",
+            "If the file is a copy of a kubeconfig of the guest cluster, such as rke2.yaml, replace it: its CA certificate and credential are those of the guest cluster. `harvester-node-agent explain harvester-credential-missing` shows how to create one.",
+        ],
         run: [vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config", harvester VIP],
         suppresses: [NoTopologySource, VmNotFound, HarvesterOnLoopback];
     HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "the Harvester kubeconfig points to a loopback address",
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
-        fix: ["Set `server:` in the file above to the Harvester API, https://VIP:6443."],
+        fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
     KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
@@ -270,37 +284,37 @@ catalogue! {
     KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "the kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: [
-            "Correct the key in the file above.",
+            "Correct the key in the reported file.",
             "On RKE2 and K3s, restart the service: it rewrites the file.",
         ],
         run: [vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
     CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning, "a changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
-        fix: ["Correct the file above. The agent reloads it automatically."],
+        fix: ["Correct the reported file. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"];
     CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file is readable by all users",
         impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
-        fix: ["Set mode 0600 on the file above."],
+        fix: ["Set mode 0600 on the reported file."],
         run: [vm "chmod 0600 <KUBECONFIG>"];
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "the Harvester kubeconfig contains a Rancher token",
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE, "The cloud credential in Rancher itself is another token, which expires in the same way."],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL];
+        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "the Rancher token in the Harvester kubeconfig is rejected (401)",
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
-        fix: ["Set `server:` in the file above to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
+        fix: ["Set `server:` in the reported file to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP],
         suppresses: [HarvesterTlsError, HarvesterBadResponse, ServerNotInCertificate];
     ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "a service account token is sent to Rancher instead of the Harvester API",
         impact: "Rancher accepts only tokens that it issued, and returns 401 to the agent, the CSI driver and the cloud provider.",
         fix: [
-            "Set `server:` in the file above to the Harvester API, https://VIP:6443.",
+            "Set `server:` in the reported file to the Harvester API, https://VIP:6443.",
             "Set `certificate-authority-data` to the CA certificate of Harvester.",
         ],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP, harvester "kubectl -n <NAMESPACE> get configmap kube-root-ca.crt -o 'jsonpath={.data.ca\\.crt}' | base64 -w0"],
@@ -308,43 +322,43 @@ catalogue! {
     CredentialNamespaceDiffers, "credential-namespace-differs", HarvesterCredential, Error, "Harvester credential belongs to a different namespace than the VM",
         impact: "The agent and the cloud provider look for the VM in the namespace of the kubeconfig, where the token has no permissions or the VM does not exist.",
         fix: [
-            "Set `namespace:` of the context in the file above to the namespace of the VM.",
-            "Create the service account in that namespace.",
+            "Set `namespace:` of the context in the reported file to the namespace of the VM.",
+            "If the token has no permissions there, create a service account in that namespace: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl get vmi -A"],
         suppresses: [VmNotFound, HarvesterForbidden];
     CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "the path of the Harvester kubeconfig is a directory",
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
-            "Remove the directory and put the kubeconfig in its place.",
+            "Remove the directory and put the kubeconfig in its place. `harvester-node-agent explain harvester-credential-missing` shows how to create one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [vm "rmdir <KUBECONFIG>", vm INSTALL],
+        run: [vm "rmdir <KUBECONFIG>", harvester SEND, vm INSTALL],
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the Harvester kubeconfig is an empty file",
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
-            "Or create a kubeconfig with a service account token (no expiry).",
+            "Or create a kubeconfig with a service account token (no expiry), and copy it to this node.",
         ],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
         fix: [
             "Put the kubeconfig at the missing path.",
-            "Or correct `cloud-provider-config` in the file above, and restart rke2-server, rke2-agent or k3s.",
+            "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent or k3s.",
         ],
         run: [vm "grep -rn cloud-provider-config /etc/rancher"];
     CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "a credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
-        fix: ["Set the owner of the file above to root, and remove write permission for others."],
+        fix: ["Set the owner of the reported file to root, and remove write permission for others."],
         run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
         impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
-            "For Harvester, create a kubeconfig with a service account token (no expiry).",
+            "For Harvester, create a kubeconfig with a service account token (no expiry): `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
@@ -354,7 +368,7 @@ catalogue! {
             USE_SERVICE_ACCOUNT,
             REPLACE_FILE,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        run: [vm "timedatectl", vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
@@ -377,12 +391,12 @@ catalogue! {
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
         impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
-        run: [vm "harvester-node-agent whoami", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, vm INSTALL],
+        run: [vm "harvester-node-agent whoami", vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
-        run: [vm ROLES, harvester APPLY],
+        run: [vm ROLES, harvester FETCH, harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "the certificate of the Harvester API cannot be verified",
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
@@ -395,7 +409,7 @@ catalogue! {
     ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "the server certificate is not valid for the address in the kubeconfig",
         impact: "TLS verification fails for everything that uses this kubeconfig: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider.",
         fix: [
-            "Set `server:` in the kubeconfig to one of the names above. The Harvester API is https://VIP:6443.",
+            "Set `server:` in the kubeconfig to one of the reported names. The Harvester API is https://VIP:6443.",
             "Or add the name to the certificate: `tls-san:` in /etc/rancher/rke2/config.yaml.d on the servers.",
         ],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
@@ -410,11 +424,11 @@ catalogue! {
             "Find the proxy or load balancer that closes streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; the ingress of Rancher), and raise its timeout to at least 10 minutes.",
             "Or set `server:` in the kubeconfig to the API server itself; for Harvester https://VIP:6443.",
         ],
-        run: [vm "harvester-node-agent status"],
+        run: [vm "harvester-node-agent status -v"],
         suppresses: [WatchUnavailable];
     HarvesterBadResponse, "harvester-bad-response", HarvesterApi, Error, "unexpected response from the Harvester API",
         impact: "The response is ignored; labels are unchanged.",
-        fix: ["Check what responds at the address above: a proxy or a login page instead of the API?"],
+        fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
     GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "the API of the guest cluster is unreachable",
@@ -442,7 +456,7 @@ catalogue! {
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiBadResponse, "guest-api-bad-response", Node, Error, "unexpected response from the guest cluster API",
         impact: "The response is ignored; the Node can be neither read nor labeled.",
-        fix: ["Check what responds at the address above: a proxy or a load balancer instead of the API?"],
+        fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
     NodeMissing, "node-missing", Node, Warning, "the Node does not exist in the guest cluster",
@@ -455,7 +469,7 @@ catalogue! {
         suppresses: [NodeWriteFailed];
     NodeWriteFailed, "node-write-failed", Node, Error, "an update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
-        fix: ["Read the error above: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
+        fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
 
     GuestAgentNotInstalled, "guest-agent-not-installed", GuestAgent, Warning, "qemu-guest-agent is not installed",
@@ -479,7 +493,7 @@ catalogue! {
         suppresses: [GuestAgentNotConnected];
     GuestAgentRpcsBlocked, "guest-agent-rpcs-blocked", GuestAgent, Warning, "qemu-guest-agent blocks RPCs that the host needs",
         impact: "KubeVirt reports an unsupported version (condition AgentVersionNotSupported), and Harvester gets no hostname and no IP addresses.",
-        fix: ["Remove the RPCs from the list above, and restart qemu-guest-agent."],
+        fix: ["Remove the RPCs from the reported list, and restart qemu-guest-agent."],
         run: [vm "systemctl restart qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "the host is not connected to the channel of qemu-guest-agent",
@@ -488,7 +502,7 @@ catalogue! {
         run: [harvester "kubectl -n <NAMESPACE> logs -l vm.kubevirt.io/name=<VM> -c compute --tail=100"],
         suppresses: [GuestAgentNotConnected];
     GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "the VM has no channel for qemu-guest-agent",
-        impact: "qemu-guest-agent cannot run, and nothing in this VM can change that. Harvester shows neither hostname nor IP addresses.",
+        impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
             "Otherwise the domain of the VM lacks the virtio-serial channel org.qemu.guest_agent.0, which KubeVirt adds to every VM: stop and start the VM in Harvester.",
@@ -505,11 +519,11 @@ catalogue! {
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
     HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester release is too old for this cluster",
-        impact: "The function above of the Harvester cloud provider or CSI driver does not work, whatever is changed in the guest.",
-        fix: ["Upgrade Harvester to the release above or later: https://docs.harvesterhci.io/latest/upgrade/index."],
+        impact: "The reported function of the Harvester cloud provider or CSI driver does not work, whatever is changed in the guest.",
+        fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
     CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "the Harvester cloud provider is too old",
-        impact: "The function above does not work. This agent keeps region and zone in sync without it.",
+        impact: "The reported function does not work. This agent keeps region and zone in sync without it.",
         fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
     CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "the Harvester CSI driver is too old",
@@ -518,14 +532,14 @@ catalogue! {
             "Upgrade RKE2, which bundles a newer one, or the app harvester-csi-driver in Rancher (Apps, Installed Apps, namespace kube-system).",
             "Or give the Node the name of its VM.",
         ],
-        run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest "kubectl get csinodes -o yaml | grep -B1 nodeID"];
+        run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest CSI_NODES];
     CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "this Harvester CSI driver attaches volumes to the wrong VM",
         impact: "A volume is attached to another VM, possibly of another cluster, and the pod waits. Two writers corrupt the volume.",
         fix: [
             "Upgrade the Harvester CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bundle it; in Rancher, upgrade the app harvester-csi-driver.",
             "The CSINode objects show which VM the driver uses for each Node.",
         ],
-        run: [guest "kubectl get csinodes -o yaml | grep -B1 nodeID", guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
+        run: [guest CSI_NODES, guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
     KubeletTooOld, "kubelet-too-old", Versions, Warning, "this RKE2 release is too old for Harvester topology",
         impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
@@ -552,12 +566,12 @@ catalogue! {
         run: [vm "systemctl restart harvester-node-agent"];
     LabelFileWithoutEffect, "label-file-without-effect", Node, Warning, "kubelet registration-label file has no effect",
         impact: "The Node registers without region, zone and host labels; the agent adds them later.",
-        fix: ["Remove the variable from the file above."],
+        fix: ["Remove the variable from the reported file."],
         run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
     ConfigInvalid, "config-invalid", Machine, Error, "the agent's configuration is invalid",
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
-        fix: ["Correct the lines above. The service loads a valid configuration automatically."],
+        fix: ["Correct the reported lines. The service loads a valid configuration automatically."],
         run: [vm "harvester-node-agent config check"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
@@ -567,7 +581,7 @@ catalogue! {
         run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
     DistributionFileBroken, "distribution-file-broken", Machine, Warning, "a configuration file of RKE2, K3s or the kubelet cannot be parsed",
         impact: "The agent does not use the paths and names that it sets.",
-        fix: ["Correct the file above. RKE2, K3s and the kubelet log the error as well."],
+        fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],
         run: [vm JOURNAL];
     AgentNotRunning, "agent-not-running", Machine, Warning, "harvester-node-agent is not running as a service",
         impact: "Topology labels are not updated; after a live migration they still show the previous host.",
@@ -577,19 +591,22 @@ catalogue! {
         impact: "Valid certificates and tokens appear expired or not yet valid, here or on the server: kubelet, CSI driver and cloud provider fail with x509 errors or 401, and new certificates do not help.",
         fix: [
             "Compare the clock with another node.",
-            "Set the clock and synchronize it (NTP).",
+            "Set the clock and synchronize it (NTP): `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed. If chrony runs already, `chronyc makestep` corrects the clock immediately.",
             "Restart rke2-server, rke2-agent or k3s: certificates created in the meantime have wrong dates.",
         ],
-        run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep"],
+        run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep  # only with chrony"],
         suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterTlsError, GuestApiTlsError, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
     ClockDrift, "clock-drift", Machine, Warning, "the clocks of this node and of a server differ",
         impact: "New certificates and tokens are rejected until both agree, leases expire early or late, and logs cannot be correlated.",
-        fix: ["Compare both clocks with a third one, set the wrong one, and synchronize it (NTP)."],
+        fix: [
+            "Compare both clocks with a third one.",
+            "Synchronize the wrong one (NTP). If it is this node, `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed.",
+        ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true"],
         suppresses: [ClockNotSynchronized];
     ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "the clock of this node is not synchronized (NTP)",
         impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
-        fix: ["Install and start chrony or systemd-timesyncd."],
+        fix: ["Install chrony or systemd-timesyncd if neither is installed, then start it: `timedatectl set-ntp true`."],
         run: [vm "timedatectl set-ntp true"];
     StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was discarded",
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
@@ -598,18 +615,18 @@ catalogue! {
     WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a watch cannot be established; changes are detected late",
         impact: "Until it can, the agent polls.",
         fix: [
-            "Allow the verb watch for the resource above; `harvester-node-agent rbac` prints the roles for Harvester.",
-            "Or find a proxy that closes idle connections.",
+            "Allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
+            "If it is allowed, find the proxy or load balancer that closes idle connections, and raise its timeout.",
         ],
-        run: [vm "harvester-node-agent status", vm ROLES, harvester APPLY];
+        run: [vm "harvester-node-agent status -v", vm ROLES, harvester FETCH, harvester APPLY];
     SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
-            "`harvester-node-agent status` lists all event sources and why one is inactive.",
+            "`harvester-node-agent status -v` lists all event sources and why one is inactive.",
             "What a sandbox forbids: allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
             "A port that another program holds: stop that program (`fuser -v /dev/virtio-ports/*`).",
         ],
-        run: [vm "harvester-node-agent status"];
+        run: [vm "harvester-node-agent status -v"];
     DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "downward metrics of the host cannot be used",
         impact: "Without the Harvester API they are the only source for the host; labels are unchanged.",
         fix: [
@@ -619,7 +636,7 @@ catalogue! {
         ],
         run: [vm "timedatectl", harvester "kubectl -n harvester-system get pods -l kubevirt.io=virt-handler -o wide"];
     MetricsUnavailable, "metrics-unavailable", Machine, Warning, "metrics cannot be exported (listener or textfile failed)",
-        impact: "Prometheus gets no metrics or stale ones, and no alert for this node fires.",
+        impact: "Prometheus gets no metrics or stale ones. Of the alerts for this node, only HarvesterGuestNodeAgentDown fires.",
         fix: [
             "Port in use: find its owner with `ss -ltnp`, or set another one in `[metrics] listen`.",
             "Socket or file that cannot be created: use /run/harvester-node-agent for the socket and the textfile directory of node-exporter for the file, or allow the directory with `systemctl edit harvester-node-agent`, ReadWritePaths=DIRECTORY.",
@@ -639,6 +656,6 @@ catalogue! {
         run: [image "harvester-node-agent bake-check --root /mnt"];
     UnexpectedObject, "unexpected-object", HarvesterApi, Error, "an API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
-        fix: ["Check for a broken proxy or cache at the address above."],
+        fix: ["Check for a broken proxy or cache at the reported address."],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"];
 }

@@ -14,6 +14,15 @@ const KUBELET_CERTIFICATES: &str =
     "https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-certs/";
 const RKE1_ENDED: &str = "https://github.com/rancher/rke";
 const SKEW: &str = "https://kubernetes.io/releases/version-skew-policy/";
+const TIMEDATECTL: &str =
+    "https://www.freedesktop.org/software/systemd/man/latest/timedatectl.html";
+const CHRONY: &str = "https://chrony-project.org/documentation.html";
+const SYSTEMCTL: &str = "https://www.freedesktop.org/software/systemd/man/latest/systemctl.html";
+const SANDBOX: &str = "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html";
+const IMAGES: &str = "https://systemd.io/BUILDING_IMAGES/";
+const TEXTFILE: &str = "https://github.com/prometheus/node_exporter#textfile-collector";
+const TOML: &str = "https://toml.io/en/v1.0.0";
+const RKE2_CONFIGURATION: &str = "https://docs.rke2.io/install/configuration";
 
 /// An issue of a project.
 macro_rules! issue {
@@ -53,13 +62,27 @@ impl Group {
 }
 
 impl Code {
-    /// Where to read on: first the page about its group, then reports of the same trouble.
+    /// Where to read on: first the page about it or its group, then reports of the same trouble.
     pub fn links(self) -> Vec<&'static str> {
-        let page = self.entry().group.link();
+        let page = self.page().unwrap_or_else(|| self.entry().group.link());
         [page]
             .into_iter()
             .chain(self.reports().iter().copied())
             .collect()
+    }
+
+    /// The page about it, where that of its group is about something else.
+    fn page(self) -> Option<&'static str> {
+        match self {
+            Self::ClockSkew | Self::ClockDrift | Self::ClockNotSynchronized => Some(TIMEDATECTL),
+            Self::MetricsUnavailable => Some(TEXTFILE),
+            Self::ConfigInvalid | Self::ConfigReloadFailed => Some(TOML),
+            Self::DistributionFileBroken => Some(RKE2_CONFIGURATION),
+            Self::AgentNotRunning | Self::AgentNotEnabled => Some(SYSTEMCTL),
+            Self::SignalUnavailable => Some(SANDBOX),
+            Self::IdentityFromImage | Self::StateDiscarded => Some(IMAGES),
+            _ => None,
+        }
     }
 
     /// Reports of people who had this.
@@ -176,6 +199,7 @@ impl Code {
             ],
             Self::CsiDriverTooOld => &[harvester!(4396), harvester!(6849)],
             Self::CsiAttachesToWrongVm => &[harvester!(6981)],
+            Self::ClockSkew | Self::ClockNotSynchronized => &[CHRONY],
             Self::KubeletTooOld => &[NODE_DRIVER],
             Self::KubeletVersionSkew => &[SKEW],
             Self::DistributionEol => &[RKE1_ENDED],

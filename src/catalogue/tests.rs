@@ -153,10 +153,114 @@ fn each_command_stands_where_its_program_can_do_it() {
         for command in code.entry().commands {
             let program = command.text.split(' ').next().unwrap();
             let is_there = match command.place {
-                CommandPlace::GuestCluster | CommandPlace::Harvester => program == "kubectl",
-                CommandPlace::Vm | CommandPlace::Image => program != "kubectl",
+                CommandPlace::GuestCluster => program == "kubectl",
+                CommandPlace::Harvester => ["kubectl", "scp"].contains(&program),
+                CommandPlace::Vm | CommandPlace::Image => !["kubectl", "scp"].contains(&program),
             };
             assert!(is_there, "{code}: {}", command.text);
         }
+    }
+}
+
+/// Between a command that writes a file on one machine and one that reads it on another, a command copies it.
+#[test]
+fn a_file_of_another_machine_is_copied_before_it_is_used() {
+    let mut count = 0;
+    for code in Code::ALL {
+        let commands = code.entry().commands.iter();
+        let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
+        let position = |part: &str| commands.iter().position(|text| text.contains(part));
+        for [written, copied, used] in [
+            [
+                " > /root/rbac.yaml",
+                "scp root@<NODE_ADDRESS>:/root/rbac.yaml rbac.yaml",
+                "kubectl apply -f rbac.yaml",
+            ],
+            [
+                "mv harvester.kubeconfig.new harvester.kubeconfig",
+                "scp harvester.kubeconfig root@<NODE_ADDRESS>:/root/harvester.kubeconfig",
+                "install -D -m 0600 /root/harvester.kubeconfig ",
+            ],
+        ] {
+            let (Some(written), used) = (position(written), position(used)) else {
+                continue;
+            };
+            let copied = position(copied);
+            assert!(
+                Some(written) < copied && copied < used,
+                "{code}: {commands:#?}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 5, "{count}");
+}
+
+/// `explain` and the journal show a step without what was observed.
+#[test]
+fn no_text_refers_to_what_is_above_it() {
+    for code in Code::ALL {
+        let entry = code.entry();
+        for text in entry.fix.iter().chain([&entry.impact]) {
+            let is_reference = text.contains(" above") || text.contains(" below");
+            assert!(!is_reference, "{code}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_about_the_clock_the_metrics_or_the_configuration_has_a_page_about_it() {
+    for code in [
+        Code::ClockSkew,
+        Code::MetricsUnavailable,
+        Code::ConfigInvalid,
+    ] {
+        let first = code.links().first().copied().unwrap_or_default();
+        assert_ne!(first, code.entry().group.link(), "{code}");
+    }
+}
+
+/// What is deleted while its service runs registers again at once, or never.
+#[test]
+fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
+    let mut count = 0;
+    for code in Code::ALL {
+        let commands: Vec<&str> = code.entry().commands.iter().map(|one| &*one.text).collect();
+        let position = |part: &str| commands.iter().position(|text| text.starts_with(part));
+        let Some(deleted) = position("kubectl delete node") else {
+            continue;
+        };
+        count += 1;
+        assert!(
+            position("kubectl drain") < position("systemctl stop"),
+            "{code}"
+        );
+        assert!(position("systemctl stop") < Some(deleted), "{code}");
+        assert!(Some(deleted) < position("systemctl start"), "{code}");
+        let steps = code.entry().fix;
+        let warned = steps
+            .iter()
+            .position(|step| step.contains("never do it on the only server"));
+        let done = steps
+            .iter()
+            .position(|step| step.contains("delete the Node"));
+        assert!(warned.is_some() && warned < done, "{code}");
+    }
+    assert!(count >= 3, "{count}");
+}
+
+/// Only the verbose status has them.
+#[test]
+fn event_sources_are_listed_by_the_verbose_status() {
+    for code in [
+        Code::SignalUnavailable,
+        Code::WatchUnavailable,
+        Code::WatchInterrupted,
+    ] {
+        let mut commands = code.entry().commands.iter();
+        assert!(
+            commands.any(|one| one.text == "harvester-node-agent status -v"),
+            "{code}"
+        );
     }
 }

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{Answer, Exit, Output};
 use crate::commands::bake_check::judge::{ImageTree, judge};
 use crate::commands::bake_check::rules::Fault;
+use crate::report::layout::{TermStyle, paragraph};
 use crate::sys::escape::json_text;
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
@@ -24,8 +25,15 @@ const SEEN_MAX: usize = 1000;
 /// The longest command: it names every file that is to be removed.
 const REMEDY_MAX: usize = 100_000;
 
+/// Above the faults of a tree that may be a machine in use.
+const LIVE: &str = "/ was checked: the running system, not an image. Run the commands below only in the image build, such as in a \
+packer provisioner; on a node in use, they delete its identity, keys and data. For a mounted image, use --root DIR.";
+
+/// Columns in front of the texts of a fault.
+const INDENT: usize = 12;
+
 /// Every fault with the command that takes it away; nothing is changed.
-pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
+pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -> Answer {
     let dir = root.join("/");
     // Without a slash at its end, in which it would be another word.
     let dir: PathBuf = path::absolute(&dir).unwrap_or(dir).components().collect();
@@ -35,9 +43,13 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
         return Answer::stderr(stderr, Exit::Failed);
     }
     let faults = judge(&read::read(root, only), &ImageTree::new(&dir));
+    let target = match dir == Path::new("/") {
+        true => Target::Live,
+        false => Target::Tree,
+    };
     let text = match output {
-        Output::Json => json_text(&document(&name, &faults)),
-        Output::Text | Output::Short => text(&name, &faults),
+        Output::Json => json_text(&document(&name, &faults, target)),
+        Output::Text | Output::Short => text(&name, &faults, target, style),
     };
     let exit = if faults.is_empty() {
         Exit::Ok
@@ -47,7 +59,16 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output) -> Answer {
     Answer::new(text, exit)
 }
 
-fn document(image: &str, faults: &[Fault]) -> serde_json::Value {
+/// What was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// A tree that nothing runs from.
+    Tree,
+    /// What this process runs from: the machine that builds the image, or one in use.
+    Live,
+}
+
+fn document(image: &str, faults: &[Fault], target: Target) -> serde_json::Value {
     let faults: Vec<serde_json::Value> = faults
         .iter()
         .map(|fault| {
@@ -61,25 +82,41 @@ fn document(image: &str, faults: &[Fault]) -> serde_json::Value {
             })
         })
         .collect();
-    json!({"image": image, "clean": faults.is_empty(), "findings": faults})
+    json!({
+        "image": image,
+        "runningSystem": target == Target::Live,
+        "clean": faults.is_empty(),
+        "findings": faults,
+    })
 }
 
-fn text(image: &str, faults: &[Fault]) -> String {
+fn text(image: &str, faults: &[Fault], target: Target, style: TermStyle) -> String {
     if faults.is_empty() {
         return format!("{image}: clean\n");
     }
+    let width = style.width;
     let mut text = String::new();
+    if target == Target::Live {
+        paragraph(&mut text, "", 0, LIVE, width);
+        text.push('\n');
+    }
     for fault in faults {
         let entry = fault.code.entry();
-        let _ = writeln!(
-            text,
-            "{} [{}]\n  Observed  {}\n  Impact    {}\n  Fix       {}\n",
-            entry.title,
-            entry.name,
-            one_line(&fault.seen, SEEN_MAX),
-            entry.impact,
-            one_line(&fault.remedy, REMEDY_MAX),
-        );
+        let seen = one_line(&fault.seen, SEEN_MAX);
+        let title = format!("{} [{}]", entry.title, entry.name);
+        paragraph(&mut text, "", 0, &title, width);
+        paragraph(&mut text, "  Observed  ", INDENT, &seen, width);
+        paragraph(&mut text, "  Impact    ", INDENT, entry.impact, width);
+        let command = one_line(&fault.remedy, REMEDY_MAX);
+        // A command is never wrapped.
+        let _ = match target {
+            Target::Tree => writeln!(text, "  Fix       {command}\n"),
+            Target::Live => writeln!(
+                text,
+                "  Fix       in the image build, not on a node in use:\n{:INDENT$}{command}\n",
+                ""
+            ),
+        };
     }
     let count = match faults.len() {
         1 => "1 problem".to_owned(),
@@ -87,4 +124,51 @@ fn text(image: &str, faults: &[Fault]) -> String {
     };
     let _ = writeln!(text, "{image}: {count}. Do not release this image.");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::bake_check::rules::Code;
+
+    fn shown(target: Target) -> String {
+        let faults = [Fault {
+            code: Code::MachineId,
+            seen: "/etc/machine-id contains an ID".to_owned(),
+            remedy: "truncate -s 0 /etc/machine-id".to_owned(),
+        }];
+        text("/", &faults, target, TermStyle::PLAIN)
+    }
+
+    #[test]
+    fn a_running_system_has_a_warning_in_front_of_each_command() {
+        let text = shown(Target::Live);
+        assert!(
+            text.starts_with("/ was checked: the running system"),
+            "{text}"
+        );
+        let command = "  Fix       in the image build, not on a node in use:\n            truncate -s 0 /etc/machine-id\n";
+        assert!(text.contains(command), "{text}");
+        let tree = shown(Target::Tree);
+        assert!(
+            tree.starts_with("the image contains a machine-id [machine-id]\n"),
+            "{tree}"
+        );
+        assert!(
+            tree.contains("\n  Fix       truncate -s 0 /etc/machine-id\n"),
+            "{tree}"
+        );
+    }
+
+    #[test]
+    fn a_line_fits_the_terminal() {
+        for target in [Target::Live, Target::Tree] {
+            let text = shown(target);
+            let wide: Vec<&str> = text
+                .lines()
+                .filter(|line| line.chars().count() > 80)
+                .collect();
+            assert_eq!(wide, Vec::<&str>::new());
+        }
+    }
 }

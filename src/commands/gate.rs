@@ -41,6 +41,11 @@ use crate::wire::dbus::Bus;
 /// Behind inotify, and for the lock of the daemon, which tells nobody of its end.
 const POLL: Duration = Duration::from_secs(1);
 
+/// What follows the options in the help. The unit relies on it: it has no other status for success.
+pub const EXIT_STATUS: &str = "\
+Exit status: 0 in any case, also after a timeout, with an invalid configuration, or outside of KubeVirt, so that it never \
+blocks a boot; 2 usage error.";
+
 /// Waits until the kubelet may start, `bound` at most.
 pub fn run(process: &Process, bound: Duration) -> Answer {
     let loaded = config::load(&process.root, process.config.as_deref());

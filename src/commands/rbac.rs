@@ -71,8 +71,10 @@ pub struct Options {
     /// Also bind the roles of the Harvester cloud provider and CSI driver, which use the same kubeconfig
     #[arg(long)]
     pub addons: bool,
-    /// Print the kubectl command that prints a kubeconfig with the token of --create-account, and no manifest
-    #[arg(long, requires = "subject")]
+    /// Print the kubectl command that prints a kubeconfig with the token of the service account, and no manifest
+    ///
+    /// Reads the Secret NAME-token, which --create-account creates for the service account NAME.
+    #[arg(long)]
     pub kubeconfig_command: bool,
 }
 
@@ -87,7 +89,7 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     }
     let (account, credentials_namespace) = match options.subject {
         Some(account) => (account, None),
-        None => match holder(root, &settings) {
+        None => match holder(root, &settings, options.kubeconfig_command) {
             Ok((account, namespace)) => (account, Some(namespace)),
             Err(stderr) => return Answer::stderr(format!("{stderr}\n"), Exit::Failed),
         },
@@ -146,15 +148,23 @@ fn print_kubeconfig(account: &ServiceAccount) -> String {
 }
 
 /// The service account of the credential that the agent would use, and the namespace in which it would look for its VM.
-fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace), String> {
+fn holder(
+    root: &Root,
+    settings: &Settings,
+    is_for_kubeconfig: bool,
+) -> Result<(ServiceAccount, Namespace), String> {
+    let option = match is_for_kubeconfig {
+        true => " --kubeconfig-command",
+        false => "",
+    };
     let (distributions, _) = distribution::read_distribution(root);
     let mut connections = Connections::default();
     connections.refresh(root, settings, &distributions);
     let link = connections.harvester.link().map_err(|why| {
         format!(
             "{}\nset the service account (on Harvester: kubectl get serviceaccounts -A): \
-             harvester-node-agent rbac --subject NAMESPACE:NAME\n\
-             or the kubeconfig with its token: harvester-node-agent rbac --credential FILE",
+             harvester-node-agent rbac --subject NAMESPACE:NAME{option}\n\
+             or the kubeconfig with its token: harvester-node-agent rbac --credential FILE{option}",
             why.text
         )
     })?;
@@ -285,6 +295,24 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn the_command_for_a_kubeconfig_is_for_the_account_in_use_or_says_what_to_type() {
+        let command = || Options {
+            kubeconfig_command: true,
+            ..Options::default()
+        };
+        let token = jwt(r#"{"sub":"system:serviceaccount:vms:gc8"}"#);
+        let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
+        let answer = print(&root, command());
+        let start = "kubectl -n vms get secret gc8-token ";
+        assert!(answer.text.starts_with(start), "{answer:?}");
+        let (_dir, root) = tree();
+        let answer = print(&root, command());
+        assert_eq!((answer.exit, answer.text.as_str()), (Exit::Failed, ""));
+        let typed = "rbac --subject NAMESPACE:NAME --kubeconfig-command";
+        assert!(answer.stderr.contains(typed), "{}", answer.stderr);
     }
 
     #[test]

@@ -26,7 +26,8 @@ Examples:
   Wait at most 90 seconds and print one line:
     harvester-node-agent status --wait 90s -o short
 
-Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out.";
+Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out and there \
+is no error.";
 
 /// The state while Harvester was not read, for whatever reason.
 const NOT_READ: &str = "harvester-not-read";
@@ -38,6 +39,9 @@ const POLL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Options {
     /// Wait until the labels are in sync or need a fix, for at most TIME (default: 5m)
+    ///
+    /// Then prints the status. If the labels need a fix, exits immediately with status 1. If TIME is over first, exits with
+    /// status 75, or 1 if there is an error; standard error has the state that was reached.
     #[arg(
         long,
         value_name = "TIME",
@@ -62,8 +66,16 @@ pub enum Waited {
         limit: Duration,
         /// What the agent had reached by then.
         state: String,
+        /// What to do next.
+        hint: &'static str,
     },
 }
+
+/// What to do if no status shows how the labels are.
+const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
+
+/// What to do if the labels are not in sync.
+const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 
 /// Waits until the running agent reports a final state, for at most `limit`. Reads the status file once a second.
 #[expect(
@@ -77,14 +89,14 @@ pub fn wait(root: &Root, limit: Duration) -> Waited {
         let status = published.and_then(|value| Status::from_json(&value).ok());
         let state = match &status {
             Some(status) => progress(status, presence(root, Some(&status.agent))),
-            None => Progress::Waiting("agent has not published a status".to_owned()),
+            None => Progress::Waiting("agent has not published a status".to_owned(), NO_STATUS),
         };
-        let Progress::Waiting(state) = state else {
+        let Progress::Waiting(state, hint) = state else {
             return Waited::Final;
         };
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
-            return Waited::TimedOut { limit, state };
+            return Waited::TimedOut { limit, state, hint };
         }
         std::thread::sleep(POLL.min(left));
     }
@@ -95,8 +107,8 @@ pub fn wait(root: &Root, limit: Duration) -> Waited {
 enum Progress {
     /// The state is final.
     Done,
-    /// It is not; the text says what it is.
-    Waiting(String),
+    /// It is not: what it is, and what to do if it stays so.
+    Waiting(String, &'static str),
 }
 
 /// Returns whether a published status is final: that of the process that runs, and with labels that time alone does not change.
@@ -105,9 +117,10 @@ fn progress(status: &Status, presence: Presence) -> Progress {
         |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
     match presence {
         Presence::Running(holder) if is_of_another(holder) => {
-            Progress::Waiting("agent has not published a status since its start".to_owned())
+            let text = "agent has not published a status since its start";
+            Progress::Waiting(text.to_owned(), NO_STATUS)
         }
-        Presence::Absent => Progress::Waiting("agent is not running".to_owned()),
+        Presence::Absent => Progress::Waiting("agent is not running".to_owned(), NO_STATUS),
         // A user who cannot see the process has only what was published.
         Presence::Running(_) | Presence::Unknown => {
             let state = &status.labels.state;
@@ -119,7 +132,7 @@ fn progress(status: &Status, presence: Presence) -> Progress {
             if label_state::is_final_state(state) || state == NOT_READ && is_explained() {
                 Progress::Done
             } else {
-                Progress::Waiting(format!("labels are {state}"))
+                Progress::Waiting(format!("labels are {state}"), NOT_SYNCED)
             }
         }
     }
@@ -134,8 +147,9 @@ pub fn run(
     waited: &Waited,
 ) -> Answer {
     let mut answer = published(root, output, show, strictness);
-    if let Waited::TimedOut { limit, state } = waited {
-        let text = format!("error: timed out after {}s: {state}\n", limit.as_secs());
+    if let Waited::TimedOut { limit, state, hint } = waited {
+        let limit = limit.as_secs();
+        let text = format!("error: timed out after {limit}s: {state}; {hint}\n");
         answer.stderr.push_str(&text);
         if matches!(answer.exit, Exit::Ok | Exit::Warnings) {
             answer.exit = Exit::TryAgain;
@@ -259,8 +273,23 @@ mod tests {
             waited,
             Waited::TimedOut {
                 limit,
-                state: "agent has not published a status".to_owned()
+                state: "agent has not published a status".to_owned(),
+                hint: NO_STATUS,
             }
+        );
+        let show = Show {
+            style: crate::report::layout::TermStyle::PLAIN,
+            verbose: false,
+            now: time::UtcDateTime::UNIX_EPOCH,
+        };
+        let answer = run(&root, Output::Text, show, Strictness::Lenient, &waited);
+        assert_eq!(answer.exit, Exit::TryAgain);
+        assert!(
+            answer
+                .stderr
+                .contains("agent has not published a status; check the service: systemctl"),
+            "{}",
+            answer.stderr
         );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of every key: it decides what is known, says what is allowed, and sets the field.
 //!
-//! To add a key: a row here, a field in `settings.rs`, and a test of its effect with a row in `tests/tidy/effects.rs`.
+//! The documentation of [`crate::config`] has the steps to add a key.
 
 use std::time::Duration;
 

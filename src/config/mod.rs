@@ -16,8 +16,9 @@
 //! A mistake in any file that is read is an error, also where a later file states the key again, and every mistake is
 //! reported at once.
 //!
-//! To add a key: a field with its default in `settings.rs`, a row in `keys.rs`, a commented line in
-//! `packaging/config.d/10-defaults.toml`, good and bad values in `tests.rs`.
+//! To add a key: a field with its default in `settings.rs`, a row in [`KEYS`], a commented line in
+//! `packaging/config.d/10-defaults.toml`, good and bad values in `tests.rs`, and a test of its effect with a row in
+//! `tests/tidy/effects.rs`.
 
 mod duration;
 mod errors;

@@ -252,6 +252,7 @@ mod tests {
             (no_vm("HarvesterUnauthorized"), Code::HarvesterUnauthorized),
             (no_vm("HarvesterForbidden"), Code::HarvesterForbidden),
             (no_vm("HarvesterTLSError"), Code::HarvesterTlsError),
+            (no_vm("HarvesterIsOwnAPI"), Code::HarvesterIsOwnApi),
             (no_vm("HarvesterBadResponse"), Code::HarvesterBadResponse),
         ] {
             assert_eq!(kebab(sync.reason()), code.as_str());

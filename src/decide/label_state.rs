@@ -8,7 +8,7 @@ use super::placement::{Placement, PlacementOutcome};
 use crate::decide::conflict::ConflictBackoff;
 use crate::facts::node::Node;
 use crate::facts::placement::Source;
-use crate::facts::{Fact, UnavailableKind};
+use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub enum LabelState {
 }
 
 /// Every reason that [`LabelState::reason`] returns.
-pub const REASONS: [&str; 23] = [
+pub const REASONS: [&str; 24] = [
     "Synced",
     "Pending",
     "HostWithoutTopology",
@@ -74,6 +74,7 @@ pub const REASONS: [&str; 23] = [
     "HarvesterForbidden",
     "HarvesterTLSError",
     "NoHarvesterCredential",
+    "HarvesterIsOwnAPI",
     "HarvesterBadResponse",
 ];
 
@@ -141,6 +142,8 @@ pub struct Inputs<'a> {
     pub identity: &'a Identity,
     /// Where we are.
     pub placement: Option<&'a Placement>,
+    /// Why there is no usable Harvester credential, if so.
+    pub harvester: Option<&'a Unavailable>,
     /// The Node.
     pub node: &'a Fact<Node>,
     /// What is to be changed.
@@ -162,7 +165,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
         };
     }
     let Some(placement) = inputs.placement else {
-        return without_host(inputs.identity);
+        return without_host(inputs);
     };
     if inputs.settling {
         return LabelState::Pending;
@@ -196,7 +199,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     };
     match &placement.known {
         // The host tells its name, and nobody its place: what is missing is the API's word.
-        None if inputs.identity.vmi().is_none() => without_host(inputs.identity),
+        None if inputs.identity.vmi().is_none() => without_host(inputs),
         None if tried(PlacementOutcome::Illegal, None) => LabelState::Invalid,
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,
         None => LabelState::NoSource,
@@ -223,12 +226,18 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     }
 }
 
-fn without_host(identity: &Identity) -> LabelState {
+fn without_host(inputs: &Inputs<'_>) -> LabelState {
     let no_vm = |reason, text: &str| LabelState::NoVm {
         reason,
         text: text.to_owned(),
     };
-    match &identity.vm {
+    let harvester = inputs.harvester.map(|why| why.kind);
+    match &inputs.identity.vm {
+        // Which VM this is may be known without Harvester; the reason is the same.
+        _ if harvester == Some(UnavailableKind::OwnApi) => no_vm(
+            "HarvesterIsOwnAPI",
+            "the Harvester kubeconfig points to the API of this guest cluster; labels are unchanged",
+        ),
         OwnVm::Identified(_) => no_vm("NoHost", "the VM has no host: status.nodeName is empty"),
         OwnVm::Ambiguous(_) => no_vm(
             "IdentityAmbiguous",
@@ -290,6 +299,7 @@ mod tests {
             "label-conflict",
             "identity-ambiguous",
             "harvester-tls-error",
+            "harvester-is-own-api",
         ] {
             assert!(is_final_state(state), "{state}");
         }

@@ -180,6 +180,7 @@ pub fn plan(
     let inputs = label_state::Inputs {
         identity,
         placement,
+        harvester: seen.observation.harvester.why(),
         node: &seen.observation.node,
         labels: &labels,
         settling: settling.is_some(),

@@ -1085,3 +1085,18 @@ fn a_namespace_that_is_listed_later_is_looked_at_then() {
     assert!(plan.next.scope.vm);
     assert!(patches(&plan).is_empty());
 }
+
+#[test]
+fn a_kubeconfig_of_the_own_api_is_the_reason_whatever_that_api_said() {
+    for kind in [
+        UnavailableKind::Forbidden,
+        UnavailableKind::Refused,
+        UnavailableKind::NotAsked,
+    ] {
+        let mut world = World::new();
+        world.observation.harvester = Fact::failed(UnavailableKind::OwnApi, "the same UID");
+        world.observation.candidates = Fact::failed(kind, "no");
+        let plan = world.plan();
+        assert_eq!(plan.sync.reason(), "HarvesterIsOwnAPI", "{kind:?}");
+    }
+}

@@ -277,7 +277,13 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
         }
     });
     let names: Vec<(Mark, String)> = names.collect();
-    rows.marks("Names", &names);
+    if names.iter().all(|(mark, _)| *mark == Mark::Skipped) {
+        let names: Vec<String> = names.into_iter().map(|(_, text)| text).collect();
+        let text = format!("{} (not compared: the VM is unknown)", names.join(", "));
+        rows.row("Names", &text);
+    } else {
+        rows.marks("Names", &names);
+    }
     if identity.names.iter().any(|name| is_wrong(&name.state)) {
         rows.row("Impact", &identity.impact);
     }

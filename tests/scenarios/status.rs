@@ -73,7 +73,8 @@ async fn status_wait_without_an_agent_sleeps_until_the_time_is_over_and_exits_wi
     assert!(usage.voluntary_switches < 20, "{usage:?}");
     assert!(usage.cpu < Duration::from_millis(500), "{usage:?}");
     assert_eq!(waiting.wait_exit(SOON).await.code(), Some(75));
-    let text = "error: timed out after 3s: agent has not published a status";
+    let text = "error: timed out after 3s: agent has not published a status; check the service: systemctl status \
+                harvester-node-agent";
     waiting.wait_line(|line| line.text == text, SOON).await;
 }
 
@@ -120,7 +121,26 @@ async fn each_field_of_the_status_is_in_lower_camel_case_and_on_its_page() {
         let document: Value = serde_json::from_str(&output.stdout).unwrap();
         fields(&document, &mut names);
     }
+    let mut others = Vec::new();
+    // An image with something to find, and a node whose kubelet has registered.
+    for command in [&["bake-check", "-ojson"][..], &["gate", "-ojson"]] {
+        let output = agent(&world, command).await;
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
+        fields(&document, &mut others);
+        let heading = format!("\n### {}\n", command[0]);
+        let section = page.split_once(&heading).unwrap().1;
+        let section = section.split("\n### ").next().unwrap();
+        for name in others.drain(..) {
+            assert!(
+                section.contains(&format!("`{name}`")) || section.contains(&format!("`{name}[]`")),
+                "{name}"
+            );
+            names.push(name);
+        }
+    }
     for name in [
+        "runningSystem",
+        "writtenFiles",
         "eventSources",
         "lastMigration",
         "expirationTime",

@@ -23,6 +23,10 @@ use Tested::{By, Here, Not};
 const COMMANDS: &[(&str, Tested)] = &[
     // Install and uninstall.
     (
+        "sudo apt install build-essential dpkg-dev rpm xz-utils",
+        Not("tests/packages/run installs the same packages, where they are missing"),
+    ),
+    (
         "packaging/build",
         By("tests/run", &["OUT=$PACKAGES packaging/build"]),
     ),

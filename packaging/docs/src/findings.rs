@@ -18,7 +18,7 @@ pub(crate) fn page() -> String {
         "# harvester-node-agent-findings - every problem that the agent reports\n\n\
          <!-- Generated from src/catalogue/entries.rs by packaging/docs/update-pages. -->\n\n\
          ## Description\n\n\
-         Each finding has a stable code. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
+         Each finding has a code, which does not change after the first release. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
          where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",
     );
     for group in Group::ALL {
@@ -48,7 +48,11 @@ pub(crate) fn page() -> String {
     text
 }
 
+/// Returns a heading with a capital, unless it begins with the name of a program.
 fn capitalized(text: &str) -> String {
+    if text.contains('-') {
+        return text.to_owned();
+    }
     let mut characters = text.chars();
     let first = characters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(characters).collect()

@@ -108,7 +108,10 @@ fn rest(command: &Command) -> Roff {
         }
     } else {
         section(&mut roff, "EXIT STATUS");
-        roff.text([roman("See "), bold("harvester-node-agent"), roman("(1).")]);
+        match exit_status(command) {
+            Some(text) => roff.text([roman(text)]),
+            None => roff.text([roman("See "), bold("harvester-node-agent"), roman("(1).")]),
+        };
     }
     section(&mut roff, "SEE ALSO");
     let mut others = Vec::new();
@@ -122,6 +125,14 @@ fn rest(command: &Command) -> Roff {
         .flat_map(|(name, rest)| [bold(name), roman(rest)]);
     roff.text(names.collect::<Vec<Inline>>());
     roff
+}
+
+/// Returns the exit status of a command as its help has it, if it has.
+fn exit_status(command: &Command) -> Option<String> {
+    let help = command.get_after_help()?.to_string();
+    let mut paragraphs = help.split("\n\n");
+    let text = paragraphs.find_map(|text| text.strip_prefix("Exit status: "))?;
+    Some(format!("{text}\n"))
 }
 
 /// Disables hyphenation and justification, because users copy commands and paths from a page.
@@ -165,5 +176,7 @@ mod tests {
             }
         }
         assert!(page("harvester-node-agent").contains("--root"));
+        assert!(page("harvester-node-agent-gate").contains("0 in any case"));
+        assert!(page("harvester-node-agent-status").contains("75 the agent is not running"));
     }
 }

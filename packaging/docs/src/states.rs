@@ -173,7 +173,7 @@ fn sync_of(reason: &'static str) -> LabelState {
     ];
     let found = simple.into_iter().find(|sync| sync.reason() == reason);
     found.unwrap_or(match reason {
-        "NodeMissing" | "NodeNotRead" => LabelState::NoNode { reason },
+        "NodeMissing" | "NodeNotRead" | "NodeOfAnotherVM" => LabelState::NoNode { reason },
         _ => LabelState::NoVm {
             reason,
             text: String::new(),
@@ -185,8 +185,8 @@ fn topology_codes(reason: &str) -> Vec<Code> {
     match (Code::parse(&kebab(reason)), reason) {
         (Some(code), _) => vec![code],
         (None, "NoHost") => vec![Code::NoTopologySource],
-        (None, "NoHarvesterCredential") => CREDENTIAL.to_vec(),
-        (None, "HarvesterNotRead") => [&CREDENTIAL[..], &API[..]].concat(),
+        (None, "NoHarvesterCredential") => CREDENTIAL[..2].to_vec(),
+        (None, "HarvesterNotRead") => [&CREDENTIAL[..2], &API[..]].concat(),
         (None, "NodeNotRead") => GUEST.to_vec(),
         (None, _) => Vec::new(),
     }

@@ -125,15 +125,31 @@ impl View<'_> {
                 harvester.server.as_deref().filter(|server| is_api(server))
             }
             CommandWord::Kubeconfig => credential.kubeconfig.as_deref(),
-            CommandWord::Region | CommandWord::Zone => None,
+            CommandWord::NodeAddress | CommandWord::Region | CommandWord::Zone => None,
         }
     }
 
     /// The finding that says why something could not be looked at.
     fn cause(&self, gap: &Gap) -> Option<Code> {
         let mut findings = self.diagnosis.findings();
-        let cause = findings.find(|finding| finding.seen == gap.why.text)?;
-        Some(cause.code)
+        if let Some(cause) = findings.find(|finding| finding.seen == gap.why.text) {
+            return Some(cause.code);
+        }
+        // One that is not shown is explained by one that is.
+        let suppressed = || {
+            let sections = self.diagnosis.sections.iter();
+            sections.flat_map(|section| &section.suppressed)
+        };
+        let mut cause = suppressed()
+            .find(|one| one.finding.seen == gap.why.text)?
+            .by;
+        for _ in suppressed() {
+            match suppressed().find(|one| one.finding.code == cause) {
+                Some(next) => cause = next.by,
+                None => break,
+            }
+        }
+        Some(cause)
     }
 
     /// The first gap of the same reason, where that is another one: what comes after it was not even tried.

@@ -112,8 +112,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     let tell = |part| tell.send(part).unwrap_or_default();
     let clock = SystemClock::new();
     let service = service(process);
-    let (settings, faults) = settings(process);
-    let mut findings: Vec<Finding> = faults.into_iter().collect();
+    let (settings, mut findings) = settings(process);
     let part = |findings: &[Finding], next| Part {
         service: service.clone(),
         findings: findings.to_vec(),
@@ -188,15 +187,15 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     tell(whole);
 }
 
-/// The configuration, or the defaults and what is wrong with it.
-fn settings(process: &Process) -> (Settings, Option<Finding>) {
+/// The configuration, or the defaults and a finding for each thing that is wrong with it.
+fn settings(process: &Process) -> (Settings, Vec<Finding>) {
     match config::load(&process.root, process.config.as_deref()) {
-        Ok(loaded) => (loaded.settings, None),
+        Ok(loaded) => (loaded.settings, Vec::new()),
         Err(errors) => {
-            let faults = errors.to_string();
-            let faults: Vec<&str> = faults.lines().map(str::trim).collect();
-            let finding = Finding::new(Code::ConfigInvalid, faults.join("; "));
-            (Settings::default(), Some(finding))
+            let problems = errors.to_string();
+            let finding = |problem| Finding::new(Code::ConfigInvalid, problem);
+            let findings = problems.lines().map(finding).collect();
+            (Settings::default(), findings)
         }
     }
 }

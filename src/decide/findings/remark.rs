@@ -97,7 +97,7 @@ fn finding(remark: &ObservationIssue) -> Finding {
                 // What a kubelet may watch is no matter of our roles.
                 Api::Guest => finding
                     .with_remedy("Check the journal of the API server: it may be overloaded, or a proxy in front of it closes connections.")
-                    .with_commands(vec!["harvester-node-agent status".to_owned()]),
+                    .with_commands(vec!["harvester-node-agent status -v".to_owned()]),
             }
         }
         ObservationIssue::WatchInterrupted { what, api } => {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tls::TlsReason;
+use super::tls::{TlsReason, TlsSetupError};
 use crate::sys::escape::chain;
 
 /// What was asked, of whom. Holds no secret: the server has no user information and the path no query.
@@ -475,7 +475,7 @@ pub enum CredentialProblem {
     ClientCertificate {
         /// The cause.
         #[source]
-        source: rustls::Error,
+        source: TlsSetupError,
     },
     /// Characters that no HTTP header can carry.
     #[error("the token is empty or has characters that are invalid in an HTTP header")]
@@ -494,7 +494,7 @@ pub enum CredentialProblem {
     Tls {
         /// The cause.
         #[source]
-        source: rustls::Error,
+        source: TlsSetupError,
     },
     /// The HTTP library refused its parameters.
     #[error("failed to set up HTTP")]

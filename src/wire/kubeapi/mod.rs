@@ -35,7 +35,7 @@ pub use probe::{ShownCertificate, probe};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
 pub use tally::Tally;
 pub use text::describe;
-pub use tls::TlsReason;
+pub use tls::{TlsReason, TlsSetupError};
 pub use transport::Timeouts;
 pub use types::{
     AccessReview, ApiStatus, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,

@@ -24,9 +24,10 @@ impl View<'_> {
                 self.credential(&status.credentials.kubelet)
             }
             (Group::Placement, Some(status), _) => placement(status),
-            (Group::Versions, _, Some(examination)) => {
+            (Group::Versions, _, Some(_)) => {
                 let parts = ["Harvester", "kubelet", "cloud provider", "CSI driver"];
-                versions(examination, &parts)
+                let versions = self.versions(&parts);
+                versions.unwrap_or_else(|| "unknown".to_owned())
             }
             _ => self.summary(group),
         }
@@ -62,11 +63,18 @@ impl View<'_> {
                 Some(node) => format!("{node}, labels {}", status.labels.state),
                 None => "unknown".to_owned(),
             },
-            Group::Versions => self
-                .examination
-                .map_or_else(|| NOT_CHECKED.to_owned(), |all| versions(all, &[])),
+            Group::Versions => {
+                let unknown = self.examination.map_or(NOT_CHECKED, |_| "unknown");
+                self.versions(&[]).unwrap_or_else(|| unknown.to_owned())
+            }
             Group::Image => self.image().to_owned(),
         }
+    }
+
+    /// Returns the versions of these parts, or of all; nothing if none is known.
+    pub(super) fn versions(&self, parts: &[&str]) -> Option<String> {
+        let versions = known_versions(self.examination?, parts).join(", ");
+        (!versions.is_empty()).then_some(versions)
     }
 
     /// Returns the name of the Node, or of the host system where there is none.
@@ -203,8 +211,7 @@ fn placement(status: &Status) -> String {
     )
 }
 
-/// Returns the versions of these parts, or of all.
-fn versions(examination: &Examination, parts: &[&str]) -> String {
+fn known_versions(examination: &Examination, parts: &[&str]) -> Vec<String> {
     let (versions, pods) = (&examination.versions, &examination.pods);
     let component = |seen: &Fact<Component>| seen.clone().map(|component| component.release);
     let known = [
@@ -222,10 +229,5 @@ fn versions(examination: &Examination, parts: &[&str]) -> String {
         let version = seen.known()?;
         Some(format!("{name} {version}"))
     });
-    let known: Vec<String> = known.collect();
-    if known.is_empty() {
-        "unknown".to_owned()
-    } else {
-        known.join(", ")
-    }
+    known.collect()
 }

@@ -87,7 +87,7 @@ fn a_problem_shows_what_was_observed_its_impact_and_commands_with_their_place() 
         "{text}"
     );
     for line in [
-        "  Observed  no Node `n` at https://api:6443 (since 2h ago)",
+        "  Observed  no Node `n` at https://api:6443 (first observed 2h ago)",
         "  Fix       1. Check under which name the kubelet has registered.",
         "            # kubectl for the guest cluster",
         "            kubectl get nodes",
@@ -149,7 +149,7 @@ fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
         let names: Vec<&str> = names.collect();
         assert_eq!(names, ["Observed", "Impact", "Fix"], "{text}");
         assert_eq!(
-            lines[0], "  Observed  this on that (since 2h ago)",
+            lines[0], "  Observed  this on that (first observed 2h ago)",
             "{text}"
         );
         let below = words(&lines[1..].join(" "));
@@ -463,4 +463,90 @@ fn the_summary_of_the_image_agrees_with_its_findings() {
         let summary = shown(&findings, &[], |view| view.image().to_owned());
         assert_eq!(summary, says);
     }
+}
+
+#[test]
+fn each_problem_of_the_configuration_has_a_line_and_verbose_cuts_none() {
+    let long = format!(
+        "config.toml:2: unknown key; allowed: {}",
+        "key ".repeat(400)
+    );
+    let findings = [
+        Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
+        Finding::new(Code::ConfigInvalid, long.trim_end()),
+    ];
+    let style = TermStyle {
+        width: 120,
+        ..PLAIN
+    };
+    let text = shown(&findings, &[], |view| {
+        super::text(view, style, true, Rights::All)
+    });
+    for line in [
+        "  Observed  config.toml:1: not valid TOML",
+        "            config.toml:2: unknown key; allowed: key key",
+    ] {
+        assert!(text.lines().any(|shown| shown.starts_with(line)), "{text}");
+    }
+    assert!(words(&text).contains(long.trim_end()), "{text}");
+    assert!(text.contains("1 error. Details"), "{text}");
+}
+
+#[test]
+fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
+    let findings = [
+        Finding::new(Code::ConfigInvalid, "config.toml:1: not valid TOML"),
+        Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig"),
+    ];
+    let gaps = [
+        gap(
+            Group::Node,
+            "its addresses",
+            UnavailableKind::NotAsked,
+            "a file tree has no addresses",
+        ),
+        gap(
+            Group::HarvesterApi,
+            "the VM",
+            UnavailableKind::NotAsked,
+            "no kubeconfig",
+        ),
+    ];
+    let text = |findings: &[Finding], is_verbose| {
+        words(&shown(findings, &gaps, |view| {
+            super::text(view, PLAIN, is_verbose, Rights::All)
+        }))
+    };
+    let summary = text(&findings, false);
+    assert!(
+        summary.contains("2 checks skipped: due to config-invalid."),
+        "{summary}"
+    );
+    let list = text(&findings, true);
+    assert!(list.contains("the VM: due to config-invalid"), "{list}");
+    let others = text(&[], false);
+    assert!(
+        others.contains("2 checks skipped: no kubeconfig; 1 other reason."),
+        "{others}"
+    );
+}
+
+#[test]
+fn a_ticket_has_no_line_that_says_nothing() {
+    let status: Status = serde_json::from_value(json!({
+        "apiVersion": crate::report::status::API_VERSION, "kind": "Status",
+        "lastUpdateTime": "2026-11-21T10:00:00Z", "trigger": "timer",
+        "agent": {"version": "1", "pid": 7, "startTime": "2026-11-21T10:00:00Z"},
+        "identity": {"state": "unknown", "impact": "", "names": [], "evidence": []},
+        "labels": {"state": "pending", "owned": {}, "skippedLabels": []},
+        "credentials": {"harvester": {}, "kubelet": {}},
+        "eventSources": [], "findings": [],
+    }))
+    .unwrap();
+    let text = shown(&[], &[], |view| {
+        let status = Some(&status);
+        short(&View { status, ..*view })
+    });
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(lines, ["VM unknown"]);
 }

@@ -165,8 +165,9 @@ fn block(
     if problem.severity == Severity::Notice && !is_verbose {
         return;
     }
-    observed(text, view, problem, &expiring, style);
-    row(text, "Impact", entry.impact, style);
+    let limit = if is_verbose { usize::MAX } else { SHOWN_MAX };
+    observed(text, view, problem, &expiring, style, limit);
+    row(text, "Impact", entry.impact, style, SHOWN_MAX);
     if expiring.len() < 2 {
         let mut all: Vec<&str> = Vec::new();
         for step in problem.findings.iter().flat_map(|finding| finding.fix()) {
@@ -190,7 +191,7 @@ fn block(
         .collect();
     if !suppressed.is_empty() {
         let suppressed: Vec<&str> = suppressed.into_iter().collect();
-        row(text, "Also", &suppressed.join(", "), style);
+        row(text, "Also", &suppressed.join(", "), style, SHOWN_MAX);
     }
 }
 
@@ -199,18 +200,20 @@ fn lead_of(name: &str) -> String {
     format!("  {name:<width$}")
 }
 
-fn row(text: &mut String, name: &str, value: &str, style: TermStyle) {
-    let value = one_line(value, SHOWN_MAX);
+/// Appends one row, at most `limit` characters of its value.
+fn row(text: &mut String, name: &str, value: &str, style: TermStyle, limit: usize) {
+    let value = one_line(value, limit);
     paragraph(text, &lead_of(name), INDENT, &value, style.width);
 }
 
-/// What was observed, and since when: a table of what expires, or a line for each.
+/// What was observed, and when the service observed it first: a table of what expires, or a line for each.
 fn observed(
     text: &mut String,
     view: &View<'_>,
     problem: &ProblemBlock<'_>,
     expiring: &[&Expiry],
     style: TermStyle,
+    limit: usize,
 ) {
     if expiring.len() > 1 {
         let head = ["EXPIRES", "CERTIFICATE OR TOKEN", "SEEN IN", "RENEW WITH"];
@@ -233,7 +236,7 @@ fn observed(
         return table(text, 2, &rows, style.width);
     }
     let since = view.service.since(problem.code);
-    let since = since.map(|since| format!(" (since {})", relative(view.now, since)));
+    let since = since.map(|since| format!(" (first observed {})", relative(view.now, since)));
     let mut since = since.unwrap_or_default();
     let mut name = "Observed";
     let mut shown: Vec<&str> = Vec::new();
@@ -242,7 +245,8 @@ fn observed(
             continue;
         }
         shown.push(&finding.seen);
-        row(text, name, &format!("{}{since}", finding.seen), style);
+        let value = format!("{}{since}", finding.seen);
+        row(text, name, &value, style, limit);
         since.clear();
         name = "";
     }
@@ -313,7 +317,10 @@ fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
         |gap: &&&Gap| gap.why.kind == UnavailableKind::Forbidden && rights == Rights::Few;
     let root = problems(view).into_iter().find(|problem| {
         let mut findings = problem.findings.iter();
-        findings.any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
+        // With the defaults in the place of an invalid configuration, nothing else is known to be the cause.
+        problem.code == Code::ConfigInvalid
+            || findings
+                .any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
     });
     let root = root.filter(|problem| problem.severity > Severity::Notice);
     let is_after =
@@ -331,9 +338,14 @@ fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
         reasons.push("run as root".to_owned());
     }
     if reasons.is_empty() {
-        let text = skipped.iter().map(|gap| &gap.why.text).next();
-        let text = text.map(|text| one_line(text, SHORT_SEEN).into_owned());
-        reasons.extend(text);
+        let texts = skipped.iter().map(|gap| gap.why.text.as_str());
+        let texts: BTreeSet<&str> = texts.collect();
+        let others = texts.len().saturating_sub(1);
+        let first = skipped.iter().map(|gap| &gap.why.text).next();
+        reasons.extend(first.map(|text| one_line(text, SHORT_SEEN).into_owned()));
+        if others > 0 {
+            reasons.push(many(others, "other reason"));
+        }
     }
     format!(
         "{} skipped: {}. -v lists them.",

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::text::{SHORT_SEEN, counts, problems, skipped};
 use super::{View, by_reason};
-use crate::catalogue::{Finding, Group};
+use crate::catalogue::Finding;
 use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::sys::escape::one_line;
@@ -33,11 +33,8 @@ pub fn short(view: &View<'_>) -> String {
         view.at
     );
     if view.status.is_some() {
-        let summaries = [
-            view.place().unwrap_or_else(|| "VM unknown".to_owned()),
-            view.summary(Group::Versions),
-        ];
-        for summary in summaries {
+        let place = view.place().unwrap_or_else(|| "VM unknown".to_owned());
+        for summary in [Some(place), view.versions(&[])].into_iter().flatten() {
             let _ = writeln!(text, "{}", one_line(&summary, SHORT_SEEN));
         }
     }

@@ -271,7 +271,7 @@ async fn a_client_certificate_that_is_missing_or_foreign_is_told_apart_from_the_
     let mut credential = trusting(&server, &ours);
     let found = reason_of(Class::Credential, &server, &credential).await;
     assert!(
-        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "CertificateRequired"),
+        matches!(&found, TlsReason::ClientCertificateRejected { alert } if alert == "certificate required"),
         "{found:?}"
     );
     credential.client_certificate = Some(other.issue(&[], |_| {}));

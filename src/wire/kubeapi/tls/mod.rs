@@ -12,8 +12,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 
-pub use reason::TlsReason;
 pub(super) use reason::find;
+pub use reason::{TlsReason, TlsSetupError};
 
 use super::error::CredentialProblem;
 use crate::access::{Credential, ServerVerification};
@@ -27,7 +27,9 @@ pub(super) fn configure(credential: &Credential) -> Result<ClientConfig, Credent
     let name = verified_name(credential)?;
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|source| CredentialProblem::Tls { source })?;
+        .map_err(|error| CredentialProblem::Tls {
+            source: error.into(),
+        })?;
     let trust_is_needed =
         credential.server.scheme() != "http" || !credential.certificate_authorities.is_empty();
     let builder = match credential.verify_server {
@@ -46,7 +48,9 @@ pub(super) fn configure(credential: &Credential) -> Result<ClientConfig, Credent
             .with_client_auth_cert(client.chain.clone(), client.key.clone_key())
             .map_err(|source| match source {
                 rustls::Error::InconsistentKeys(_) => CredentialProblem::KeyMismatch,
-                source => CredentialProblem::ClientCertificate { source },
+                error => CredentialProblem::ClientCertificate {
+                    source: error.into(),
+                },
             })?,
     };
     config.resumption = Resumption::in_memory_sessions(KEPT_SESSIONS);

@@ -65,6 +65,17 @@ pub enum TlsReason {
     },
 }
 
+/// Why TLS cannot be set up, in the library's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsSetupError(String);
+
+impl From<Error> for TlsSetupError {
+    fn from(error: Error) -> Self {
+        Self(in_words(&describe(&error.to_string())))
+    }
+}
+
 /// The TLS error in the causes of another error, as a reason.
 pub(in crate::wire::kubeapi) fn find(error: &(dyn StdError + 'static)) -> Option<TlsReason> {
     let mut next = Some(error);
@@ -104,13 +115,13 @@ fn reason(error: &Error) -> TlsReason {
             | AlertDescription::AccessDenied
             | AlertDescription::CertificateRequired),
         ) => TlsReason::ClientCertificateRejected {
-            alert: format!("{alert:?}"),
+            alert: in_words(&format!("{alert:?}")),
         },
         Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         ) => TlsReason::NotTls,
         other => TlsReason::Other {
-            detail: describe(&other.to_string()),
+            detail: in_words(&describe(&other.to_string())),
         },
     }
 }
@@ -141,14 +152,66 @@ fn certificate_reason(error: &CertificateError) -> TlsReason {
                 issuer: issuer.clone(),
                 trusted: trusted.clone(),
             },
-            None => TlsReason::Other {
-                detail: describe(&other.to_string()),
-            },
+            None => invalid_certificate(&other.to_string()),
         },
-        other => TlsReason::Other {
-            detail: describe(&other.to_string()),
-        },
+        other => invalid_certificate(&other.to_string()),
     }
+}
+
+fn invalid_certificate(error: &str) -> TlsReason {
+    let detail = in_words(&describe(error));
+    TlsReason::Other {
+        detail: format!("the server certificate is invalid: {detail}"),
+    }
+}
+
+/// The TLS library shows names of its variants, `Other(OtherError(UnsupportedCertVersion))`. Returns the innermost one in words:
+/// `unsupported certificate version`.
+fn in_words(text: &str) -> String {
+    let mut text = text;
+    while let Some((name, rest)) = text.split_once('(')
+        && let Some(inner) = rest.strip_suffix(')')
+        && name
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric())
+    {
+        text = inner;
+    }
+    let words: Vec<String> = text.split(' ').map(split).collect();
+    words.join(" ")
+}
+
+/// A CamelCase name in words, and any other word as it is.
+fn split(name: &str) -> String {
+    let is_name = name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric())
+        && name.chars().any(|character| character.is_ascii_lowercase());
+    if !is_name {
+        return name.to_owned();
+    }
+    let mut words: Vec<String> = Vec::new();
+    let mut characters = name.chars().peekable();
+    let mut last = ' ';
+    while let Some(character) = characters.next() {
+        let ends_capitals = characters.peek().is_some_and(char::is_ascii_lowercase);
+        let is_start =
+            character.is_ascii_uppercase() && (!last.is_ascii_uppercase() || ends_capitals);
+        match words.last_mut().filter(|_| !is_start) {
+            Some(word) => word.push(character),
+            None => words.push(character.to_string()),
+        }
+        last = character;
+    }
+    let is_capitals =
+        |word: &str| word.len() > 1 && word.chars().all(|one| one.is_ascii_uppercase());
+    let words = words.into_iter().map(|word| match word.as_str() {
+        "Cert" => "certificate".to_owned(),
+        word if is_capitals(word) => word.to_owned(),
+        word => word.to_ascii_lowercase(),
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A certificate may hold thousands of names; a message shows the first few.
@@ -203,4 +266,58 @@ fn at(preposition: &str, moment: &Option<String>) -> String {
         .as_ref()
         .map(|moment| format!("{preposition}{moment}"))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("UnsupportedCertVersion")]
+    struct Unsupported;
+
+    #[test]
+    fn no_name_of_a_variant_is_shown() {
+        let other = || CertificateError::Other(OtherError(Arc::new(Unsupported)));
+        for (error, text) in [
+            (
+                Error::InvalidCertificate(other()),
+                "TLS failed: the server certificate is invalid: unsupported certificate version",
+            ),
+            (
+                Error::InvalidCertificate(CertificateError::BadEncoding),
+                "TLS failed: the server certificate is invalid: bad encoding",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::UnknownCA),
+                "the server rejected the client certificate, or requires one (unknown CA)",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::InternalError),
+                "TLS failed: received fatal alert: internal error",
+            ),
+        ] {
+            assert_eq!(reason(&error).to_string(), text);
+        }
+        let setup = Error::InvalidCertificate(CertificateError::BadEncoding);
+        assert_eq!(
+            TlsSetupError::from(setup).to_string(),
+            "invalid peer certificate: bad encoding"
+        );
+        for (name, words) in [
+            (
+                "Other(OtherError(UnsupportedCertVersion))",
+                "unsupported certificate version",
+            ),
+            ("InvalidCRLSignature", "invalid CRL signature"),
+            ("TLS", "TLS"),
+            ("a plain text (with a note)", "a plain text (with a note)"),
+        ] {
+            assert_eq!(in_words(name), words);
+        }
+    }
 }
