@@ -445,3 +445,30 @@ impl Rows {
         paragraph(&mut self.text, &lead, NAMES, value, self.show.style.width);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_without_a_vm_to_compare_with_are_said_to_be_not_compared() {
+        let name =
+            |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.name()});
+        let identity = json!({
+            "state": "vm-unknown", "impact": "", "evidence": [],
+            "names": [name("hostname"), name("static hostname")],
+        });
+        let identity: IdentityStatus = serde_json::from_value(identity).unwrap();
+        let mut rows = Rows::new(Show {
+            style: TermStyle::PLAIN,
+            verbose: false,
+            now: UtcDateTime::UNIX_EPOCH,
+        });
+        names(&mut rows, &identity);
+        assert_eq!(
+            rows.text,
+            "Names        hostname n, static hostname n (not compared: the VM is unknown)\n"
+        );
+    }
+}
