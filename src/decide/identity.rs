@@ -283,10 +283,16 @@ fn choose(
         .find(|group| !group.is_empty())
         .unwrap_or_default();
     match found.as_slice() {
-        [(vmi, evidence)] => (
-            OwnVm::Identified(Box::new((*vmi).clone())),
-            evidence.clone(),
-        ),
+        [(vmi, evidence)] => match original(observation, vmi, &weighed) {
+            None => (
+                OwnVm::Identified(Box::new((*vmi).clone())),
+                evidence.clone(),
+            ),
+            Some(original) => (
+                OwnVm::Ambiguous(vec![vmi.reference(), original.reference()]),
+                evidence.clone(),
+            ),
+        },
         [] => {
             let seen = match coverage {
                 Coverage::Namespace => format!(
@@ -323,6 +329,30 @@ fn choose(
             (OwnVm::Ambiguous(names), evidence)
         }
     }
+}
+
+/// Returns the running VM that our Node belongs to, where ours is a copy of it: Harvester restores a backup to a new VM with the
+/// firmware UUID and the disk of the original, and another MAC address. The kubelet of the copy has the original's credential, so
+/// only this comparison keeps its labels off the Node of the original.
+fn original<'a>(
+    observation: &Observation,
+    own: &Vmi,
+    weighed: &'a [(&Vmi, Vec<Evidence>)],
+) -> Option<&'a Vmi> {
+    let provided = observation.node.known().and_then(|node| node.vm_uid());
+    let kubelet = observation.kubelet.known();
+    let is_of_node = |vmi: &Vmi| match (provided, vmi.vm_uid.as_deref()) {
+        (Some(node), Some(vm)) => node == vm,
+        _ => kubelet.is_some_and(|kubelet| kubelet.node_name.as_str() == vmi.name.as_str()),
+    };
+    let has_our_uuid = |evidence: &[Evidence]| {
+        let mut items = evidence.iter();
+        items.any(|item| item.agrees && item.kind == EvidenceKind::FirmwareUuid)
+    };
+    let mut others = weighed.iter().filter(|(vmi, _)| vmi.uid != own.uid);
+    others
+        .find(|(vmi, evidence)| has_our_uuid(evidence) && is_of_node(vmi) && !is_of_node(own))
+        .map(|(vmi, _)| *vmi)
 }
 
 /// No candidate fits. The most telling evidence is that of one with some of our hardware, and then that of our namesake.

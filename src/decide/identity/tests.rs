@@ -97,6 +97,39 @@ fn two_vms_of_one_uuid_and_mac_are_ambiguous_whatever_the_name_says() {
 }
 
 #[test]
+fn a_copy_that_runs_beside_the_vm_of_the_node_is_ambiguous() {
+    // Harvester's restore to a new VM: firmware UUID, disk and credential of the original, another MAC address.
+    let restored = |provider_id: Option<&str>| {
+        let mut world = World::new();
+        world.add_vmi(|copy| {
+            copy.name = VmName::parse("restored").unwrap();
+            copy.uid = "copy".to_owned();
+            copy.vm_uid = Some("copy-vm".to_owned());
+        });
+        world.vmi().vm_uid = Some("vm-uid".to_owned());
+        world.vmi().macs = [Mac::parse("02:00:00:00:00:99").unwrap()].into();
+        world.node().provider_id = provider_id.map(str::to_owned);
+        world
+    };
+    for provider_id in [Some("harvester://vm-uid"), None] {
+        let OwnVm::Ambiguous(vms) = restored(provider_id).identity().vm else {
+            panic!("{:?}", restored(provider_id).identity().vm)
+        };
+        assert_eq!(vms, ["default/restored", "default/pool1-abcde"]);
+    }
+    // The Node was made for the copy.
+    let identity = restored(Some("harvester://copy-vm")).identity();
+    assert_eq!(identity.vm_name().unwrap().as_str(), "restored");
+    // The original is gone.
+    let mut world = restored(Some("harvester://vm-uid"));
+    match &mut world.observation.candidates {
+        Fact::Known(candidates) => drop(candidates.vmis.remove(0)),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(world.identity().vm_name().unwrap().as_str(), "restored");
+}
+
+#[test]
 fn a_configured_vm_breaks_a_tie_but_not_a_contradiction() {
     let mut world = World::new();
     world.add_vmi(|other| {
