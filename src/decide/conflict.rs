@@ -14,6 +14,9 @@ const REVERT_LIMIT: usize = 3;
 /// The time in which reverts are counted, and for which there must be peace before a fight is over.
 const REVERT_WINDOW: Duration = Duration::from_secs(10 * 60);
 
+/// The most labels that are remembered.
+const TRACKED_MAX: usize = 512;
+
 /// How long we stay away before one more try.
 const STAND_DOWN: Duration = Duration::from_secs(60 * 60);
 
@@ -50,6 +53,10 @@ pub struct ConflictBackoff {
 impl ConflictTracker {
     /// Takes note of a successful patch.
     pub fn wrote(&mut self, patch: &NodePatch) {
+        // Others may choose which labels there are to remove.
+        if self.labels.len() + patch.labels.len() > TRACKED_MAX {
+            self.labels.clear();
+        }
         self.labels.extend(patch.labels.clone());
         self.annotations.extend(patch.annotations.clone());
         self.armed = true;
@@ -114,6 +121,7 @@ impl ConflictTracker {
         let has_news = patch
             .labels
             .iter()
+            .filter(|(_, value)| value.is_some())
             .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
         // Labels that nobody has touched are followed all the same; each is news but once for a host's value.
         self.standing_down.as_ref().filter(|_| !has_news)
@@ -221,6 +229,25 @@ mod tests {
         );
         rivalry.wrote(&zone("a"));
         assert!(judge(&mut rivalry, &node("b"), &zone("a"), minutes(60)).is_some());
+    }
+
+    #[test]
+    fn labels_to_remove_that_others_choose_end_no_stand_down_and_take_no_memory() {
+        let mut rivalry = ConflictTracker::default();
+        for _ in 0..3 {
+            rivalry.wrote(&zone("a"));
+            judge(&mut rivalry, &node("b"), &zone("a"), minutes(0));
+        }
+        let mut patch = zone("a");
+        for number in 0..10_000 {
+            patch.labels.insert(format!("chosen/{number}"), None);
+            if patch.labels.len() > 50 {
+                assert!(judge(&mut rivalry, &node("b"), &patch, minutes(1)).is_some());
+                rivalry.wrote(&patch);
+                patch = zone("a");
+            }
+        }
+        assert!(rivalry.labels.len() <= TRACKED_MAX);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS};
 
+/// The most labels that are the agent's own: region and zone under both keys, the host, and the extra labels.
+const OWNED_MAX: usize = 64;
+
 /// The changes, and what was left alone with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelPlan {
@@ -29,10 +32,22 @@ pub struct LabelPlan {
 pub struct Owned(pub BTreeMap<String, String>);
 
 impl Owned {
-    /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed.
+    /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed. Others may write the annotation,
+    /// so it counts only for labels that the agent may write, and for no more than [`OWNED_MAX`] of them.
     pub fn parse(text: Option<&String>) -> Self {
-        text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok())
-            .unwrap_or_default()
+        let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
+        let Self(labels) = read.unwrap_or_default();
+        let is_topology = |key: &str| TWINS.iter().any(|(ga, beta)| key == *ga || key == *beta);
+        let may_be_ours = |key: &str| {
+            is_topology(key) || LabelKey::parse(key).is_ok_and(|key| key.check_writable().is_ok())
+        };
+        Self(
+            labels
+                .into_iter()
+                .filter(|(key, _)| may_be_ours(key))
+                .take(OWNED_MAX)
+                .collect(),
+        )
     }
 }
 

@@ -340,3 +340,17 @@ fn an_annotation_that_is_not_ours_owns_nothing() {
         );
     }
 }
+
+#[test]
+fn the_annotation_counts_only_for_labels_that_the_agent_may_write() {
+    let text = r#"{"topology.kubernetes.io/zone":"a","example.com/rack":"b","kubernetes.io/hostname":"n",
+        "node-role.kubernetes.io/control-plane":"","x.node-restriction.kubernetes.io/y":"z"}"#;
+    let owned = Owned::parse(Some(&text.to_owned()));
+    let keys: Vec<&str> = owned.0.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["example.com/rack", "topology.kubernetes.io/zone"]);
+    let many: BTreeMap<String, &str> = (0..1000)
+        .map(|n| (format!("example.com/{n}"), "x"))
+        .collect();
+    let text = serde_json::to_string(&many).unwrap();
+    assert_eq!(Owned::parse(Some(&text)).0.len(), OWNED_MAX);
+}
