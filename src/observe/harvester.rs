@@ -21,6 +21,10 @@ use super::{node::Freshness, why};
 /// So many instances that a list left over are read one by one; more of them in pages of whole objects.
 const READ_ONE_BY_ONE: usize = 16;
 
+/// The most instances with our hardware, or likely ones, that are read by name: two prove that it is ambiguous, and others may
+/// create as many as they like.
+const READ_MAX: usize = 4;
+
 /// The names under which our VM might be found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(BTreeSet<VmName>);
@@ -134,20 +138,38 @@ pub struct SearchResult {
     pub versions: Vec<(String, Option<String>)>,
 }
 
-/// The instances that a search has compared.
+/// What the names of this machine led to.
+struct Named {
+    vmis: Vec<Versioned<Vmi>>,
+    /// The refusal where none of the names may be read.
+    refused: Option<Error>,
+    /// Why an instance with one of the names cannot be understood.
+    unreadable: Option<Error>,
+}
+
+/// What is known of the searches so far.
 #[derive(Debug, Default)]
-pub struct Compared(BTreeSet<Uuid>);
+pub struct Compared {
+    /// The instances that were compared.
+    uids: BTreeSet<Uuid>,
+    /// Whether the namespace was to be listed, however that ended.
+    pub is_list_sent: bool,
+}
 
 impl Compared {
     fn contains(&self, uid: &str) -> bool {
-        Uuid::parse_str(uid).is_ok_and(|uid| self.0.contains(&uid))
+        Uuid::parse_str(uid).is_ok_and(|uid| self.uids.contains(&uid))
     }
 }
 
 impl Search<'_> {
     /// Reads the candidates. `compared` holds those of the searches before.
     pub async fn run(&self, compared: &mut Compared) -> SearchResult {
-        let (named, refused) = match self.named().await {
+        let Named {
+            vmis: named,
+            refused,
+            unreadable,
+        } = match self.named().await {
             Ok(named) => named,
             Err(error) => {
                 return SearchResult {
@@ -185,6 +207,9 @@ impl Search<'_> {
                 return unlisted(Fact::Failed(why), versions);
             }
             _ => {
+                if let Some(error) = unreadable.as_ref().filter(|_| !is_found) {
+                    return unlisted(failed(error), versions);
+                }
                 let coverage = Coverage::Listed;
                 let candidates = Fact::Known(Candidates {
                     vmis: named,
@@ -195,11 +220,18 @@ impl Search<'_> {
         }
         // While our own is not known, what was compared before says nothing.
         if !is_found {
-            *compared = Compared::default();
+            compared.uids.clear();
         }
+        compared.is_list_sent = true;
         let listed = self.listed(&named, compared).await;
-        let candidates = match listed {
-            Ok(others) => {
+        let candidates = match (listed, unreadable) {
+            // Ours may be the one that cannot be read.
+            (Ok(others), Some(error))
+                if !is_found && !others.iter().any(|vmi| (self.is_ours)(vmi)) =>
+            {
+                failed(&error)
+            }
+            (Ok(others), _) => {
                 let vmis = named.into_iter().chain(others).collect();
                 Fact::Known(Candidates {
                     vmis,
@@ -207,7 +239,7 @@ impl Search<'_> {
                 })
             }
             // A namespace may also hold more than is read at once.
-            Err(error)
+            (Err(error), _)
                 if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
             {
                 Fact::Known(Candidates {
@@ -215,7 +247,7 @@ impl Search<'_> {
                     coverage: Coverage::Named,
                 })
             }
-            Err(error) => failed(&error),
+            (Err(error), _) => failed(&error),
         };
         SearchResult {
             is_listed: candidates.known().is_some(),
@@ -224,11 +256,13 @@ impl Search<'_> {
         }
     }
 
-    /// The instances of our names, and the refusal where none of the names may be read.
-    async fn named(&self) -> Result<(Vec<Versioned<Vmi>>, Option<Error>), Error> {
+    /// Reads the instances of our names.
+    async fn named(&self) -> Result<Named, Error> {
         let collection = collection(self.namespace);
-        let (mut vmis, mut refused, mut is_readable) = (Vec::new(), None, false);
-        for name in self.names.0.union(self.duplicates) {
+        let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
+        let mut is_readable = false;
+        let duplicates = self.duplicates.difference(&self.names.0).take(READ_MAX);
+        for name in self.names.0.iter().chain(duplicates) {
             match get(self.client, &collection, name, Freshness::Newest).await {
                 Ok(vmi) => {
                     is_readable = true;
@@ -236,10 +270,16 @@ impl Search<'_> {
                 }
                 // With `resourceNames`, every other name is forbidden.
                 Err(error) if error.class() == Class::Forbidden => refused = Some(error),
+                // Others may give their VM one of our names: theirs must not keep us from ours.
+                Err(error) if error.class() == Class::Refused => unreadable = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        Ok((vmis, refused.filter(|_| !is_readable)))
+        Ok(Named {
+            vmis,
+            refused: refused.filter(|_| !is_readable),
+            unreadable,
+        })
     }
 
     /// The other instances of the namespace, as far as they may be ours.
@@ -252,7 +292,7 @@ impl Search<'_> {
                 .filter_map(|item| Uuid::parse_str(&item.uid).ok())
                 .any(|other| other == *uid)
         };
-        compared.0.retain(present);
+        compared.uids.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
         // The list is gone before more is read.
@@ -266,7 +306,7 @@ impl Search<'_> {
             }
         }
         let mut vmis = Vec::new();
-        for name in &likely {
+        for name in likely.iter().take(READ_MAX) {
             let read = get(self.client, &collection, name, Freshness::Newest).await?;
             vmis.extend(read.map(|read| read.object));
         }
@@ -287,7 +327,7 @@ impl Search<'_> {
         if !is_enough {
             let others = vmis.iter().filter(|vmi| !(self.is_ours)(vmi));
             let uids = others.filter_map(|vmi| Uuid::parse_str(&vmi.uid).ok());
-            compared.0.extend(uids);
+            compared.uids.extend(uids);
         }
         Ok(vmis)
     }

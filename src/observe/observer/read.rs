@@ -20,6 +20,7 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::observe::harvester::{self, Compared, ListPolicy, Others, Search};
 use crate::observe::node::{self, Freshness};
 use crate::observe::{guest_agent, host_metrics, machine, registration};
+use crate::wire::kubeapi::{Age, age};
 
 /// The source, for people.
 const METRICS: &str = "the downward metrics of the host";
@@ -107,6 +108,11 @@ impl Observer {
         alive();
         // Without an answer of systemd, a missed reload is still missed.
         self.drop_in = drop_in.flatten().or(self.drop_in);
+        let is_list_sent = std::mem::take(&mut compared.is_list_sent);
+        let is_listed = matches!(&vm, Some(Some(VmAnswer::Search(found))) if found.is_listed);
+        if is_list_sent && !is_listed {
+            self.list_failed(now);
+        }
         self.compared = compared;
         if let Some(agent) = in_time(units, "the system bus") {
             self.guest_agent = agent;
@@ -178,7 +184,23 @@ impl Observer {
             (NodeReading::Keep, ..) => None,
             (_, Err(why), _) => Some(Fact::failed(UnavailableKind::NotAsked, why.text)),
             (NodeReading::Get, Ok(link), Some(kubelet)) => {
-                Some(node::read(link, &kubelet.node_name, freshness(scope)).await)
+                let name = &kubelet.node_name;
+                let read = node::read(link, name, freshness(scope)).await;
+                let known = self.node.known().filter(|_| scope.cached);
+                // A cache may lag; after a restore of etcd the older one is the right one. The store itself decides.
+                let is_doubtful = |read: &Node| {
+                    let version = read.resource_version.as_deref().unwrap_or_default();
+                    known.is_some_and(|known| {
+                        age(version, known.resource_version.as_deref()) == Age::Doubtful
+                            && *read != *known
+                    })
+                };
+                match &read {
+                    Fact::Known(node) if is_doubtful(node) => {
+                        Some(node::read(link, name, Freshness::Newest).await)
+                    }
+                    _ => Some(read),
+                }
             }
             (_, Ok(_), _) => Some(Fact::failed(
                 UnavailableKind::NotAsked,

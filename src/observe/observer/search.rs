@@ -8,7 +8,7 @@ use super::Observer;
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::is_proven;
-use crate::decide::schedule::{Phase, Purpose, list_delay};
+use crate::decide::schedule::{Phase, Purpose, list_delay, list_retry};
 use crate::facts::names::{Namespace, VmName};
 use crate::facts::observation::{Candidates, Observation};
 use crate::facts::trigger::Scope;
@@ -39,6 +39,8 @@ pub(super) struct Listing {
     due: Option<Duration>,
     /// Whether it was listed already.
     is_done: bool,
+    /// Lists in a row that failed.
+    failures: u32,
 }
 
 impl Observer {
@@ -105,6 +107,13 @@ impl Observer {
         }
     }
 
+    /// Takes note of a list that failed, or took too long.
+    pub(super) fn list_failed(&mut self, now: Now) {
+        let listing = &mut self.listing;
+        listing.failures = listing.failures.saturating_add(1);
+        listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
+    }
+
     /// Takes note of a search: when the namespace may be listed the next time, and who has our hardware.
     pub(super) fn searched(
         &mut self,
@@ -117,6 +126,7 @@ impl Observer {
         if found.is_listed {
             self.listing.due = Some(now.uptime + LIST_AGAIN);
             self.listing.is_done = true;
+            self.listing.failures = 0;
             let vmis = found.candidates.known().into_iter();
             let ours = vmis
                 .flat_map(|candidates| &candidates.vmis)
