@@ -52,12 +52,18 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
 /// In one line, when the file cannot be changed or systemd does not take note of it.
 pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     let path = change.kind.path();
-    let done = match &change.edit {
-        Edit::Write(text) => atomic_file::write_atomic(root, path, text.as_bytes(), MODE).map(drop),
-        Edit::Remove => atomic_file::remove(root, path),
+    let (file, edit) = (root.clone(), change.edit.clone());
+    // A disk may be slow, and the loop serves the watchdog.
+    let done = tokio::task::spawn_blocking(move || match &edit {
+        Edit::Write(text) => {
+            atomic_file::write_atomic(&file, path, text.as_bytes(), MODE).map(drop)
+        }
+        Edit::Remove => atomic_file::remove(&file, path),
         Edit::Reload => Ok(()),
-    };
-    done.map_err(|error| refusal(chain(&error)))?;
+    });
+    done.await
+        .map_err(|error| refusal(error.to_string()))?
+        .map_err(|error| refusal(chain(&error)))?;
     if change.kind != LabelFileKind::Kubelet {
         return Ok(());
     }

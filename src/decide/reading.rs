@@ -204,7 +204,7 @@ pub fn decide(known: &Situation) -> Reading {
     // A new name is reported immediately, whatever the APIs do; who else has it is searched when it has been quiet.
     let is_renamed = (scope.vm || scope.refused) && known.own.is_some_and(|own| own.is_renamed);
     let forgets_own = known.own.is_some_and(|own| is_renamed || own.is_elsewhere);
-    let asks = scope != Scope::NONE;
+    let asks = scope.asks_apis();
     let is_node_stale = scope.node
         || known.is_node_uncertain
         || known.guest.is_changed

@@ -68,6 +68,11 @@ impl Trigger {
         matches!(self, Self::Link | Self::Port)
     }
 
+    /// Reports whether processes of this machine or of its host can send it at will.
+    pub fn is_from_outside(self) -> bool {
+        matches!(self, Self::Link | Self::Port | Self::Operator | Self::Units)
+    }
+
     /// What must be read afresh because of it.
     pub fn scope(self) -> Scope {
         match self {
@@ -185,6 +190,15 @@ impl Scope {
         units: true,
         ..Self::NONE
     };
+
+    /// Reports whether an API may be asked. What only this machine can answer is no reason to ask one again that failed.
+    pub fn asks_apis(self) -> bool {
+        let local = Self {
+            units: false,
+            ..self
+        };
+        local != Self::NONE
+    }
 
     /// Both.
     #[must_use]

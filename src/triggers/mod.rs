@@ -21,7 +21,7 @@ mod tests;
 pub mod waits;
 pub mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -133,6 +133,8 @@ pub struct Listener {
     alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
+    /// The same for each trigger that others can send at will.
+    outside: BTreeMap<Trigger, Pace>,
     hangup: Signal,
     vmi: Option<Standing<Vmi>>,
     node: Option<Standing<Node>>,
@@ -142,6 +144,8 @@ pub struct Listener {
     files_delay: Duration,
     /// When the credentials are read because a file changed.
     files_due: Option<Instant>,
+    /// What exceeded the limit of its trigger, and when it becomes a reason.
+    later: Option<(Instant, Reasons)>,
     /// The guest's own signals, which are the same for the life of the process.
     guest: Vec<JoinHandle<()>>,
 }
@@ -174,7 +178,8 @@ impl Listener {
             health,
             alarm: Alarm::new()?,
             watchdog,
-            pace: Pace::default(),
+            pace: Pace::of_reconciles(),
+            outside: BTreeMap::new(),
             hangup: signal(SignalKind::hangup())?,
             vmi: None,
             node: None,
@@ -182,6 +187,7 @@ impl Listener {
             files: None,
             files_delay: Duration::ZERO,
             files_due: None,
+            later: None,
             guest,
         })
     }
@@ -222,10 +228,26 @@ impl Listener {
         })
     }
 
-    /// Keeps a reason for the next look. The first one of a changed file only looks at this machine: the credentials are read
-    /// after the delay, because tools replace those of a whole fleet in the same second.
+    /// Keeps a reason for the next reconcile. The first one of a changed file only reads this machine: the credentials are read
+    /// after the delay, because tools replace those of a whole fleet in the same second. What others can send at will becomes
+    /// a reason later, when it comes too often.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
         let mut reasons = Reasons::new(trigger, self.since_start(at));
+        if trigger.is_from_outside() {
+            let now = self.since_start(Instant::now());
+            let pace = self.outside.entry(trigger);
+            let pace = pace.or_insert_with(Pace::of_outside_trigger);
+            let left = pace.left(now);
+            if let (Some((_, later)), false) = (&mut self.later, left.is_zero()) {
+                *later = later.and(reasons);
+                return;
+            }
+            pace.take(now);
+            if !left.is_zero() {
+                self.later = Some((Instant::now() + left, reasons));
+                return;
+            }
+        }
         if trigger == Trigger::Files && !self.files_delay.is_zero() {
             let due = Instant::now() + self.files_delay;
             self.files_due.get_or_insert(due);
@@ -368,7 +390,8 @@ impl Wait for Listener {
         }
         loop {
             // One timer for all that is waited for: an idle process is woken once for each.
-            let first = [feed, self.files_due]
+            let later = self.later.map(|(at, _)| at);
+            let first = [feed, self.files_due, later]
                 .into_iter()
                 .flatten()
                 .fold(due, Instant::min);
@@ -384,10 +407,11 @@ impl Wait for Listener {
             };
             let now = Instant::now();
             if let Some((trigger, at)) = reason {
-                if self.pending.is_none() {
+                let was_pending = self.pending.is_some();
+                self.keep(trigger, at);
+                if self.pending.is_some() && !was_pending {
                     due = due.min(now + self.pace());
                 }
-                self.keep(trigger, at);
                 // Nothing may stand between a sign of a move and what is said of it.
                 if !(trigger.is_migration_hint() && due <= now) {
                     continue;
@@ -399,6 +423,12 @@ impl Wait for Listener {
                     due = due.min(now + self.pace());
                 }
                 self.add(Reasons::new(Trigger::Files, self.since_start(now)));
+            }
+            if let Some((_, reasons)) = self.later.take_if(|(at, _)| *at <= now) {
+                if self.pending.is_none() {
+                    due = due.min(now + self.pace());
+                }
+                self.add(reasons);
             }
             let is_fed = feed.is_some_and(|at| at <= now);
             if due <= now {

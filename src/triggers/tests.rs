@@ -38,6 +38,39 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
     }
 }
 
+/// How many reconciles a minute of this trigger, sent twice a second, causes.
+async fn reconciles_in_a_minute(trigger: Trigger) -> usize {
+    let mut listener = listener(DELAY);
+    let sender = listener.sender();
+    let sending = tokio::spawn(async move {
+        for _ in 0..120 {
+            sender.send(trigger);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    });
+    let mut count = 0;
+    while !sending.is_finished() {
+        let (scope, _) = next(&mut listener).await;
+        count += usize::from(scope == trigger.scope());
+    }
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_can_send_at_will_causes_few_reconciles() {
+    for trigger in [
+        Trigger::Operator,
+        Trigger::Units,
+        Trigger::Port,
+        Trigger::Link,
+    ] {
+        let count = reconciles_in_a_minute(trigger).await;
+        assert!((20..=27).contains(&count), "{trigger:?}: {count}");
+    }
+    let count = reconciles_in_a_minute(Trigger::Vmi).await;
+    assert!(count > 100, "{count}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn new_credentials_are_read_after_the_delay_of_this_machine_while_both_apis_work() {
     let mut listener = listener(DELAY);

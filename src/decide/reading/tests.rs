@@ -149,14 +149,23 @@ const ROWS: &[Row] = &[
         |_| {},
     ),
     (
-        "an unknown Node is read by any other",
+        "an unknown Node is left alone by a round that asks only this machine",
         |s| {
             s.scope = Scope::UNITS;
             s.node = UNREACHABLE;
         },
+        |r| r.units = true,
+    ),
+    (
+        "an unknown Node is read by any other",
+        |s| {
+            s.scope = Scope::MOVED;
+            s.node = UNREACHABLE;
+        },
         |r| {
             r.node = NodeReading::Get;
-            r.units = true;
+            r.vm = VmReading::Own { with_others: false };
+            r.forgets_reads = Forgets::IfVmUnknown;
         },
     ),
     (
