@@ -188,6 +188,13 @@ catalogue! {
         ],
         run: [guest MANAGERS],
         suppresses: [TopologyLabelOverwritten];
+    TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
+        impact: "The agent sent 60 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels follow late.",
+        fix: [
+            "Find what changes the host, the annotations of the VM, or the labels of the host; `.metadata.managedFields` names the writer.",
+            "Or set `[topology] on_change = \"hold\"` until it is fixed.",
+        ],
+        run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
     StaticNodeLabel, "static-node-label", Node, Warning, "the RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],

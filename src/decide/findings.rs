@@ -53,6 +53,13 @@ pub fn raise(
     if let Some(refusal) = &memory.refusal {
         findings.push(Finding::new(Code::NodeWriteFailed, refusal.text.clone()));
     }
+    if let Some(left) = memory.withheld {
+        let text = format!(
+            "too many updates of the Node were necessary; the next one is sent in {} s",
+            left.as_secs() + 1
+        );
+        findings.push(Finding::new(Code::TopologyFlapping, text));
+    }
     labels::static_labels(settings, seen, &mut findings);
     let unwritten = memory.unwritten_file.as_deref();
     let files = &seen.observation.label_files;

@@ -134,6 +134,9 @@ impl World {
     pub(crate) fn apply(&mut self, plan: &Plan) {
         self.memory = plan.memory.clone();
         for action in &plan.actions {
+            if action.is_sent() {
+                self.memory.writes.note(self.uptime);
+            }
             match action {
                 super::Action::StartUnit(_) => {}
                 super::Action::EditLabelFile(change) => {

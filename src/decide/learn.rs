@@ -63,6 +63,9 @@ pub fn learn(
     let mut is_newly_unwritten = false;
     let mut refusal = None;
     for (action, result) in plan.tried(results) {
+        if action.is_sent() {
+            memory.writes.note(now.uptime);
+        }
         match (action, result) {
             (Action::StartUnit(_), _) => memory.guest_agent.note_start(now.uptime),
             (Action::EditLabelFile(_), Err(refusal)) => {
@@ -73,7 +76,7 @@ pub fn learn(
             (Action::EditLabelFile(_) | Action::PatchConditions(_), Ok(())) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
                 memory.refusal = Some(Refused {
-                    write: action.write(),
+                    action: action.clone(),
                     text: why.text.clone(),
                     passing: why.passing,
                     retry_after: why.retry_after,
@@ -87,8 +90,10 @@ pub fn learn(
         // A failed write is retried with growing waits, like any other failure.
         memory.failures = memory.failures.max(1);
         // What is not for the sake of time alone goes on as planned, the reads of a window above all: it retries the write.
+        let retry = retry(refusal, memory.failures, node, now);
+        memory.retry = Some(now.uptime + retry.after);
         if next.trigger == Trigger::Timer {
-            next = retry(refusal, memory.failures, node, now);
+            next = retry;
         }
     }
     let is_labelled = plan.has_patched_node(results);

@@ -10,7 +10,7 @@ use super::guest_agent;
 use super::identity::{Identity, NameKind};
 use super::next::trouble;
 use super::schedule::{self, Phase, Purpose, SEARCH};
-use super::{ANNOTATION_HOST, Now, Scene, Write, rfc3339};
+use super::{ANNOTATION_HOST, Action, Now, Scene, rfc3339};
 use crate::catalogue::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
@@ -59,6 +59,10 @@ pub struct Memory {
     pub search: Option<Duration>,
     /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
     pub refusal: Option<Refused>,
+    /// How many updates of the Node were sent lately.
+    pub writes: schedule::WritePace,
+    /// How long updates of the Node are withheld, because there were too many.
+    pub withheld: Option<Duration>,
     /// Why a file for the kubelet's first labels could not be changed, until it is or need not be.
     pub unwritten_file: Option<String>,
     /// When systemd was last reloaded for a missed reload, since the start of the process.
@@ -86,8 +90,8 @@ pub struct HostNames {
 /// A change of our Node that the API refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Which change.
-    pub write: Write,
+    /// The change.
+    pub action: Action,
     /// One line for people.
     pub text: String,
     /// Whether the same change may be accepted later, with nothing changed here.

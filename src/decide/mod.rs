@@ -177,13 +177,15 @@ pub fn plan(
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
+    // Whoever changes a source all the time must not make the agent write all the time.
+    memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
     let inputs = label_state::Inputs {
         identity,
         placement,
         harvester: seen.observation.harvester.why(),
         node: &seen.observation.node,
         labels: &labels,
-        settling: settling.is_some(),
+        settling: settling.is_some() || memory.withheld.is_some(),
         stand_down: stand_down.as_ref(),
         // A refusal that may pass changes no condition.
         refusal: memory
@@ -195,7 +197,8 @@ pub fn plan(
     let sync = label_state::state(&inputs);
     // The file of a Node whose labels are left alone says what they are.
     let none = LabelPlan::default();
-    let changed = stand_down.as_ref().map_or(&labels, |_| &none);
+    let is_left_alone = stand_down.is_some() || memory.withheld.is_some();
+    let changed = if is_left_alone { &none } else { &labels };
     let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
     let (registration, changes) = registration::decide(settings, seen, changed, reloaded);
     if changes.iter().any(FileChange::is_reload) {
@@ -207,7 +210,7 @@ pub fn plan(
     let mut actions = Vec::from_iter(start.map(Action::StartUnit));
     // Before the Node: a kubelet that starts in between must not set what the Node had before.
     actions.extend(changes.into_iter().map(Action::EditLabelFile));
-    if stand_down.is_none() {
+    if !is_left_alone {
         actions.extend(patch.map(Action::PatchNode));
     }
     if let Some(node) = node.filter(|_| sync != LabelState::Pending) {
@@ -227,9 +230,18 @@ pub fn plan(
         actions
             .extend(conditions_patch(settings, node, wanted, patient).map(Action::PatchConditions));
     }
-    let wanted = |refused: &Refused| actions.iter().any(|action| action.write() == refused.write);
+    let wanted = |refused: &Refused| {
+        let mut actions = actions.iter();
+        actions.any(|action| action.write() == refused.action.write())
+    };
     if !memory.refusal.as_ref().is_some_and(wanted) {
         memory.refusal = None;
+    }
+    // The same write is retried when its time has come, whatever else caused this round.
+    if let Some(refused) = memory.refusal.as_ref().filter(|_| !reasons.scope.refused)
+        && memory.retry.is_some_and(|due| due > now.uptime)
+    {
+        actions.retain(|action| *action != refused.action);
     }
     let findings = findings::raise(
         settings,

@@ -91,7 +91,7 @@ pub(super) fn next_look(
         .min();
     let is_trouble =
         !passing.is_empty() || refused.is_some() || seen.observation.node == facts::Fact::Absent;
-    let has_asked = seen.reasons.scope != Scope::NONE;
+    let has_asked = seen.reasons.scope.asks_apis();
     memory.failures = match (is_trouble, has_asked) {
         (true, true) => memory.failures.saturating_add(1),
         (true, false) => memory.failures.max(1),
@@ -114,8 +114,10 @@ pub(super) fn next_look(
             again(after, Trigger::Resync, scope)
         }
         None if is_trouble => {
-            // A look that asked nothing puts off no retry.
-            let due = memory.retry.filter(|_| !has_asked);
+            // A round that asked nothing puts off no retry, and none puts off that of a write: it was not sent again.
+            let due = memory
+                .retry
+                .filter(|due| !has_asked || refused.is_some() && *due > now.uptime);
             let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
             let was_sent = passing.iter().any(|why| !why.is_deferred) || refused.is_some();
             let wait = || match asked {
@@ -182,7 +184,11 @@ pub(super) fn next_look(
         .wait_to_start(now.uptime)
         .filter(|_| settings.guest_agent.start)
         .map(|left| again(left, Trigger::Units, Scope::UNITS));
-    [settled, quiet, unit, reload, list]
+    // Updates that are withheld because there were too many.
+    let writes = memory
+        .withheld
+        .map(|left| again(left, Trigger::Timer, Scope::NONE));
+    [settled, quiet, unit, reload, list, writes]
         .into_iter()
         .flatten()
         .fold(usual, |first, other| {

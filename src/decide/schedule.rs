@@ -157,6 +157,17 @@ pub fn reload_delay(phase: Phase) -> Duration {
     RELOAD_SPREAD.mul_f64(phase.0)
 }
 
+/// How long after a list of the namespace that failed the next one may be, for the first time; then twice as long, up to an hour.
+const LIST_RETRY: Duration = Duration::from_secs(10 * 60);
+
+/// Returns how long after a list of the namespace that failed, or took too long, the next one is sent. A list is the most that an
+/// agent asks of an API server; one that is too slow for a fleet of them gets no faster by more. `failures` is their number in a row.
+pub fn list_retry(failures: u32, random: Random) -> Duration {
+    let factor = 2_u32.saturating_pow(failures.saturating_sub(1)).min(6);
+    let wait = LIST_RETRY * factor;
+    wait + wait.mul_f64(random.0)
+}
+
 /// Computes how long a daemon waits before it lists a namespace in which no name leads to its VM.
 pub fn list_delay(phase: Phase, random: Random) -> Duration {
     LIST_SPREAD.mul_f64(phase.shifted(random))
@@ -191,18 +202,77 @@ const PACE_BURST: u32 = 20;
 /// The time after which one more look may follow at once.
 const PACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Limits how often reasons become looks, so that a storm of events costs two looks a second and not a busy loop.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Reconciles that one trigger may cause at once, where processes of this machine or of the host can send it at will.
+const OUTSIDE_BURST: u32 = 20;
+
+/// The time after which such a trigger may cause one more.
+const OUTSIDE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Updates of the Node that may follow each other at once: no operator migrates a VM so often.
+const WRITE_BURST: u32 = 60;
+
+/// The time after which one more update may follow at once.
+const WRITE_PERIOD: Duration = Duration::from_secs(30);
+
+/// A token bucket. Times are since the start of the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace {
-    /// When all that was taken so far is paid for.
-    paid_at: Duration,
+    period: Duration,
+    burst: u32,
+    /// When the bucket is full again.
+    full_at: Duration,
 }
 
 impl Pace {
-    /// Takes one look at `now` (since the start of the process). Answers how long to wait before it.
+    fn new(period: Duration, burst: u32) -> Self {
+        Self {
+            period,
+            burst,
+            full_at: Duration::ZERO,
+        }
+    }
+
+    /// Limits how often triggers cause reconciles, so that a storm of events costs two of them a second and not a busy loop.
+    pub fn of_reconciles() -> Self {
+        Self::new(PACE_PERIOD, PACE_BURST)
+    }
+
+    /// Limits one trigger that others can send at will.
+    pub fn of_outside_trigger() -> Self {
+        Self::new(OUTSIDE_PERIOD, OUTSIDE_BURST)
+    }
+
+    /// Takes one token at `now`. Returns how long to wait before it may be used.
     pub fn take(&mut self, now: Duration) -> Duration {
-        self.paid_at = self.paid_at.max(now) + PACE_PERIOD;
-        self.paid_at.saturating_sub(now + PACE_PERIOD * PACE_BURST)
+        self.full_at = self.full_at.max(now) + self.period;
+        self.full_at.saturating_sub(now + self.period * self.burst)
+    }
+
+    /// Returns how long a token that is taken at `now` would wait.
+    pub fn left(&self, now: Duration) -> Duration {
+        self.clone().take(now)
+    }
+}
+
+/// Limits updates of the Node: who changes a source all the time must not make every agent write all the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WritePace(Pace);
+
+impl Default for WritePace {
+    fn default() -> Self {
+        Self(Pace::new(WRITE_PERIOD, WRITE_BURST))
+    }
+}
+
+impl WritePace {
+    /// Takes note of an update at `now`.
+    pub fn note(&mut self, now: Duration) {
+        self.0.take(now);
+    }
+
+    /// Returns how long no update is sent.
+    pub fn left(&self, now: Duration) -> Option<Duration> {
+        Some(self.0.left(now)).filter(|left| !left.is_zero())
     }
 }
 
@@ -356,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_storm_of_reasons_is_slowed_to_two_looks_a_second_and_a_few_are_not() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::of_reconciles();
         let mut now = Duration::from_secs(1000);
         let mut waited = Duration::ZERO;
         for look in 0..100 {
@@ -366,7 +436,30 @@ mod tests {
             now += wait;
         }
         assert_eq!(waited, PACE_PERIOD * (100 - PACE_BURST));
+        assert!(pace.left(now + Duration::from_secs(60)).is_zero());
         assert!(pace.take(now + Duration::from_secs(60)).is_zero());
+    }
+
+    #[test]
+    fn a_list_that_fails_is_sent_less_and_less_often() {
+        let minutes = |failures, random| list_retry(failures, random).as_secs() / 60;
+        for (failures, least) in [(1, 10), (2, 20), (3, 40), (4, 60), (4_000_000, 60)] {
+            assert_eq!(minutes(failures, LEAST), least);
+            assert_eq!(minutes(failures, MOST), 2 * least - 1);
+        }
+    }
+
+    #[test]
+    fn updates_of_the_node_are_limited_and_come_back() {
+        let mut pace = WritePace::default();
+        let now = Duration::from_secs(1000);
+        for _ in 0..WRITE_BURST {
+            assert_eq!(pace.left(now), None);
+            pace.note(now);
+        }
+        assert_eq!(pace.left(now), Some(WRITE_PERIOD));
+        assert_eq!(pace.left(now + WRITE_PERIOD), None);
+        assert_eq!(pace.left(now + WRITE_PERIOD / 2), Some(WRITE_PERIOD / 2));
     }
 
     #[test]

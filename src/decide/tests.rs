@@ -653,9 +653,9 @@ fn a_value_that_cannot_be_a_label_is_named_and_nothing_is_written_for_it() {
     );
 }
 
-fn refused(write: Write, passing: bool) -> Option<Refused> {
+fn refused(action: Action, passing: bool) -> Option<Refused> {
     Some(Refused {
-        write,
+        action,
         text: "refused".to_owned(),
         passing,
         retry_after: None,
@@ -665,8 +665,9 @@ fn refused(write: Write, passing: bool) -> Option<Refused> {
 #[test]
 fn a_refusal_is_forgotten_when_its_change_is_not_wanted_any_more() {
     let mut world = World::new();
+    let action = world.plan().actions.swap_remove(0);
     world.settle();
-    world.memory.refusal = refused(Write::Node, true);
+    world.memory.refusal = refused(action, true);
     let plan = world.plan();
     assert_eq!(
         (codes(&plan), plan.memory.refusal, plan.actions.len()),
@@ -679,17 +680,89 @@ fn a_refusal_that_may_pass_changes_no_condition_and_one_that_stays_does() {
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");
-    world.memory.refusal = refused(Write::Node, true);
+    let action = world.plan().actions.swap_remove(0);
+    world.memory.refusal = refused(action.clone(), true);
     let plan = world.plan();
     assert_eq!(
         (conditions(&plan).len(), codes(&plan)),
         (0, vec![Code::NodeWriteFailed])
     );
-    world.memory.refusal = refused(Write::Node, false);
+    world.memory.refusal = refused(action, false);
     assert_eq!(
         conditions(&world.plan()),
         [("HarvesterTopologySynced", "False", "NodeWriteFailed")]
     );
+}
+
+#[test]
+fn a_refused_write_waits_for_its_retry_whatever_else_happens() {
+    let mut world = World::new();
+    world.settle();
+    world.migrate("hv-b", "eu-1", "rack-b");
+    let plan = world.plan();
+    let due = world.uptime + Duration::from_secs(30);
+    world.memory = plan.memory;
+    world.memory.refusal = refused(plan.actions[0].clone(), false);
+    world.memory.retry = Some(due);
+    for trigger in [
+        Trigger::Units,
+        Trigger::Node,
+        Trigger::Operator,
+        Trigger::Hostname,
+    ] {
+        world.uptime += Duration::from_secs(5);
+        world.reasons = Reasons::new(trigger, world.uptime);
+        let plan = world.plan();
+        assert!(patches(&plan).is_empty(), "{trigger:?}");
+        assert!(
+            world.uptime + plan.next.after <= due,
+            "{trigger:?} puts off the retry"
+        );
+        world.memory = plan.memory;
+    }
+    // Another change is not the one that was refused.
+    world.migrate("hv-a", "eu-1", "rack-z");
+    assert_eq!(patches(&world.plan()).len(), 1);
+    world.migrate("hv-b", "eu-1", "rack-b");
+    world.uptime = due;
+    assert_eq!(patches(&world.plan()).len(), 1);
+}
+
+#[test]
+fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time() {
+    let mut world = World::new();
+    world.settle();
+    let began = world.uptime;
+    let mut written = 0;
+    let mut limited = None;
+    for round in 0..600 {
+        world.uptime += Duration::from_millis(500);
+        world.reasons = Reasons::new(Trigger::Vmi, world.uptime);
+        world.migrate(
+            ["hv-b", "hv-a"][round % 2],
+            "eu-1",
+            ["rack-b", "rack-a"][round % 2],
+        );
+        let plan = world.plan();
+        written += plan
+            .actions
+            .iter()
+            .filter(|action| action.is_sent())
+            .count();
+        if plan.memory.withheld.is_some() {
+            limited.get_or_insert_with(|| (codes(&plan), plan.next, conditions(&plan).len()));
+        }
+        world.apply(&plan);
+    }
+    let minutes = (world.uptime - began).as_secs() as usize / 60;
+    assert!(
+        written <= 60 + 2 * minutes + 1,
+        "{written} in {minutes} minutes"
+    );
+    let (codes, next, conditions) = limited.unwrap();
+    assert!(codes.contains(&Code::TopologyFlapping), "{codes:?}");
+    assert!(next.after <= Duration::from_secs(30), "{next:?}");
+    assert_eq!(conditions, 0);
 }
 
 #[test]
