@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the VirtualMachineInstances that this machine might be.
 
+mod listed;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
 use uuid::Uuid;
 
 use crate::config::Settings;
 use crate::facts::names::{Namespace, VmName, short};
 use crate::facts::observation::{Candidates, Coverage, Kubelet};
-use crate::facts::vmi::{NotAVmi, OWNERS_MAX, Vmi};
+use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
-use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
 use super::{node::Freshness, why};
+use listed::Listed;
 
 /// So many instances that a list left over are read one by one; more of them in pages of whole objects.
 const READ_ONE_BY_ONE: usize = 16;
@@ -466,60 +467,6 @@ async fn get_readable(
         Ok(Readable(read)) => Ok(read.filter(|vmi| vmi.name == *name)),
         Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// What is kept of an instance in a list of metadata. A namespace may hold thousands, and others write their labels and
-/// annotations.
-#[derive(Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Item")]
-struct Listed {
-    name: VmName,
-    uid: String,
-    /// The UID of the VM that owns it.
-    owner: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    metadata: ItemMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ItemMeta {
-    #[serde(default, deserialize_with = "name")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "uid")]
-    uid: Option<String>,
-    #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Capped<Owner, OWNERS_MAX>,
-}
-
-#[derive(Deserialize)]
-struct Owner {
-    #[serde(default, deserialize_with = "owner_kind")]
-    kind: Option<String>,
-    #[serde(default, deserialize_with = "owner_uid")]
-    uid: Option<String>,
-}
-
-impl TryFrom<Item> for Listed {
-    type Error = NotAVmi;
-
-    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
-        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
-        let mut owners = metadata.owner_references.0.into_iter();
-        Ok(Self {
-            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
-                field: "metadata.name",
-                source,
-            })?,
-            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
-            owner: owners
-                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
-                .and_then(|owner| owner.uid),
-        })
     }
 }
 

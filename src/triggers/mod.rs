@@ -12,6 +12,7 @@ pub mod dbus;
 pub mod feed;
 pub mod files;
 pub mod hostname;
+mod inbox;
 pub mod link;
 pub mod operator_channel;
 #[cfg(test)]
@@ -23,11 +24,9 @@ pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -40,6 +39,7 @@ use crate::facts::vmi::Vmi;
 use crate::sys::root::Root;
 use crate::sys::timer::Alarm;
 use crate::wire::dbus::Bus;
+pub use inbox::{Inbox, Sender};
 use watch::{Keeper, Pulse, Target, Watched};
 
 /// What to listen to.
@@ -54,70 +54,6 @@ pub struct Targets {
     /// How long after a change of `files` the credentials are read: nothing while either API does not answer, because a new
     /// credential may be the remedy.
     pub files_delay: Duration,
-}
-
-/// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
-#[derive(Debug, Clone)]
-pub struct Sender {
-    queue: mpsc::UnboundedSender<(Trigger, Instant)>,
-    /// The reasons that wait to be taken.
-    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
-    random: fn() -> Random,
-}
-
-impl Sender {
-    /// Gives a reason.
-    pub fn send(&self, trigger: Trigger) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.insert(trigger) {
-            let _ = self.queue.send((trigger, Instant::now()));
-        }
-    }
-
-    /// Fresh randomness.
-    pub fn random(&self) -> Random {
-        (self.random)()
-    }
-}
-
-/// Where reasons are taken: at most one of each kind waits.
-#[derive(Debug)]
-pub struct Inbox {
-    queue: mpsc::UnboundedReceiver<(Trigger, Instant)>,
-    waiting: Arc<Mutex<BTreeSet<Trigger>>>,
-}
-
-impl Inbox {
-    /// Two ends of one queue.
-    pub fn new(random: fn() -> Random) -> (Sender, Self) {
-        let (sender, queue) = mpsc::unbounded_channel();
-        let waiting = Arc::default();
-        let inbox = Self {
-            queue,
-            waiting: Arc::clone(&waiting),
-        };
-        let queue = sender;
-        (
-            Sender {
-                queue,
-                waiting,
-                random,
-            },
-            inbox,
-        )
-    }
-
-    /// The next reason, and when it was given. Cancel-safe.
-    pub async fn recv(&mut self) -> Option<(Trigger, Instant)> {
-        let (trigger, at) = self.queue.recv().await?;
-        self.taken(trigger);
-        Some((trigger, at))
-    }
-
-    fn taken(&self, trigger: Trigger) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(&trigger);
-    }
 }
 
 /// Waits for all sources.

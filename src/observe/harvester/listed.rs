@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One instance in a list of metadata.
+
+use serde::Deserialize;
+
+use crate::facts::names::VmName;
+use crate::facts::vmi::{NotAVmi, OWNERS_MAX};
+use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
+
+/// What is kept of an instance in a list of metadata. A namespace may hold thousands, and others write their labels and
+/// annotations.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Item")]
+pub(super) struct Listed {
+    pub(super) name: VmName,
+    pub(super) uid: String,
+    /// The UID of the VM that owns it.
+    pub(super) owner: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: ItemMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ItemMeta {
+    #[serde(default, deserialize_with = "name")]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "uid")]
+    uid: Option<String>,
+    #[serde(default, deserialize_with = "owner_references")]
+    owner_references: Capped<Owner, OWNERS_MAX>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    #[serde(default, deserialize_with = "owner_kind")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "owner_uid")]
+    uid: Option<String>,
+}
+
+impl TryFrom<Item> for Listed {
+    type Error = NotAVmi;
+
+    fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {
+        let name = metadata.name.ok_or(NotAVmi::Missing("metadata.name"))?;
+        let mut owners = metadata.owner_references.0.into_iter();
+        Ok(Self {
+            name: VmName::parse(&name).map_err(|source| NotAVmi::Name {
+                field: "metadata.name",
+                source,
+            })?,
+            uid: metadata.uid.ok_or(NotAVmi::Missing("metadata.uid"))?,
+            owner: owners
+                .find(|owner| owner.kind.as_deref() == Some("VirtualMachine"))
+                .and_then(|owner| owner.uid),
+        })
+    }
+}
