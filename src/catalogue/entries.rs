@@ -11,13 +11,11 @@ use super::{CommandPlace, Entry, FixCommand, Group, Severity};
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
 /// Prints the roles for the service account in use.
 const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
-/// Copies what this node printed to where kubectl is.
-const FETCH: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml rbac.yaml";
-const APPLY: &str = "kubectl apply -f rbac.yaml";
+/// Copies what this node printed to where kubectl is, and applies it.
+const APPLY: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl apply -f rbac.yaml";
 /// Copies the kubeconfig that kubectl printed to this node.
-const SEND: &str = "scp harvester.kubeconfig root@<NODE_ADDRESS>:/root/harvester.kubeconfig";
 const INSTALL: &str =
-    "install -D -m 0600 /root/harvester.kubeconfig <KUBECONFIG> && rm /root/harvester.kubeconfig";
+    "cat harvester.kubeconfig | ssh root@<NODE_ADDRESS> install -D -m 0600 /dev/stdin <KUBECONFIG>";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
@@ -41,7 +39,7 @@ const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.
 const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again.";
 const REJOIN_SERVERS: &str = "Before the next step: never do it on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
 const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
-const REPLACE_FILE: &str = "Copy it to this node (scp, mode 0600); the agent reloads it.";
+const REPLACE_FILE: &str = "Copy it to this node (mode 0600); the agent reloads it.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
 
 catalogue! {
@@ -120,7 +118,7 @@ catalogue! {
             "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
-        run: [vm ROLES, harvester FETCH, harvester APPLY];
+        run: [vm ROLES, harvester APPLY];
     AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
         impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
         fix: [
@@ -259,9 +257,9 @@ catalogue! {
         impact: "The VM and its host cannot be read.",
         fix: [
             USE_SERVICE_ACCOUNT,
-            "Copy it to this node (scp), to one of the reported paths, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
+            "Copy it to this node, to one of the reported paths, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
         ],
-        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "the Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
@@ -307,11 +305,11 @@ catalogue! {
     RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "the Harvester kubeconfig contains a Rancher token",
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE, "The cloud credential in Rancher itself is another token, which expires in the same way."],
-        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL];
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL];
     RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "the Rancher token in the Harvester kubeconfig is rejected (401)",
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
-        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
@@ -340,7 +338,7 @@ catalogue! {
             "Remove the directory and put the kubeconfig in its place. `harvester-node-agent explain harvester-credential-missing` shows how to create one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [vm "rmdir <KUBECONFIG>", harvester SEND, vm INSTALL],
+        run: [vm "rmdir <KUBECONFIG>", harvester INSTALL],
         suppresses: [HarvesterCredentialInvalid];
     CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the Harvester kubeconfig is an empty file",
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
@@ -348,7 +346,7 @@ catalogue! {
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
             "Or create a kubeconfig with a service account token (no expiry), and copy it to this node.",
         ],
-        run: [vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
+        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
@@ -375,7 +373,7 @@ catalogue! {
             USE_SERVICE_ACCOUNT,
             REPLACE_FILE,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
+        run: [vm "timedatectl", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
@@ -398,12 +396,12 @@ catalogue! {
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
         impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
         fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
-        run: [vm "harvester-node-agent whoami", vm RBAC, harvester FETCH, harvester APPLY, harvester PRINT_KUBECONFIG, harvester SEND, vm INSTALL],
+        run: [vm "harvester-node-agent whoami", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
-        run: [vm ROLES, harvester FETCH, harvester APPLY],
+        run: [vm ROLES, harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "the certificate of the Harvester API cannot be verified",
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
@@ -625,7 +623,7 @@ catalogue! {
             "Allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
             "If it is allowed, find the proxy or load balancer that closes idle connections, and raise its timeout.",
         ],
-        run: [vm "harvester-node-agent status -v", vm ROLES, harvester FETCH, harvester APPLY];
+        run: [vm "harvester-node-agent status -v", vm ROLES, harvester APPLY];
     SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [

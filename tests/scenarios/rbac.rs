@@ -517,25 +517,14 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use() {
             )
         })
         .collect();
-    let [
-        _,
-        (_, rbac),
-        (from, fetch),
-        (_, apply),
-        (place, print),
-        (_, send),
-        (_, install),
-    ] = commands[..]
-    else {
+    let [_, (_, rbac), (from, apply), (place, print), (_, install)] = commands[..] else {
         panic!("{commands:?}");
     };
     // What is copied is what the command before it wrote and the one after it reads.
     assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
-    assert_eq!(fetch, "scp root@<NODE_ADDRESS>:/root/rbac.yaml rbac.yaml");
-    let copied = "harvester.kubeconfig root@<NODE_ADDRESS>:/root/harvester.kubeconfig";
-    assert_eq!(send, format!("scp {copied}"));
-    assert_eq!((place, apply), ("harvester", "kubectl apply -f rbac.yaml"));
+    let copied = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl apply -f rbac.yaml";
+    assert_eq!((place, apply), ("harvester", copied));
 
     let (rbac, _) = rbac.split_once(" > ").unwrap();
     let args: Vec<&str> = rbac.split(' ').skip(1).collect();
@@ -573,11 +562,10 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use() {
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let copy = "/root/harvester.kubeconfig";
-    assert_eq!(
-        install,
-        format!("install -D -m 0600 {copy} {HARVESTER} && rm {copy}")
-    );
+    // As the shell of the login does it.
+    let (login, command) = install.split_once(" install ").unwrap();
+    assert_eq!(login, "cat harvester.kubeconfig | ssh root@<NODE_ADDRESS>");
+    assert_eq!(command, format!("-D -m 0600 /dev/stdin {HARVESTER}"));
     let kubeconfig = std::fs::read_to_string(&file).unwrap();
     world.guest.write_secret(HARVESTER, kubeconfig);
     eventually(SOON, "a VM and a host that are known", async || {
