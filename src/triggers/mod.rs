@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reasons to look: one file for each source of events, and the wait for all of them.
+//! Reasons to reconcile: one file for each source of events, and the wait for all of them.
 //!
-//! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`crate::agent::signal_board`]) and begins anew.
+//! A source gives a reason to reconcile. A watch delivers its object besides ([`feed`]), so that the round need not read it. A dead one is said ([`crate::agent::signal_board`]) and starts again.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
 //! `Listener::subscribe` where what is listened to changes with what was observed.
 
-pub mod channel;
 pub mod clock;
 pub mod dbus;
 pub mod feed;
@@ -14,6 +13,7 @@ pub mod files;
 pub mod hostname;
 pub mod link;
 pub mod operator_channel;
+pub mod port;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -202,7 +202,7 @@ impl Listener {
             old.task.abort();
             self.health
                 .set(trigger.as_str(), false, "object to watch is still unknown");
-            self.health.remark(trigger.as_str(), None);
+            self.health.issue(trigger.as_str(), None);
         }
         let target = target?;
         let pulse = Pulse::default();
@@ -222,7 +222,7 @@ impl Listener {
         })
     }
 
-    /// Keeps a reason for the next look. The first one of a changed file only looks at this machine: the credentials are read
+    /// Keeps a reason for the next round. The first one of a changed file only reads files of this machine: the credentials are read
     /// after the delay, because tools replace those of a whole fleet in the same second.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
         let mut reasons = Reasons::new(trigger, self.since_start(at));
@@ -241,7 +241,7 @@ impl Listener {
         });
     }
 
-    /// How long the pace asks to wait before a look from now.
+    /// How long the pace asks to wait before a round from now.
     fn pace(&mut self) -> Duration {
         let now = self.since_start(Instant::now());
         self.pace.take(now)
@@ -275,7 +275,7 @@ impl Listener {
         let count = files.len();
         let task = tokio::spawn(async move {
             health.set("files", true, format!("inotify for {count} paths"));
-            health.remark("files", None);
+            health.issue("files", None);
             let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
             let detail = ended.err().map_or_else(
                 || "inotify stopped".to_owned(),
@@ -283,13 +283,13 @@ impl Listener {
             );
             health.set("files", false, detail.clone());
             let what = format!("{detail}; files are only polled");
-            health.remark("files", Some(ObservationIssue::SignalUnavailable { what }));
+            health.issue("files", Some(ObservationIssue::SignalUnavailable { what }));
         });
         self.files = Some((files, task));
     }
 }
 
-/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
+/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and starts again.
 fn guest_signals(
     root: &Root,
     bus: &Bus,
@@ -304,7 +304,7 @@ fn guest_signals(
     vec![
         tokio::spawn(clock::listen(sender(), health())),
         tokio::spawn(hostname::listen(root(), sender(), health())),
-        tokio::spawn(channel::serve(root(), sender(), health())),
+        tokio::spawn(port::serve(root(), sender(), health())),
         tokio::spawn(dbus::keep_following(
             root(),
             bus.clone(),
@@ -320,7 +320,7 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard)
         ("link", link::probe(root)),
         ("clock", clock::probe(root)),
         ("hostname", hostname::probe(root)),
-        ("port", channel::probe(root)),
+        ("port", port::probe(root)),
     ];
     let of_bus = dbus::probe(root, bus_address).await;
     for (name, signal) in local.into_iter().chain(of_bus) {
@@ -388,7 +388,7 @@ impl Wait for Listener {
                     due = due.min(now + self.pace());
                 }
                 self.keep(trigger, at);
-                // Nothing may stand between a sign of a move and what is said of it.
+                // Nothing may stand between a migration hint and what is said of it.
                 if !(trigger.is_migration_hint() && due <= now) {
                     continue;
                 }
@@ -409,7 +409,7 @@ impl Wait for Listener {
                     hint: None,
                     renamed: false,
                 };
-                return Wake::Look(match self.pending.take() {
+                return Wake::Reconcile(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),
                     Some(pending) => pending,
                     None => by_itself,

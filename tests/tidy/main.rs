@@ -16,6 +16,7 @@ mod outcomes;
 mod readme;
 mod recording;
 mod reference;
+mod types;
 
 use std::fs;
 use std::path::Path;
