@@ -17,6 +17,7 @@ mod readme;
 mod recording;
 mod reference;
 mod types;
+mod walkthroughs;
 
 use std::fs;
 use std::path::Path;
