@@ -19,10 +19,10 @@
 //!
 //! # Layers
 //!
-//! A folder at the top of `src` (a room) uses only those above it in this list. `testing` and `fleet`, which compiles
+//! A folder at the top of `src` (a module) uses only those above it in this list. `testing` and `fleet`, which compiles
 //! `tests/fleet`, are for tests only.
 //!
-//! | room | what it is |
+//! | module | what it is |
 //! |---|---|
 //! | `sys` | the tree below `--root`, atomic files, the lock, timers, escaping, documents with a budget |
 //! | `facts` | nouns, each parsed once; why the agent reconciles, and how much it reads |

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 /// Set in the process that runs one test only.
 const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";
 
-/// Makes a mount namespace whose mounts nobody else sees.
+/// Makes a mount namespace whose mounts no one else sees.
 const UNSHARE: [&str; 3] = ["--mount", "--propagation", "private"];
 
 /// Which of the two processes this is.

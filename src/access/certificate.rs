@@ -3,7 +3,7 @@
 
 use rustls::pki_types::CertificateDer;
 
-use crate::access::x509::{Certificate, DistinguishedName};
+use crate::access::x509::Certificate;
 use crate::facts::names::NodeName;
 
 /// How the common name of a kubelet begins; the node's name follows.
@@ -22,7 +22,7 @@ pub enum NodeIdentity {
     Node(NodeName),
     /// RKE1's kubelets share one certificate, which names no node.
     SharedRke1,
-    /// Somebody else's.
+    /// Someone else's.
     NotANode {
         /// The common name, on one line.
         common_name: String,
@@ -85,23 +85,9 @@ pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateErr
     })
 }
 
-/// The subject of the leaf, on one line.
-pub fn describe_subject(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
-    Ok(describe(&leaf(chain)?.subject))
-}
-
-/// The issuer of the leaf, on one line.
-pub fn describe_issuer(chain: &[CertificateDer<'_>]) -> Result<String, CertificateError> {
-    Ok(describe(&leaf(chain)?.issuer))
-}
-
 fn leaf(chain: &[CertificateDer<'_>]) -> Result<Certificate, CertificateError> {
     let leaf = chain.first().ok_or(CertificateError::None)?;
     Certificate::parse(leaf).map_err(|_| CertificateError::Malformed)
-}
-
-fn describe(name: &DistinguishedName) -> String {
-    name.to_string().escape_debug().to_string()
 }
 
 #[cfg(test)]
@@ -162,8 +148,6 @@ mod tests {
             not_after: NOT_AFTER,
         };
         assert_eq!(validity(&chain), Ok(expected));
-        assert!(describe_subject(&chain).unwrap().contains("system:node:a"));
-        assert!(describe_issuer(&chain).unwrap().contains("guest-ca"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether the Harvester credential leads to the guest cluster's own API.
 //!
-//! It does where somebody copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
+//! It does where someone copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
 //! Everything would be looked for in the wrong cluster then, and written on evidence from it.
 
 use std::collections::BTreeSet;

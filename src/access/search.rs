@@ -27,7 +27,7 @@ pub(crate) const KUBEADM_KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 /// The kubelet's kubeconfig of RKE1.
 pub(crate) const RKE1_KUBECONFIG: &str = "/etc/kubernetes/ssl/kubecfg-kube-node.yaml";
 
-/// A place to look at.
+/// A place to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The file.
@@ -41,7 +41,7 @@ pub struct Candidate {
 pub enum FoundCredential {
     /// At the first place where there is a file, which can be read.
     At(Candidate),
-    /// A file is there and cannot be read; nothing after it was looked at.
+    /// A file is there and cannot be read; nothing after it was checked.
     Unreadable {
         /// The place.
         candidate: Candidate,

@@ -143,7 +143,7 @@ impl CredentialSource {
 }
 
 impl CredentialSource {
-    /// What somebody besides root can change of the files that the credential consists of.
+    /// What someone besides root can change of the files that the credential consists of.
     pub fn changeable(&self, root: &Root) -> Vec<Changeable> {
         let mut places: Vec<Changeable> = Vec::new();
         let files = self

@@ -75,7 +75,7 @@ pub fn classify(token: &SecretString) -> TokenKind {
     }
 }
 
-/// Whether a text can be sent as a bearer token, and is whole as far as can be told.
+/// Whether a text can be sent as a bearer token, and is whole as far as can be determined.
 pub(super) fn check(token: &str) -> Result<(), TokenProblem> {
     if token.is_empty() {
         Err(TokenProblem::Empty)
@@ -238,7 +238,7 @@ mod tests {
         let signature = token.rfind('.').unwrap();
         for end in 1..token.len() {
             let length = (end.saturating_sub(signature + 1)) * 6 / 8;
-            // A signature that ends at a whole shorter key cannot be told.
+            // A signature that ends at a whole shorter key cannot be determined.
             if ![128, 192].contains(&length) {
                 assert_eq!(check(&token[..end]), Err(TokenProblem::CutShort), "{end}");
             }

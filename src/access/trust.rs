@@ -2,7 +2,7 @@
 //! Whether root alone can change what stands at a path.
 //!
 //! A kubeconfig names files, and the agent, which is root, would send what they hold to the server that the same kubeconfig
-//! names. So whoever can write it could have any file of root sent anywhere: a file that it names is read only where nobody
+//! names. So anyone who can write it could have any file of root sent anywhere: a file that it names is read only where no one
 //! but root can change the kubeconfig, a folder above it, or a symbolic link on the way to it.
 
 use std::fmt;
@@ -17,7 +17,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// In such a folder each file is changed by its owner only.
 const STICKY: u32 = 0o1000;
 
-/// A place that somebody besides root can change.
+/// A place that someone besides root can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changeable {
     /// The file, the folder or the link.
@@ -26,14 +26,14 @@ pub struct Changeable {
     pub reason: TrustProblem,
 }
 
-/// Why somebody besides root can change a place.
+/// Why someone besides root can change a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustProblem {
     /// It belongs to another user.
     Owner(u32),
     /// Its permission bits let others write.
     Mode(u32),
-    /// It cannot be looked at.
+    /// It cannot be checked.
     Unknown,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Changeable {
     }
 }
 
-/// The first place on the way to a file that somebody besides root can change. In a tree, its owner counts as root.
+/// The first place on the way to a file that someone besides root can change. In a tree, its owner counts as root.
 pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let owner_of_all = match root.is_live() {
         true => 0,
@@ -136,7 +136,7 @@ mod tests {
     fn the_file_and_each_folder_above_it_count() {
         let (_dir, root) = prepared();
         assert_eq!(changeable(&root, Path::new(FILE)), None);
-        for (place, mode, is_told) in [
+        for (place, mode, is_reported) in [
             (FILE, 0o644, false),
             (FILE, 0o620, true),
             (FILE, 0o602, true),
@@ -146,7 +146,7 @@ mod tests {
         ] {
             chmod(&root, place, mode);
             let found = changeable(&root, Path::new(FILE));
-            let expected = is_told.then(|| Changeable {
+            let expected = is_reported.then(|| Changeable {
                 place: place.into(),
                 reason: TrustProblem::Mode(mode),
             });

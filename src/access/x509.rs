@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few fields of a certificate that people are told of or that something is judged by (RFC 5280, section 4.1): whose it
+//! The few fields of a certificate that people are shown of or that something is judged by (RFC 5280, section 4.1): whose it
 //! is, who signed it, from when until when, for which names. It verifies nothing: that is the TLS library's work.
 
 use std::fmt;
@@ -93,7 +93,7 @@ impl fmt::Display for DistinguishedName {
     }
 }
 
-/// `TBSCertificate`; of what stands behind the subject only the alternative names are looked at.
+/// `TBSCertificate`; of what stands behind the subject only the alternative names are checked.
 fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
     if Tag::peek(reader)? == context(true, 0) {
         reader.tlv_bytes()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: wake for a reason, observe, decide, apply, report. It knows no I/O crate and cannot end by an error.
 //!
-//! The world is behind a few narrow traits, so that the loop runs in tests with a paused clock and no world at all.
+//! What is outside the process is behind a few narrow traits, so that the loop runs in tests with a paused clock and fakes.
 
 mod round;
 pub mod signal_board;
@@ -23,12 +23,12 @@ use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::identity::{Identity, identify};
 use crate::decide::placement::{Located, Placement, locate, place};
-use crate::decide::{self, Action, FollowUp, Memory, Now, Patience, WriteResult};
+use crate::decide::{self, Action, FollowUp, Memory, Now, RunKind, WriteResult};
 use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 
-/// Rounds of `once`: labels, then conditions that say so, then a look that finds nothing to do.
+/// Rounds of `once`: labels, then conditions that say so, then a round that finds nothing to do.
 const ONCE_ROUNDS: usize = 4;
 
 /// How often in a row a new name cuts the reading short.
@@ -41,7 +41,7 @@ const CUT_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Something may have changed.
-    Look(Reasons),
+    Reconcile(Reasons),
     /// The configuration is to be read again.
     Reload,
 }
@@ -60,7 +60,7 @@ pub trait Observe {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> impl Future<Output = Observation>;
-    /// Reads what is told of the host that runs our VM.
+    /// Reads what is known of the host that runs our VM.
     fn placement(
         &mut self,
         settings: &Settings,
@@ -73,7 +73,7 @@ pub trait Observe {
 
 /// Writes, and nothing else.
 pub trait Apply {
-    /// Does what it is told, or says in one line why not.
+    /// Does the action, or says in one line why not.
     fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = WriteResult>;
 }
 
@@ -81,7 +81,7 @@ pub trait Apply {
 pub trait Publish {
     /// Tells what is new since the last time.
     fn publish(&mut self, report: &RoundReport<'_>);
-    /// A sign of a move, before it is asked what became of it. Its source may have told of it already.
+    /// A migration hint, before it is asked what became of it. Its source may have reported it already.
     fn hint(&mut self, hint: Trigger);
     /// The process works, as a finished step proves.
     fn alive(&mut self);
@@ -91,7 +91,7 @@ pub trait Publish {
     fn stopping(&mut self);
 }
 
-/// Waits for reasons to look.
+/// Waits for reasons to reconcile.
 pub trait Wait {
     /// What can be listened to.
     type Targets;
@@ -101,7 +101,7 @@ pub trait Wait {
     fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
     /// Ends when a name of this machine changes. Other reasons that come meanwhile are kept for the next wait. Cancel-safe.
     fn renamed(&mut self) -> impl Future<Output = ()>;
-    /// Begins a watch anew that has said nothing since `since`: its connection may not have survived a move.
+    /// Re-establishes a watch that has said nothing since `since`: its connection may not have survived a move.
     fn verify(&mut self, since: Duration);
 }
 
@@ -111,7 +111,7 @@ pub trait Reload {
     fn reload(&mut self) -> Result<Settings, String>;
 }
 
-/// The clocks and the dice.
+/// The clocks and the random numbers.
 pub trait Clock {
     /// This moment.
     fn now(&self) -> Now;
@@ -132,7 +132,7 @@ pub struct Agent<IO, P, T, R, C> {
     pub clock: C,
 }
 
-/// Runs for ever; whoever wants it to stop drops it.
+/// Runs indefinitely; anyone who wants it to stop drops it.
 pub async fn run<IO, P, T, R, C>(
     mut settings: Settings,
     agent: &mut Agent<IO, P, T, R, C>,
@@ -154,10 +154,10 @@ pub async fn run<IO, P, T, R, C>(
     let mut memory = memory;
     // The local facts were read before this: an API that is away must not hold the boot.
     publish.alive();
-    let mut wake = Wake::Look(Reasons::new(Trigger::Startup, clock.now().uptime));
+    let mut wake = Wake::Reconcile(Reasons::new(Trigger::Startup, clock.now().uptime));
     let mut cuts: u32 = 0;
     let mut next_cut = None;
-    let mut told = None;
+    let mut reported = None;
     loop {
         match wake {
             Wake::Reload => {
@@ -166,24 +166,24 @@ pub async fn run<IO, P, T, R, C>(
                 let at = clock.now().uptime;
                 if let Ok(new) = outcome {
                     settings = new;
-                    // The configuration may be the remedy of a fight.
-                    memory.rivalry = ConflictTracker::default();
+                    // The configuration may be the remedy of a conflict.
+                    memory.conflicts = ConflictTracker::default();
                 }
-                wake = Wake::Look(Reasons::new(Trigger::Reload, at));
+                wake = Wake::Reconcile(Reasons::new(Trigger::Reload, at));
             }
-            Wake::Look(reasons) => {
-                // A look that was cut short comes again with its sign.
+            Wake::Reconcile(reasons) => {
+                // A round that was cut short comes again with its hint.
                 if let Some(hint) = decide::new_hint(&memory, &reasons)
-                    && told != reasons.hint
+                    && reported != reasons.hint
                 {
-                    told = reasons.hint;
+                    reported = reasons.hint;
                     publish.hint(hint);
                 }
-                // A look may take long.
+                // A round may take long.
                 publish.alive();
                 let attempt = Attempt {
                     reasons,
-                    patience: Patience::Daemon,
+                    run_kind: RunKind::Daemon,
                     mode: Mode::Write,
                 };
                 // Names that never rest must not keep a slow answer from ever being heard.
@@ -210,9 +210,9 @@ pub async fn run<IO, P, T, R, C>(
                     next_cut = Some(Instant::now() + CUT_AGAIN);
                 }
                 wake = match (round.cut, round.follow_up) {
-                    (Some(cut), _) => Wake::Look(cut),
+                    (Some(cut), _) => Wake::Reconcile(cut),
                     (None, FollowUp::Immediate) => {
-                        Wake::Look(round.reasons.again(clock.now().uptime))
+                        Wake::Reconcile(round.reasons.again(clock.now().uptime))
                     }
                     (None, FollowUp::Wait(next)) => wait.wait(next, &mut || publish.alive()).await,
                 };
@@ -247,7 +247,7 @@ where
         }
         let attempt = Attempt {
             reasons,
-            patience: Patience::Once,
+            run_kind: RunKind::Once,
             mode,
         };
         let never = std::future::pending();
@@ -274,7 +274,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy)]
 struct Attempt {
     reasons: Reasons,
-    patience: Patience,
+    run_kind: RunKind,
     mode: Mode,
 }
 
@@ -318,7 +318,7 @@ where
         identity: &identity,
         placement: placement.as_ref(),
     };
-    let plan = decide::plan(settings, scene, &memory, attempt.patience, now);
+    let plan = decide::plan(settings, scene, &memory, attempt.run_kind, now);
     let mut results = Vec::new();
     while let Some(action) = plan.next_action(&results)
         && attempt.mode == Mode::Write

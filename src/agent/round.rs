@@ -16,7 +16,7 @@ use crate::facts::requests::Requests;
 pub struct Round {
     /// Why.
     pub reasons: Reasons,
-    /// The look that a new name cut short, which is to be done again.
+    /// The round that a new name cut short, which is to be done again.
     pub cut: Option<Reasons>,
     /// When it was decided.
     pub now: Now,
@@ -66,7 +66,7 @@ impl Round {
         let labelled = self.plan.tried(&self.results).any(|(action, result)| {
             result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
-        // What is done about a move is done because of the first sign of it.
+        // What is done about a move is done because of the first hint of it.
         let first = (self.reasons.trigger, self.reasons.at);
         let (trigger, since) = self.plan.memory.cause.unwrap_or(first);
         RoundReport {
@@ -95,7 +95,7 @@ impl RoundReport<'_> {
 /// All that one round found out and did.
 #[derive(Debug)]
 pub struct RoundReport<'a> {
-    /// Why the agent looked.
+    /// Why the agent reconciled.
     pub trigger: Trigger,
     /// The moment of the decision.
     pub now: Now,

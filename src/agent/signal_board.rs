@@ -22,14 +22,14 @@ pub struct Signal {
 #[derive(Debug, Clone, Default)]
 pub struct SignalBoard {
     inner: Arc<Mutex<Inner>>,
-    /// A complaint came or went, and no report has said so.
+    /// An issue came or went, and no report has said so.
     news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     signals: BTreeMap<&'static str, Signal>,
-    remarks: BTreeMap<&'static str, ObservationIssue>,
+    issues: BTreeMap<&'static str, ObservationIssue>,
     clock: ClockSteps,
 }
 
@@ -47,15 +47,15 @@ impl SignalBoard {
         });
     }
 
-    /// Complains about a signal, or takes the complaint back.
-    pub fn remark(&self, name: &'static str, remark: Option<ObservationIssue>) {
-        let is_new = self.lock(|inner| match remark {
-            Some(remark) => {
-                let is_same = inner.remarks.get(name) == Some(&remark);
-                inner.remarks.insert(name, remark);
+    /// Reports an issue of a signal, or withdraws it.
+    pub fn issue(&self, name: &'static str, issue: Option<ObservationIssue>) {
+        let is_new = self.lock(|inner| match issue {
+            Some(issue) => {
+                let is_same = inner.issues.get(name) == Some(&issue);
+                inner.issues.insert(name, issue);
                 !is_same
             }
-            None => inner.remarks.remove(name).is_some(),
+            None => inner.issues.remove(name).is_some(),
         });
         if is_new {
             self.news.notify_one();
@@ -76,7 +76,7 @@ impl SignalBoard {
         self.lock(|inner| inner.clock)
     }
 
-    /// Waits until a complaint came or went. Cancel-safe.
+    /// Waits until an issue came or went. Cancel-safe.
     pub async fn changed(&self) {
         self.news.notified().await;
     }
@@ -86,9 +86,9 @@ impl SignalBoard {
         self.lock(|inner| inner.signals.clone())
     }
 
-    /// All complaints.
-    pub fn remarks(&self) -> Vec<ObservationIssue> {
-        self.lock(|inner| inner.remarks.values().cloned().collect())
+    /// All issues.
+    pub fn issues(&self) -> Vec<ObservationIssue> {
+        self.lock(|inner| inner.issues.values().cloned().collect())
     }
 
     fn lock<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {

@@ -17,7 +17,7 @@ pub use saver::Saver;
 /// The state, for us alone.
 const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
 
-/// It names no secret, but is nobody else's business.
+/// It names no secret, but is no one else's business.
 const STATE_MODE: u32 = 0o600;
 
 /// The version of the shape below; a newer one is not guessed at.
@@ -125,7 +125,7 @@ fn save(root: &Root, state: &State) -> Result<(), WriteError> {
     atomic_file::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
 }
 
-/// Moves the file out of the way, so that a person can look at it.
+/// Moves the file out of the way, so that a person can check it.
 fn aside(root: &Root, why: &str) -> String {
     match atomic_file::move_aside(root, Path::new(STATE_FILE), "unusable") {
         Ok(moved) => format!("{why}; moved to {}", moved.display()),

@@ -16,7 +16,7 @@ use crate::facts::{Fact, UnavailableKind};
 /// Everything that happened, in order.
 type Log = Rc<RefCell<Vec<String>>>;
 
-struct FakeWorld {
+struct FakeIo {
     facts: Facts,
     log: Log,
     refuse: Option<Refusal>,
@@ -26,7 +26,7 @@ struct FakeWorld {
     slow: Duration,
 }
 
-impl Observe for FakeWorld {
+impl Observe for FakeIo {
     type Targets = ();
 
     fn targets(&self, _: &Settings, _: &Identity) {}
@@ -57,7 +57,7 @@ impl Observe for FakeWorld {
     }
 }
 
-impl Apply for FakeWorld {
+impl Apply for FakeIo {
     async fn apply(&mut self, action: &Action, _: Now) -> WriteResult {
         let kind = match action {
             Action::StartUnit(unit) => format!("start {unit}"),
@@ -88,12 +88,12 @@ impl Publish for FakePublish {
         if report.migrated.is_some() {
             log.push(format!("migrated after {} ms", report.latency.as_millis()));
         }
-        if let Some(epoch) = &report.plan.epoch {
-            let outcome = epoch.outcome.as_str();
+        if let Some(window_end) = &report.plan.window_end {
+            let outcome = window_end.outcome.as_str();
             log.push(format!(
                 "{outcome} after {} ms and {} reads",
-                epoch.took.as_millis(),
-                epoch.reads
+                window_end.took.as_millis(),
+                window_end.reads
             ));
         }
     }
@@ -114,16 +114,16 @@ impl Publish for FakePublish {
     }
 }
 
-/// Gives the wakes of a script; then time passes as the loop asks for, three times; then for ever.
+/// Gives the wakes of a script; then time passes as the loop asks for, three times; then indefinitely.
 struct FakeWait {
     script: VecDeque<Wake>,
     limits: Rc<RefCell<Vec<Duration>>>,
     timers: usize,
     began: Instant,
     log: Log,
-    /// After how long a look is cut short by a new name.
+    /// After how long a round is cut short by a new name.
     rename: Option<Duration>,
-    /// Whether one new name follows the other, for ever.
+    /// Whether one new name follows the other, indefinitely.
     restless: bool,
 }
 
@@ -142,7 +142,7 @@ impl Wait for FakeWait {
         if self.timers > 3 {
             std::future::pending::<()>().await;
         }
-        Wake::Look(Reasons {
+        Wake::Reconcile(Reasons {
             trigger: next.trigger,
             scope: next.scope,
             at: self.began.elapsed() + Duration::from_secs(1),
@@ -190,8 +190,8 @@ impl Clock for PausedClock {
     }
 }
 
-fn look(trigger: Trigger) -> Wake {
-    Wake::Look(Reasons::new(trigger, Duration::from_secs(1)))
+fn wake(trigger: Trigger) -> Wake {
+    Wake::Reconcile(Reasons::new(trigger, Duration::from_secs(1)))
 }
 
 fn named(scope: Scope) -> &'static str {
@@ -219,22 +219,22 @@ async fn run_with(
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
 ) -> Run {
-    run_world(facts, script, refuse, reloads, |_, _| {}).await
+    run_tuned(facts, script, refuse, reloads, |_, _| {}).await
 }
 
 /// `tune` changes what else is special.
-async fn run_world(
+async fn run_tuned(
     facts: Facts,
     script: Vec<Wake>,
     refuse: Option<Refusal>,
     reloads: Vec<Result<Settings, String>>,
-    tune: impl FnOnce(&mut FakeWorld, &mut FakeWait),
+    tune: impl FnOnce(&mut FakeIo, &mut FakeWait),
 ) -> Run {
     let log = Log::default();
     let limits = Rc::new(RefCell::new(Vec::new()));
     let settings = facts.settings.clone();
     let mut agent = Agent {
-        io: FakeWorld {
+        io: FakeIo {
             facts,
             log: log.clone(),
             refuse,
@@ -267,7 +267,7 @@ async fn run_world(
 
 #[tokio::test(start_paused = true)]
 async fn a_start_labels_then_says_so_and_then_only_time_passes() {
-    let run = run_with(Facts::new(), vec![look(Trigger::Node)], None, Vec::new()).await;
+    let run = run_with(Facts::new(), vec![wake(Trigger::Node)], None, Vec::new()).await;
     let expected = [
         "who All",
         "patch 3",
@@ -356,13 +356,13 @@ async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_an
         retry_after: None,
     };
     let run = run_with(facts, Vec::new(), Some(refusal), Vec::new()).await;
-    let look = |observation, report| [observation, "edit Rke2", report];
+    let wake = |observation, report| [observation, "edit Rke2", report];
     let expected = [
-        look("who All", "report startup"),
-        look("who nothing", "report startup"),
-        look("who Known", "report timer"),
-        look("who Known", "report timer"),
-        look("who Known", "report timer"),
+        wake("who All", "report startup"),
+        wake("who nothing", "report startup"),
+        wake("who Known", "report timer"),
+        wake("who Known", "report timer"),
+        wake("who Known", "report timer"),
     ];
     assert_eq!(run.log, expected.concat());
     let poll = Duration::from_secs(60);
@@ -420,11 +420,11 @@ async fn an_api_that_is_away_costs_no_write_and_slower_and_slower_looks() {
 async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
     let mut facts = Facts::new();
     facts.settle();
-    let slowly = |world: &mut FakeWorld, wait: &mut FakeWait| {
-        world.slow = Duration::from_secs(10);
+    let slowly = |io: &mut FakeIo, wait: &mut FakeWait| {
+        io.slow = Duration::from_secs(10);
         wait.rename = Some(Duration::from_secs(1));
     };
-    let run = run_world(facts, vec![look(Trigger::Node)], None, Vec::new(), slowly).await;
+    let run = run_tuned(facts, vec![wake(Trigger::Node)], None, Vec::new(), slowly).await;
     let expected = [
         "who All",
         "who nothing",
@@ -443,10 +443,10 @@ async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_told_first() {
     facts.settle();
     let at = Duration::from_secs(1);
     let both = Reasons::new(Trigger::Node, at).and(Reasons::new(Trigger::Hostname, at));
-    let alone = look(Trigger::Hostname);
-    let slowly = |world: &mut FakeWorld, _: &mut FakeWait| world.slow = Duration::from_secs(10);
-    let script = vec![Wake::Look(both), alone];
-    let run = run_world(facts, script, None, Vec::new(), slowly).await;
+    let alone = wake(Trigger::Hostname);
+    let slowly = |io: &mut FakeIo, _: &mut FakeWait| io.slow = Duration::from_secs(10);
+    let script = vec![Wake::Reconcile(both), alone];
+    let run = run_tuned(facts, script, None, Vec::new(), slowly).await;
     let expected = [
         "who All",
         "report startup",
@@ -455,7 +455,7 @@ async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_told_first() {
         "report hostname",
         "who Known and delivered",
         "report node",
-        // And nobody is asked for the sake of the name alone.
+        // And no one is asked for the sake of the name alone.
         "who nothing",
         "report hostname",
         "who Known",
@@ -468,12 +468,12 @@ async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_told_first() {
 async fn names_that_never_rest_do_not_keep_a_slow_answer_from_being_heard() {
     let mut facts = Facts::new();
     facts.settle();
-    let restless = |world: &mut FakeWorld, wait: &mut FakeWait| {
-        world.slow = Duration::from_secs(10);
+    let restless = |io: &mut FakeIo, wait: &mut FakeWait| {
+        io.slow = Duration::from_secs(10);
         wait.rename = Some(Duration::from_secs(1));
         wait.restless = true;
     };
-    let run = run_world(facts, Vec::new(), None, Vec::new(), restless).await;
+    let run = run_tuned(facts, Vec::new(), None, Vec::new(), restless).await;
     let begun = run.log.iter().filter(|line| *line == "who All").count();
     assert_eq!(begun, CUTS_MAX as usize + 1, "{:?}", run.log);
     assert!(
@@ -487,12 +487,12 @@ async fn names_that_never_rest_do_not_keep_a_slow_answer_from_being_heard() {
 async fn names_that_change_faster_than_each_second_give_up_one_request_a_second() {
     let mut facts = Facts::new();
     facts.settle();
-    let flapping = |world: &mut FakeWorld, wait: &mut FakeWait| {
-        world.slow = Duration::from_millis(500);
+    let flapping = |io: &mut FakeIo, wait: &mut FakeWait| {
+        io.slow = Duration::from_millis(500);
         wait.rename = Some(Duration::from_millis(1));
         wait.restless = true;
     };
-    let run = run_world(facts, Vec::new(), None, Vec::new(), flapping).await;
+    let run = run_tuned(facts, Vec::new(), None, Vec::new(), flapping).await;
     let expected = [
         "who All",
         "who nothing",
@@ -507,10 +507,10 @@ async fn names_that_change_faster_than_each_second_give_up_one_request_a_second(
 async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_the_sign() {
     let mut facts = Facts::new();
     facts.settle();
-    let moves = |world: &mut FakeWorld, _: &mut FakeWait| {
-        world.moves = Some(Instant::now() + Duration::from_millis(700));
+    let moves = |io: &mut FakeIo, _: &mut FakeWait| {
+        io.moves = Some(Instant::now() + Duration::from_millis(700));
     };
-    let run = run_world(facts, vec![look(Trigger::Link)], None, Vec::new(), moves).await;
+    let run = run_tuned(facts, vec![wake(Trigger::Link)], None, Vec::new(), moves).await;
     let expected = [
         "who All",
         "report startup",
@@ -526,7 +526,7 @@ async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_
         "report fast-poll",
         "who VM",
         "patch 2",
-        // What is done about the move is done because of the sign.
+        // What is done about the move is done because of the hint.
         "report link",
         "migrated after 1000 ms",
         "who nothing",
@@ -543,7 +543,7 @@ async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_
 async fn a_sign_without_a_move_costs_eleven_reads_no_write_and_ends_by_itself() {
     let mut facts = Facts::new();
     facts.settle();
-    let run = run_with(facts, vec![look(Trigger::Link)], None, Vec::new()).await;
+    let run = run_with(facts, vec![wake(Trigger::Link)], None, Vec::new()).await;
     let reads = run.log.iter().filter(|entry| *entry == "who VM").count();
     assert!((10..=11).contains(&reads), "{reads} reads: {:#?}", run.log);
     let ends: Vec<&String> = run
@@ -564,7 +564,7 @@ async fn a_sign_without_a_move_costs_eleven_reads_no_write_and_ends_by_itself() 
 async fn a_clock_that_was_set_is_one_look_and_no_window() {
     let mut facts = Facts::new();
     facts.settle();
-    let run = run_with(facts, vec![look(Trigger::Clock)], None, Vec::new()).await;
+    let run = run_with(facts, vec![wake(Trigger::Clock)], None, Vec::new()).await;
     let reads = run.log.iter().filter(|entry| *entry == "who VM").count();
     assert_eq!(reads, 1, "{:#?}", run.log);
 }
@@ -617,7 +617,7 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
         let log = Log::default();
         let facts = Facts::new();
         let settings = facts.settings.clone();
-        let mut world = FakeWorld {
+        let mut io = FakeIo {
             facts,
             log: log.clone(),
             refuse: None,
@@ -628,7 +628,7 @@ async fn once_writes_until_nothing_is_left_and_a_dry_run_writes_nothing() {
         let clock = PausedClock(Instant::now());
         let rounds = Box::pin(once(
             &settings,
-            &mut world,
+            &mut io,
             &mut publish,
             &clock,
             Memory::default(),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::decide::{ConditionsPatch, NodePatch, Now, Transition, rfc3339};
 
-/// A merge patch of labels and annotations. `uid` makes the API refuse it when the Node was made anew since it was read.
+/// A merge patch of labels and annotations. `uid` makes the API refuse it when the Node was re-created since it was read.
 pub fn node_body(patch: &NodePatch) -> Value {
     let mut metadata = Map::from_iter([("uid".to_owned(), json!(patch.uid))]);
     if !patch.labels.is_empty() {

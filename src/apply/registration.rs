@@ -24,7 +24,7 @@ const SERVICE: &str = "harvester-node-agent.service";
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
     edit(root, bus, change).await?;
-    told(
+    reported(
         bus.call(MANAGER, "TryRestartUnit", &[SERVICE, "replace"])
             .await,
         |why| format!("{SERVICE} was not restarted: {why}; systemctl restart {SERVICE}"),
@@ -45,7 +45,7 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     }
 }
 
-/// Changes or removes a file. systemd reads the drop-in of a unit only when it is told to, as by `systemctl daemon-reload`.
+/// Changes or removes a file. systemd reads the drop-in of a unit only when it is asked to, as by `systemctl daemon-reload`.
 ///
 /// # Errors
 ///
@@ -67,14 +67,14 @@ pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Ref
     if change.kind != LabelFileKind::Kubelet {
         return Ok(());
     }
-    told(bus.call(MANAGER, "Reload", &[]).await, |why| {
+    reported(bus.call(MANAGER, "Reload", &[]).await, |why| {
         let path = path.display();
         format!("{path} was written, but systemd did not reload it: {why}; systemctl daemon-reload")
     })
 }
 
 /// What systemd said. Where there is no bus, there is no systemd that would have to know.
-fn told<T>(
+fn reported<T>(
     answer: Result<T, BusError>,
     text: impl FnOnce(String) -> String,
 ) -> Result<(), Refusal> {

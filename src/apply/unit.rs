@@ -9,7 +9,7 @@ use crate::wire::dbus::{Bus, BusError, MANAGER};
 ///
 /// # Errors
 ///
-/// In one line, when there is no bus or systemd refuses. That the unit then fails is for the next look.
+/// In one line, when there is no bus or systemd refuses. That the unit then fails is for the next round.
 pub async fn start(bus: &Bus, unit: &str) -> Result<(), Refusal> {
     match bus.call(MANAGER, "StartUnit", &[unit, "replace"]).await {
         Ok(_) => Ok(()),

@@ -46,7 +46,7 @@ impl Severity {
     }
 }
 
-/// A complaint: what the catalogue says of its code, and what was seen here.
+/// A finding: what the catalogue says of its code, and what was seen here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The code.
@@ -198,8 +198,8 @@ pub struct Entry {
 
 /// Takes out of `findings` what another of them explains.
 pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
-    let is_told = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
-    findings.iter().filter(is_told).cloned().collect()
+    let is_reported = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
+    findings.iter().filter(is_reported).cloned().collect()
 }
 
 impl Code {
@@ -236,7 +236,7 @@ impl Code {
         )
     }
 
-    /// Whether only the running service can find it: a single look remembers nothing, listens to nothing and writes nothing, and
+    /// Whether only the running service can find it: a single round remembers nothing, listens to nothing and writes nothing, and
     /// it is not in the service's sandbox.
     pub fn needs_memory(self) -> bool {
         matches!(

@@ -129,11 +129,11 @@ fn text(image: &str, faults: &[Fault], target: Target, style: TermStyle) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::bake_check::rules::Code;
+    use crate::commands::bake_check::rules::FaultCode;
 
     fn shown(target: Target) -> String {
         let faults = [Fault {
-            code: Code::MachineId,
+            code: FaultCode::MachineId,
             seen: "/etc/machine-id contains an ID".to_owned(),
             remedy: "truncate -s 0 /etc/machine-id".to_owned(),
         }];

@@ -46,7 +46,7 @@ Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --stric
 75 an API is unreachable, a credential is not readable, or a check timed out, and there is no error; 78 invalid \
 configuration.";
 
-/// Waits between two looks of `--wait`; the last one for all that follow.
+/// Waits between two rounds of `--wait`; the last one for all that follow.
 const PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -83,25 +83,25 @@ pub fn run(process: &Process, options: &Options) -> Answer {
             return Answer::stderr(text, Exit::TryAgain);
         }
     };
-    let look = runtime.block_on(look_until(process, options.wait));
+    let round = runtime.block_on(check_until(process, options.wait));
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
-    answer(process, options, &look)
+    answer(process, options, &round)
 }
 
 /// Looks until nothing is wrong or the time is over; once, where there is none.
-async fn look_until(process: &Process, patience: Option<Duration>) -> DoctorRound {
+async fn check_until(process: &Process, limit: Option<Duration>) -> DoctorRound {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
     let mut pause = Duration::ZERO;
     loop {
-        let look = round::look(process).await;
+        let round = round::run(process).await;
         pause = pauses.next().unwrap_or(pause);
-        let left = patience.unwrap_or_default().saturating_sub(began.elapsed());
-        // What no time mends is told at once.
-        let is_final = look.outcome == DoctorOutcome::NotKubevirt;
-        if is_final || exit(look.outcome, process.strictness) == Exit::Ok || left.is_zero() {
-            return look;
+        let left = limit.unwrap_or_default().saturating_sub(began.elapsed());
+        // What no time mends is reported at once.
+        let is_final = round.outcome == DoctorOutcome::NotKubevirt;
+        if is_final || exit(round.outcome, process.strictness) == Exit::Ok || left.is_zero() {
+            return round;
         }
         sleep(pause.min(left)).await;
     }
@@ -118,24 +118,24 @@ fn exit(outcome: DoctorOutcome, strictness: Strictness) -> Exit {
     }
 }
 
-fn answer(process: &Process, options: &Options, look: &DoctorRound) -> Answer {
+fn answer(process: &Process, options: &Options, round: &DoctorRound) -> Answer {
     let view = View {
-        diagnosis: &look.diagnosis,
-        outcome: look.outcome,
-        at: &look.at,
-        now: look.time,
-        service: &look.service,
-        status: look.status.as_ref(),
-        examination: look.examination.as_ref(),
+        diagnosis: &round.diagnosis,
+        outcome: round.outcome,
+        at: &round.at,
+        now: round.time,
+        service: &round.service,
+        status: round.status.as_ref(),
+        examination: round.examination.as_ref(),
     };
-    let mut exit = exit(look.outcome, process.strictness);
+    let mut exit = exit(round.outcome, process.strictness);
     let mut stderr = String::new();
     let mut archive = None;
     if let Some(file) = &options.bundle {
         let printed = bundle::Printed {
             document: print::document(&view, exit as u8),
-            text: print::text(&view, TermStyle::PLAIN, true, round::rights()),
-            at: look.time,
+            text: print::text(&view, TermStyle::PLAIN, true, round::privileges()),
+            at: round.time,
         };
         match bundle::write_within(process, file, printed) {
             Ok(Written::File(_)) if options.quiet => {}
@@ -153,7 +153,7 @@ fn answer(process: &Process, options: &Options, look: &DoctorRound) -> Answer {
         _ if is_silent => String::new(),
         Output::Json => json_text(&print::document(&view, exit as u8)),
         Output::Short => print::short(&view),
-        Output::Text => print::text(&view, process.term, process.is_verbose, round::rights()),
+        Output::Text => print::text(&view, process.term, process.is_verbose, round::privileges()),
     };
     if let Some(archive) = archive {
         // Standard output is the archive's.

@@ -288,9 +288,9 @@ mod tests {
         let names = ["node-missing", "nonsense-code", "label-conflict"];
         let answer = explain(&names, Output::Json);
         assert_eq!(answer.exit, Exit::Usage);
-        let told: Value = serde_json::from_str(&answer.text).unwrap();
+        let reported: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!(
-            [&told[0]["code"], &told[1]["code"]],
+            [&reported[0]["code"], &reported[1]["code"]],
             ["node-missing", "label-conflict"]
         );
         assert!(answer.stderr.contains("`nonsense-code`"));

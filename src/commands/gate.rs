@@ -25,8 +25,8 @@ use crate::commands::gate::judge::{
 };
 use crate::config::{self, LabelKey, Settings};
 use crate::decide::identity::NameKind;
+use crate::decide::name_match::Verdict;
 use crate::decide::registration::{findings, first_files, is_wanted as registration_is_wanted};
-use crate::decide::verdict::Verdict;
 use crate::facts::registration::{LabelFileKind, Labels};
 use crate::facts::topology::LabelValue;
 use crate::observe;
@@ -38,7 +38,7 @@ use crate::sys::root::Root;
 use crate::triggers::files;
 use crate::wire::dbus::Bus;
 
-/// Behind inotify, and for the lock of the daemon, which tells nobody of its end.
+/// Behind inotify, and for the lock of the daemon, which tells no one of its end.
 const POLL: Duration = Duration::from_secs(1);
 
 /// What follows the options in the help. The unit relies on it: it has no other status for success.
@@ -144,18 +144,18 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
     tokio::pin!(watch);
     let mut is_watching = true;
     let mut alone = None;
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
-        let daemon = look(root, settings, &mut alone);
+        let daemon = read_daemon(root, settings, &mut alone);
         let waited = started.elapsed();
         match decide(&daemon, waited, bound) {
             Decision::Open(opening) => return opening,
-            Decision::Wait(why) if why != told => {
+            Decision::Wait(why) if why != reported => {
                 let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
                 let line = format!("delaying the kubelet for up to {left} s: {why}\n");
-                // Whoever looks at a boot that stands still must see why.
+                // A user with a boot that hangs must see why.
                 let _ = std::io::stderr().write_all(line.as_bytes());
-                told = why;
+                reported = why;
             }
             Decision::Wait(_) => {}
         }
@@ -169,7 +169,7 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
 }
 
 /// What the daemon says now. `alone`: since when none has run.
-fn look(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
+fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
     let status = status_file::read(root).ok();
     let status = status.and_then(|value| Status::from_json(&value).ok());
     let Presence::Running(holder) = presence(root, status.as_ref().map(|status| &status.agent))

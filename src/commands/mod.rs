@@ -9,7 +9,6 @@ pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod gate;
-mod invalid_config;
 pub mod once;
 pub mod rbac;
 pub mod run;
@@ -232,7 +231,7 @@ impl Answer {
         }
     }
 
-    /// Writes the text, and complains where that cannot be. A reader that went away (`| head`) is no failure of ours.
+    /// Writes the text, and reports where that fails. A reader that went away (`| head`) is no failure of ours.
     pub fn printed(mut self, output: &mut impl Write) -> Self {
         let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
@@ -302,13 +301,13 @@ mod tests {
             .write(true)
             .open("/dev/full")
             .unwrap();
-        let told = answer().printed(&mut full);
-        assert_eq!(told.exit, Exit::Failed);
-        assert!(told.stderr.contains("No space"), "{}", told.stderr);
+        let reported = answer().printed(&mut full);
+        assert_eq!(reported.exit, Exit::Failed);
+        assert!(reported.stderr.contains("No space"), "{}", reported.stderr);
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
-        let told = answer().printed(&mut writer);
-        assert_eq!((told.exit, told.stderr.as_str()), (Exit::Ok, ""));
+        let reported = answer().printed(&mut writer);
+        assert_eq!((reported.exit, reported.stderr.as_str()), (Exit::Ok, ""));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that look at the world: `run`, `once`, `whoami`. Here the real parts are put together.
+//! The commands that run rounds: `run`, `once`, `whoami`. Here the real parts are put together.
+
+mod invalid_config;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,6 @@ use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, Saver, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, RoundReport};
 use crate::catalogue::Code;
-use crate::commands::invalid_config;
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
@@ -95,9 +96,9 @@ impl Process {
 pub enum Task {
     /// The service.
     Serve,
-    /// One look that writes.
+    /// One round that writes.
     Once(Mode),
-    /// One look that only tells.
+    /// One round that only tells.
     Whoami,
 }
 
@@ -148,16 +149,16 @@ pub fn run(process: &Process, task: Task) -> Answer {
                     Err(error) => return locked(&error),
                 },
             };
-            runtime.block_on(look(process, &settings, mode, task))
+            runtime.block_on(run_rounds(process, &settings, mode, task))
         }
-        Task::Whoami => runtime.block_on(look(process, &settings, Mode::DryRun, task)),
+        Task::Whoami => runtime.block_on(run_rounds(process, &settings, Mode::DryRun, task)),
     };
     // Not for the sake of a name server or a disk that does not answer.
     runtime.shutdown_background();
     answer
 }
 
-/// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was told to end.
+/// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was asked to end.
 fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<LoadedConfig>> {
     let is_service = task == Task::Serve && process.notify_socket.is_some();
     let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
@@ -252,7 +253,7 @@ async fn serve(
         reporter.say(Priority::Warning, None, format!("configuration: {warning}"));
     }
     if let Some(why) = discarded {
-        health.remark("state", Some(ObservationIssue::StateDiscarded { why }));
+        health.issue("state", Some(ObservationIssue::StateDiscarded { why }));
     }
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
     let listener = Listener::new(
@@ -309,16 +310,16 @@ async fn serve(
     Answer::new("", Exit::Ok)
 }
 
-async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
+async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Task) -> Answer {
     let clock = SystemClock::new();
     let state = state::recall(&process.root, &MachineId::of(&read_machine(&process.root)));
     let address = process.system_bus_address.as_deref();
     let bus = Bus::new(&process.root, address);
     let health = SignalBoard::default();
-    let mut world = Observer::new(process.root.clone(), bus, health.clone(), earlier(&state));
+    let mut observer = Observer::new(process.root.clone(), bus, health.clone(), earlier(&state));
     let rounds = Box::pin(agent::once(
         settings,
-        &mut world,
+        &mut observer,
         &mut Silent,
         &clock,
         Memory::default(),
@@ -335,7 +336,7 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     let sources = sources.map(EventSourceStatus::from).collect();
     let mut status = Status::new(&last.report(settings), &context(&clock, sources));
     if task == Task::Whoami {
-        status.permissions = world
+        status.permissions = observer
             .permissions(settings)
             .await
             .iter()
@@ -354,7 +355,7 @@ async fn look(process: &Process, settings: &Settings, mode: Mode, task: Task) ->
     process.strictness.apply(answer, &status)
 }
 
-/// What the status of one look holds beyond its round.
+/// What the status of one round holds beyond its round.
 pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
     Context {
         agent: process_status(clock),
@@ -428,7 +429,7 @@ impl Reload for Reloader {
     }
 }
 
-/// One look says its result at its end and nothing before.
+/// One round says its result at its end and nothing before.
 #[derive(Debug)]
 pub(super) struct Silent;
 

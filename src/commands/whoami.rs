@@ -7,7 +7,7 @@ use crate::report::status::Status;
 use crate::report::text::{self, Show};
 use crate::sys::escape::json_text;
 
-/// The answer of one look that writes nothing: 0 when VM and host are known and the names match, 75 when an API did not
+/// The answer of one round that writes nothing: 0 when VM and host are known and the names match, 75 when an API did not
 /// answer, 1 otherwise.
 pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {

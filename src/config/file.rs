@@ -107,7 +107,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the lines of a file end; counting anew for every key would take minutes on a hostile file.
+/// Where the lines of a file end; counting again for every key would take minutes on a hostile file.
 struct FileLines {
     ends: Vec<usize>,
 }

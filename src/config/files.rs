@@ -18,7 +18,7 @@ const ADMIN_FILE: &str = "/etc/harvester-node-agent/config.toml";
 const ADMIN_DIR: &str = "/etc/harvester-node-agent/config.d";
 /// A link to here disables the files of its name.
 const NOTHING: &str = "/dev/null";
-/// Endings that somebody may expect to be read.
+/// Endings that someone may expect to be read.
 const LIKELY_MISTAKES: [&str; 4] = ["conf", "json", "yaml", "yml"];
 
 /// The files to read, lowest first.

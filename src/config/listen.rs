@@ -19,7 +19,7 @@ const FIRST_PORT: u16 = 1024;
 /// An address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A loopback address, and a port that anybody may listen on.
+    /// A loopback address, and a port that anyone may listen on.
     Tcp(SocketAddr),
     /// The absolute path of a unix socket.
     Unix(PathBuf),

@@ -39,7 +39,7 @@ impl Effective {
 /// Who gave a key its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody.
+    /// No one.
     Default,
     /// A line of a file.
     File {

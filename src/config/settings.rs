@@ -69,7 +69,7 @@ pub struct Settings {
     pub hosts: BTreeMap<HostName, HostPlace>,
     /// QEMU's own guest agent.
     pub guest_agent: GuestAgentSettings,
-    /// What a kubelet that starts for the first time is told.
+    /// What a kubelet that starts for the first time is given.
     pub registration: RegistrationSettings,
     /// Where the agent says what it found.
     pub report: ReportSettings,
@@ -181,13 +181,7 @@ choice! {
 }
 
 impl Choice for Source {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("host-node", Self::HostNode),
-        ("vmi-annotations", Self::VmiAnnotations),
-        ("launcher-pod", Self::LauncherPod),
-        ("configmap", Self::ConfigMap),
-        ("hosts-table", Self::HostsTable),
-    ];
+    const NAMES: &'static [(&'static str, Self)] = &Self::NAMES;
 }
 
 /// Where one Harvester host stands.
@@ -206,7 +200,7 @@ pub struct GuestAgentSettings {
     pub start: bool,
 }
 
-/// What a kubelet that starts for the first time is told.
+/// What a kubelet that starts for the first time is given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RegistrationSettings {
     /// Whether the Node is registered with region, zone and host, by a file of ours in the distribution's configuration.
@@ -228,18 +222,12 @@ pub struct ReportSettings {
 /// Whether and where metrics are written for node-exporter's textfile collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsFile {
-    /// To [`MetricsFile::DEFAULT_PATH`] when its directory exists.
+    /// To node-exporter's default directory when it exists.
     Auto,
     /// To this file.
     Path(PathBuf),
     /// Nowhere.
     Off,
-}
-
-impl MetricsFile {
-    /// Where Debian's node-exporter looks.
-    pub const DEFAULT_PATH: &'static str =
-        "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 }
 
 /// Where metrics are exported.
@@ -256,7 +244,7 @@ pub struct Metrics {
 pub struct Timing {
     /// Everything is read again this often although nothing called for it.
     pub poll: Duration,
-    /// A changed hostname is complained about when it has been quiet for so long.
+    /// A changed hostname is reported when it has been quiet for so long.
     pub hostname_debounce: Duration,
     /// How long Harvester's own annotations are waited for on VMs that Harvester labels.
     pub settle: Duration,

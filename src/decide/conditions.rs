@@ -2,7 +2,7 @@
 //! Node conditions: what they should say, and whether that is a change.
 
 use super::identity::{Identity, OwnVm};
-use super::verdict::Verdict;
+use super::name_match::Verdict;
 use crate::decide::label_state::LabelState;
 use crate::facts::node::{Node, NodeCondition};
 use crate::sys::escape::one_line;

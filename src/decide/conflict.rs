@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody else who writes the same labels or annotations: counting reverts, and knowing when to stop.
+//! Someone else who writes the same labels or annotations: counting reverts, and knowing when to stop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::facts::node::Node;
 /// Reverts within [`REVERT_WINDOW`] after which we stop. Fewer could be a kubelet restart or two.
 const REVERT_LIMIT: usize = 3;
 
-/// The time in which reverts are counted, and for which there must be peace before a fight is over.
+/// The time in which reverts are counted, and for which there must be peace before a conflict is over.
 const REVERT_WINDOW: Duration = Duration::from_secs(10 * 60);
 
 /// The most labels that are remembered.
@@ -39,7 +39,7 @@ pub struct ConflictTracker {
     peace: Option<Duration>,
 }
 
-/// A rival, and how long we leave the Node to it.
+/// A conflicting writer, and how long we leave the Node to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConflictBackoff {
     /// The field manager that wrote it last, as `managedFields` says.
@@ -72,7 +72,7 @@ impl ConflictTracker {
         now: Duration,
     ) -> Option<&ConflictBackoff> {
         if self.node != node.uid {
-            // A Node made anew has lost its labels to nobody.
+            // A re-created Node has lost its labels to no one.
             if !self.node.is_empty() {
                 *self = Self::default();
             }
@@ -85,7 +85,7 @@ impl ConflictTracker {
         }
         self.host = Some(host.clone());
         let Some(patch) = patch else {
-            // The Node is as it should be, but a rival that rests for a moment has not gone.
+            // The Node is as it should be, but a conflicting writer that rests for a moment has not gone.
             let since = *self.peace.get_or_insert(now);
             if now.saturating_sub(since) >= REVERT_WINDOW {
                 self.standing_down = None;
@@ -123,7 +123,7 @@ impl ConflictTracker {
             .iter()
             .filter(|(_, value)| value.is_some())
             .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
-        // Labels that nobody has touched are followed all the same; each is news but once for a host's value.
+        // Labels that no one has touched are followed all the same; each is news but once for a host's value.
         self.standing_down.as_ref().filter(|_| !has_news)
     }
 
@@ -133,7 +133,7 @@ impl ConflictTracker {
         written == Some(value) && node.labels.get(key) != value
     }
 
-    /// What somebody has changed since we wrote it and we would write again, with the manager that did, where it is known.
+    /// What someone has changed since we wrote it and we would write again, with the manager that did, where it is known.
     fn reverted<'a>(
         &self,
         node: &'a Node,
@@ -144,7 +144,7 @@ impl ConflictTracker {
             .iter()
             .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
             .map(|(key, _)| (key, node.label_managers.get(key)));
-        // Compared with what is there: a rival may choose what we make of its text.
+        // Compared with what is there: a conflicting writer may choose what we make of its text.
         let annotations = patch
             .annotations
             .keys()
@@ -185,13 +185,13 @@ mod tests {
     }
 
     fn judge<'a>(
-        rivalry: &'a mut ConflictTracker,
+        conflicts: &'a mut ConflictTracker,
         node: &Node,
         patch: &NodePatch,
         now: Duration,
     ) -> Option<&'a ConflictBackoff> {
         let host = HostName::parse("hv-a").unwrap();
-        rivalry.judge(node, &host, Some(patch), now)
+        conflicts.judge(node, &host, Some(patch), now)
     }
 
     fn minutes(count: u64) -> Duration {
@@ -200,16 +200,16 @@ mod tests {
 
     #[test]
     fn three_reverts_in_ten_minutes_stop_us_and_name_the_rival() {
-        let mut rivalry = ConflictTracker::default();
+        let mut conflicts = ConflictTracker::default();
         for minute in 0..2 {
-            rivalry.wrote(&zone("a"));
+            conflicts.wrote(&zone("a"));
             assert_eq!(
-                judge(&mut rivalry, &node("b"), &zone("a"), minutes(minute)),
+                judge(&mut conflicts, &node("b"), &zone("a"), minutes(minute)),
                 None
             );
         }
-        rivalry.wrote(&zone("a"));
-        let stand = judge(&mut rivalry, &node("b"), &zone("a"), minutes(2)).unwrap();
+        conflicts.wrote(&zone("a"));
+        let stand = judge(&mut conflicts, &node("b"), &zone("a"), minutes(2)).unwrap();
         assert_eq!(
             (stand.conflict.as_str(), stand.key.as_str(), stand.until),
             ("kubectl-label", ZONE, minutes(62))
@@ -218,17 +218,17 @@ mod tests {
 
     #[test]
     fn after_an_hour_one_revert_stops_us_again() {
-        let mut rivalry = ConflictTracker::default();
+        let mut conflicts = ConflictTracker::default();
         for _ in 0..3 {
-            rivalry.wrote(&zone("a"));
-            judge(&mut rivalry, &node("b"), &zone("a"), minutes(0));
+            conflicts.wrote(&zone("a"));
+            judge(&mut conflicts, &node("b"), &zone("a"), minutes(0));
         }
         assert_eq!(
-            judge(&mut rivalry, &node("b"), &zone("a"), minutes(60)),
+            judge(&mut conflicts, &node("b"), &zone("a"), minutes(60)),
             None
         );
-        rivalry.wrote(&zone("a"));
-        assert!(judge(&mut rivalry, &node("b"), &zone("a"), minutes(60)).is_some());
+        conflicts.wrote(&zone("a"));
+        assert!(judge(&mut conflicts, &node("b"), &zone("a"), minutes(60)).is_some());
     }
 
     #[test]
@@ -252,11 +252,11 @@ mod tests {
 
     #[test]
     fn one_revert_seen_twice_counts_once() {
-        let mut rivalry = ConflictTracker::default();
-        rivalry.wrote(&zone("a"));
+        let mut conflicts = ConflictTracker::default();
+        conflicts.wrote(&zone("a"));
         for _ in 0..10 {
             assert_eq!(
-                judge(&mut rivalry, &node("b"), &zone("a"), minutes(0)),
+                judge(&mut conflicts, &node("b"), &zone("a"), minutes(0)),
                 None
             );
         }
@@ -264,19 +264,19 @@ mod tests {
 
     #[test]
     fn slow_reverts_and_our_own_new_values_are_no_fight() {
-        let mut rivalry = ConflictTracker::default();
+        let mut conflicts = ConflictTracker::default();
         for round in 0..10 {
-            rivalry.wrote(&zone("a"));
+            conflicts.wrote(&zone("a"));
             assert_eq!(
-                judge(&mut rivalry, &node("b"), &zone("a"), minutes(round * 6)),
+                judge(&mut conflicts, &node("b"), &zone("a"), minutes(round * 6)),
                 None
             );
         }
-        let mut rivalry = ConflictTracker::default();
+        let mut conflicts = ConflictTracker::default();
         for (written, next) in [("a", "b"), ("b", "a"), ("a", "b"), ("b", "a")] {
-            rivalry.wrote(&zone(written));
+            conflicts.wrote(&zone(written));
             assert_eq!(
-                judge(&mut rivalry, &node(written), &zone(next), minutes(0)),
+                judge(&mut conflicts, &node(written), &zone(next), minutes(0)),
                 None
             );
         }

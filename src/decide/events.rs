@@ -32,7 +32,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
         .map(|known| known.topology.to_string())
         .unwrap_or_default();
     let count = labels.changes.len();
-    // The annotation that says it may be anybody's text.
+    // The annotation that says it may be anyone's text.
     let from = one_line(from, HOST_MAX);
     draft(
         "Normal",

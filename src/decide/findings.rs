@@ -2,12 +2,12 @@
 //! What is wrong, as findings of the catalogue.
 
 pub mod expiry;
+mod issue;
 mod labels;
 mod names;
 mod placement;
+mod rbac;
 mod reads;
-mod remark;
-mod rights;
 
 use super::guest_agent;
 use super::labels::LabelPlan;
@@ -19,7 +19,7 @@ use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;
 
 pub use placement::sources;
-pub use rights::{service_account, vmi_rbac};
+pub use rbac::{service_account, vmi_rbac};
 
 /// All findings, worst first.
 pub fn raise(
@@ -67,7 +67,7 @@ pub fn raise(
     let agent = &seen.observation.guest_agent;
     let health = guest_agent::judge(agent, &memory.guest_agent, now.uptime);
     findings.extend(guest_agent::findings(agent, health));
-    findings.extend(remark::findings(seen.observation));
+    findings.extend(issue::findings(seen.observation));
     let mut findings = without_consequences(&findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
     findings.dedup();

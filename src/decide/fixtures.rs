@@ -11,7 +11,7 @@ use super::identity::{Identity, identify};
 use super::placement::{Placement, locate, place};
 use super::registration::Edit;
 use super::schedule::Random;
-use super::{Memory, Now, Patience, Plan, Scene as Decided};
+use super::{Memory, Now, Plan, RunKind, Scene as Decided};
 use crate::config::Settings;
 use crate::facts::guest_agent::{
     Channel, Enablement, Family, GuestAgent, Load, RpcFilter, Unit, UnitState,
@@ -32,14 +32,14 @@ use crate::facts::{Fact, UnavailableKind};
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
 
-/// Everything a decision looks at.
+/// Everything a decision reads.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) observation: Observation,
     pub(crate) reads: PlacementReads,
     pub(crate) memory: Memory,
-    pub(crate) patience: Patience,
+    pub(crate) run_kind: RunKind,
     pub(crate) uptime: Duration,
     pub(crate) reasons: Reasons,
 }
@@ -56,7 +56,7 @@ impl World {
             observation: observation(),
             reads,
             memory: Memory::default(),
-            patience: Patience::Daemon,
+            run_kind: RunKind::Daemon,
             uptime: Duration::from_secs(100),
             reasons: Reasons::new(Trigger::Timer, Duration::from_secs(100)),
         }
@@ -92,7 +92,7 @@ impl World {
             &self.settings,
             seen,
             &self.memory,
-            self.patience,
+            self.run_kind,
             now(self.uptime),
         )
     }
@@ -153,7 +153,7 @@ impl World {
                     }
                 }
                 super::Action::PatchNode(patch) => {
-                    self.memory.rivalry.wrote(patch);
+                    self.memory.conflicts.wrote(patch);
                     let node = self.node();
                     for (key, value) in &patch.labels {
                         match value {
@@ -299,7 +299,7 @@ fn observation() -> Observation {
         }),
         label_files: Vec::new(),
         drop_in: None,
-        remarks: Vec::new(),
+        issues: Vec::new(),
     }
 }
 

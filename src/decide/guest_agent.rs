@@ -50,7 +50,7 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 pub enum GuestAgentHealth {
     /// It runs, and may run what the host needs.
     Healthy,
-    /// It runs, and nobody on the host listens.
+    /// It runs, and no one on the host listens.
     HostNotAttached,
     /// It runs, and may not run what the host needs.
     RpcsBlocked,
@@ -60,7 +60,7 @@ pub enum GuestAgentHealth {
     Changing,
     /// It does not run.
     NotRunning,
-    /// It does not run, and nobody starts it.
+    /// It does not run, and no one starts it.
     Disabled,
     /// It does not run, and may not be started.
     Masked,
@@ -68,7 +68,7 @@ pub enum GuestAgentHealth {
     NotInstalled,
     /// The host offers no channel.
     ChannelMissing,
-    /// It cannot be told.
+    /// It cannot be determined.
     Unknown,
 }
 
@@ -289,7 +289,7 @@ pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
     })
 }
 
-/// What to complain about: the cause, with commands to type on this system.
+/// What to report: the cause, with commands to type on this system.
 pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Finding> {
     let Some(agent) = seen.known() else {
         return Vec::new();
@@ -340,7 +340,7 @@ pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Findin
 }
 
 /// The unit that is to be started at `now`, where the configuration allows it: one that could run and has not for a while.
-/// Never again within ten minutes, whatever came of it; never one that somebody masked or disabled.
+/// Never again within ten minutes, whatever came of it; never one that someone masked or disabled.
 pub fn unit_to_start<'a>(
     seen: &'a Fact<GuestAgent>,
     memory: &Memory,

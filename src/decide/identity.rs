@@ -5,7 +5,7 @@ mod evidence;
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Verdict, judge};
+use super::name_match::{Verdict, judge};
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, firmware_uuid, short};
 use crate::facts::observation::{Coverage, Observation};
@@ -210,7 +210,7 @@ pub fn identify(
 }
 
 /// Whether an instance is surely this machine: its hardware agrees and nothing speaks against it, or our configuration names
-/// it. A name alone is no proof while others have not been looked at.
+/// it. A name alone is no proof while others have not been checked.
 pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
     let evidence = weigh(observation, vmi);
     let by_hardware = || {

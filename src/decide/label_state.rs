@@ -125,7 +125,7 @@ impl LabelState {
         matches!(self, Self::Synced | Self::HostWithoutTopology)
     }
 
-    /// Whether another look at the same world would find the labels no better: they are right, or stay as they are for a
+    /// Reports whether another round in the same situation would find the labels no better: they are right, or stay as they are for a
     /// reason that time does not remove.
     pub fn is_final(&self) -> bool {
         !matches!(
@@ -170,7 +170,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     if inputs.settling {
         return LabelState::Pending;
     }
-    // While a rival has only our annotations, the labels are right.
+    // While a conflicting writer has only our annotations, the labels are right.
     if let Some(stand) = inputs
         .stand_down
         .filter(|_| !inputs.labels.changes.is_empty())
@@ -198,7 +198,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
             .any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
     };
     match &placement.known {
-        // The host tells its name, and nobody its place: what is missing is the API's word.
+        // The host tells its name, and no one its place: what is missing is the API's word.
         None if inputs.identity.vmi().is_none() => without_host(inputs),
         None if tried(PlacementOutcome::Illegal, None) => LabelState::Invalid,
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which labels of our own Node to change: wanted against present against owned.
 //!
-//! Every change that belongs together is in one plan and so in one patch: region, zone, their older twins and the host
+//! Every change that belongs together is in one plan and so in one patch: region, zone, their deprecated beta keys and the host
 //! label never speak of two hosts.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ pub enum SkipReason {
     Held,
     /// `topology.on_change = "report"`.
     ReportOnly,
-    /// Somebody else's label.
+    /// Someone else's label.
     Foreign,
     /// The host has no such label, and `topology.remove_stale` is off or the label is not ours.
     HostHasNone,
@@ -152,7 +152,7 @@ impl LabelPlan {
         };
     }
 
-    /// Removes a label that still has the value that we wrote; one that somebody has changed since is theirs now.
+    /// Removes a label that still has the value that we wrote; one that someone has changed since is theirs now.
     fn drop(&mut self, node: &Node, owned: &Owned, key: &str) {
         if node
             .labels
@@ -181,7 +181,7 @@ impl LabelPlan {
 
 type Changes = Vec<(String, Option<String>)>;
 
-/// Region and zone with their twins: values to set or remove, and what is left.
+/// Region and zone with their beta keys: values to set or remove, and what is left.
 fn plan_topology(
     settings: &Settings,
     node: &Node,
@@ -276,7 +276,7 @@ fn plan_host_label(
     }
 }
 
-/// Labels of the allow-list. Unlike the topology keys, one that somebody else set is never changed.
+/// Labels of the allow-list. Unlike the topology keys, one that someone else set is never changed.
 fn plan_extra(
     settings: &Settings,
     node: &Node,

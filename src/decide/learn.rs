@@ -72,7 +72,7 @@ pub fn learn(
                 is_newly_unwritten |= memory.unwritten_file.as_ref() != Some(&refusal.text);
                 memory.unwritten_file = Some(refusal.text.clone());
             }
-            (Action::PatchNode(patch), Ok(())) => memory.rivalry.wrote(patch),
+            (Action::PatchNode(patch), Ok(())) => memory.conflicts.wrote(patch),
             (Action::EditLabelFile(_) | Action::PatchConditions(_), Ok(())) => {}
             (Action::PatchNode(_) | Action::PatchConditions(_), Err(why)) => {
                 memory.refusal = Some(Refused {

@@ -20,10 +20,10 @@ use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 
-/// Characters of the name of a host; the annotation that holds it may be anybody's text.
+/// Characters of the name of a host; the annotation that holds it may be anyone's text.
 const HOST_MAX: usize = 253;
 
-/// Host names that are never quiet are complained about after so many times the quiet time.
+/// Host names that are never quiet are reported after so many times the quiet time.
 const NOISE_MAX: u32 = 10;
 
 /// What is remembered from one decision to the next.
@@ -37,9 +37,9 @@ pub struct Memory {
     pub host: Option<(HostName, Duration)>,
     /// When the last move was seen, since the start of the process.
     pub moved: Option<Duration>,
-    /// The re-sync window that is open after a sign of a move.
+    /// The re-sync window that is open after a migration hint.
     pub window: Option<Window>,
-    /// The first sign of a move whose labels are not written yet, and when it arrived.
+    /// The first migration hint whose labels are not written yet, and when it arrived.
     pub cause: Option<(Trigger, Duration)>,
     /// Whether a window ended without a move, and nothing was read since.
     pub is_doubtful: bool,
@@ -70,7 +70,7 @@ pub struct Memory {
     /// The last migration.
     pub last_migration: Option<Migration>,
     /// Who writes the same labels.
-    pub rivalry: ConflictTracker,
+    pub conflicts: ConflictTracker,
     /// QEMU's guest agent.
     pub guest_agent: guest_agent::Memory,
 }
@@ -83,8 +83,8 @@ pub struct HostNames {
     changed: Option<(Duration, Duration)>,
     /// Whether no VM of these names was searched yet.
     is_unsearched: bool,
-    /// The complaints about them.
-    complaints: BTreeSet<Code>,
+    /// The findings about them.
+    findings: BTreeSet<Code>,
 }
 
 /// A change of our Node that the API refused.
@@ -165,7 +165,7 @@ impl Memory {
         Some(migration)
     }
 
-    /// Takes note of what this look did that is done at a time of this machine's own.
+    /// Takes note of what this round did that is done at a time of this machine's own.
     pub(super) fn note_schedule(&mut self, seen: Scene<'_>, now: Now) {
         let phase = |purpose| Phase::of(seen.observation.machine.phase(), purpose);
         let scope = seen.reasons.scope;
@@ -180,7 +180,7 @@ impl Memory {
         }
     }
 
-    /// Takes note of the host names. `is_searched`: this look searches the VMs that have them.
+    /// Takes note of the host names. `is_searched`: this round searches the VMs that have them.
     pub(super) fn note_names(
         &mut self,
         settings: &Settings,
@@ -215,23 +215,23 @@ impl Memory {
         }
     }
 
-    /// Takes note of the complaints about the host names.
+    /// Takes note of the findings about the host names.
     pub(super) fn note_findings(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
             let codes = findings.iter().map(|finding| finding.code);
-            names.complaints = codes.filter(|code| code.is_of_names()).collect();
+            names.findings = codes.filter(|code| code.is_of_names()).collect();
         }
     }
 
-    /// Whether this complaint about host names is raised now: they have been quiet, or it stood before.
+    /// Whether this finding about host names is raised now: they have been quiet, or it stood before.
     pub(super) fn may_report(&self, code: Code) -> bool {
         self.names
             .as_ref()
-            .is_none_or(|names| names.changed.is_none() || names.complaints.contains(&code))
+            .is_none_or(|names| names.changed.is_none() || names.findings.contains(&code))
     }
 
-    /// How much longer the host names must be quiet before they are complained about. cloud-init and DHCP clients set them
-    /// several times in a row; two that fight must not keep them unsaid for ever.
+    /// How much longer the host names must be quiet before they are reported. cloud-init and DHCP clients set them
+    /// several times in a row; two that conflict must not keep them unsaid indefinitely.
     pub(super) fn names_left(&self, settings: &Settings, now: Now) -> Option<Duration> {
         let (first, last) = self.names.as_ref()?.changed?;
         let quiet = settings.timing.hostname_debounce;
@@ -260,9 +260,9 @@ impl Memory {
                 self.window = Some(window);
                 (None, step.verify)
             }
-            Err(epoch) => {
-                self.is_doubtful = !matches!(epoch.outcome, WindowOutcome::Confirmed { .. });
-                (Some(epoch), step.verify)
+            Err(window_end) => {
+                self.is_doubtful = !matches!(window_end.outcome, WindowOutcome::Confirmed { .. });
+                (Some(window_end), step.verify)
             }
         }
     }

@@ -18,6 +18,7 @@ pub mod labels;
 pub mod learn;
 pub mod machine;
 pub mod memory;
+pub mod name_match;
 mod next;
 pub mod patches;
 pub mod permissions;
@@ -26,7 +27,6 @@ pub mod reading;
 pub mod registration;
 pub mod resync;
 pub mod schedule;
-pub mod verdict;
 pub mod watch_cuts;
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ use guest_agent::GuestAgentHealth;
 use identity::Identity;
 use label_state::LabelState;
 use labels::{LabelPlan, Owned, plan_labels};
-use next::{next_look, settling};
+use next::{next_round, settling};
 use patches::{conditions_patch, node_patch};
 use placement::Placement;
 use registration::{FileChange, Registration};
@@ -68,7 +68,7 @@ pub const ANNOTATION_MIGRATION: &str = "node-agent.harvesterhci.io/last-migratio
 
 /// How long reads may fail before a condition that was true says that it is not known any more. A failover of Harvester's
 /// VIP or a restart of an API server is shorter.
-const CONDITION_PATIENCE: Duration = Duration::from_secs(60);
+const CONDITION_GRACE: Duration = Duration::from_secs(60);
 
 /// The moment of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,12 +81,12 @@ pub struct Now {
     pub random: Random,
 }
 
-/// How patient a decision is.
+/// Which kind of run a decision is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum RunKind {
     /// The daemon: short troubles change no condition, and Harvester gets a moment to write its annotations.
     Daemon,
-    /// One look, now.
+    /// One round, now.
     Once,
 }
 
@@ -97,9 +97,9 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// How the guest agent is.
     pub guest_agent: GuestAgentHealth,
-    /// Complaints, worst first, without those that another explains.
+    /// Findings, worst first, without those that another explains.
     pub findings: Vec<Finding>,
-    /// What a kubelet that starts is told.
+    /// What a kubelet that starts is given.
     pub registration: Registration,
     /// How the labels stand.
     pub sync: LabelState,
@@ -108,10 +108,10 @@ pub struct Plan {
     /// A move that this decision is the first to see.
     pub moved: Option<Migration>,
     /// The end of a re-sync window.
-    pub epoch: Option<WindowId>,
-    /// Watches that have said nothing since then, counted from the start of the process, are to be begun anew.
+    pub window_end: Option<WindowId>,
+    /// Watches that have said nothing since then, counted from the start of the process, are to be re-established.
     pub verify: Option<Duration>,
-    /// The look that comes by itself.
+    /// The round that comes by itself.
     pub next: Next,
     /// What to remember.
     pub memory: Memory,
@@ -120,7 +120,7 @@ pub struct Plan {
 /// The most that one observation knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// Why we looked, and how far.
+    /// Why this round runs, and how far.
     pub reasons: Reasons,
     /// Who we are.
     pub observation: &'a Observation,
@@ -135,7 +135,7 @@ pub fn plan(
     settings: &Settings,
     seen: Scene<'_>,
     memory: &Memory,
-    patience: Patience,
+    run_kind: RunKind,
     now: Now,
 ) -> Plan {
     let own = machine::without_node_of_another_machine(seen.observation);
@@ -150,7 +150,7 @@ pub fn plan(
         reasons,
     } = seen;
     let mut memory = memory.clone();
-    admit(&mut memory, seen, patience);
+    admit(&mut memory, seen, run_kind);
     memory.note_schedule(seen, now);
     memory.note_names(settings, identity, reasons.scope.vm, now);
     memory.is_doubtful &= !reasons.scope.vm;
@@ -158,9 +158,9 @@ pub fn plan(
     let start = guest_agent(settings, seen, &mut memory, now);
     let health = guest_agent::judge(&observation.guest_agent, &memory.guest_agent, now.uptime);
     let node = observation.node.known();
-    let settling = match patience {
-        Patience::Daemon => settling(settings, seen, &memory, now),
-        Patience::Once => None,
+    let settling = match run_kind {
+        RunKind::Daemon => settling(settings, seen, &memory, now),
+        RunKind::Once => None,
     };
     let mut labels = LabelPlan::default();
     if let (Some(node), Some(placement), None) = (node, placement, settling) {
@@ -173,7 +173,7 @@ pub fn plan(
     if let (Some(node), Some(placement), None) = (node, placement, settling) {
         patch = node_patch(settings, node, identity, placement, &labels, &memory);
         stand_down = memory
-            .rivalry
+            .conflicts
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
@@ -222,13 +222,14 @@ pub fn plan(
                 wanted.status != "Unknown" || memory.guest_agent.is_long_unknown(now.uptime)
             }),
         ];
-        let patient = patience == Patience::Daemon
+        let is_daemon = run_kind == RunKind::Daemon
             && memory
                 .unread_since
-                .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_PATIENCE);
+                .is_some_and(|since| now.uptime.saturating_sub(since) < CONDITION_GRACE);
         let wanted = wanted.into_iter().flatten().collect();
-        actions
-            .extend(conditions_patch(settings, node, wanted, patient).map(Action::PatchConditions));
+        actions.extend(
+            conditions_patch(settings, node, wanted, is_daemon).map(Action::PatchConditions),
+        );
     }
     let wanted = |refused: &Refused| {
         let mut actions = actions.iter();
@@ -263,8 +264,8 @@ pub fn plan(
     if found.is_settled {
         memory.cause = None;
     }
-    let (epoch, verify) = memory.step_window(found, now);
-    let next = next_look(settings, seen, &mut memory, settling, now);
+    let (window_end, verify) = memory.step_window(found, now);
+    let next = next_round(settings, seen, &mut memory, settling, now);
     Plan {
         actions,
         guest_agent: health,
@@ -273,7 +274,7 @@ pub fn plan(
         sync,
         labels,
         moved,
-        epoch,
+        window_end,
         verify,
         next,
         memory,
@@ -296,7 +297,7 @@ fn guest_agent(
         .map(str::to_owned)
 }
 
-/// The sign of a move for which a re-sync window will be opened: it is told before anything is read, for reads after a move may
+/// The migration hint for which a re-sync window will be opened: it is reported before anything is read, for reads after a move may
 /// take long.
 pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     let before = memory.window.clone();
@@ -305,9 +306,9 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
-/// Opens a re-sync window where there was a sign of a move.
-fn admit(memory: &mut Memory, seen: Scene<'_>, patience: Patience) {
-    if patience == Patience::Once {
+/// Opens a re-sync window where there was a migration hint.
+fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) {
+    if run_kind == RunKind::Once {
         return;
     }
     let before = memory.window.take();

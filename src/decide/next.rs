@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to look again if nothing happens before, and how far: for what failed, what is awaited, or for good measure.
+//! Which round comes next if nothing happens before, and what it reads: a retry, a read of the fast-poll window, something that is
+//! awaited, or a poll. How long each waits is computed in [`schedule`].
 
 use std::time::Duration;
 
@@ -71,8 +72,8 @@ fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
     }
 }
 
-/// The look that comes by itself if nothing happens before.
-pub(super) fn next_look(
+/// The round that comes by itself if nothing happens before.
+pub(super) fn next_round(
     settings: &Settings,
     seen: Scene<'_>,
     memory: &mut Memory,
@@ -83,7 +84,7 @@ pub(super) fn next_look(
     // A watch that is opened again and again tells when its API is back.
     let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
     let refused = memory.refusal.as_ref();
-    // An API that is left alone longer than the other is not asked by the look that the other one is due for.
+    // An API that is left alone longer than the other is not asked by the round that the other one is due for.
     let asked = passing
         .iter()
         .filter_map(|why| why.retry_after)
@@ -133,7 +134,7 @@ pub(super) fn next_look(
             let scope = unanswered(seen, refused.is_some());
             again(due.saturating_sub(now.uptime), Trigger::Timer, scope)
         }
-        // Without a watch, a move that the API told of after the window would not be seen for an hour.
+        // Without a watch, a move that the API reported after the window would not be seen for an hour.
         None if memory.is_doubtful && settings.mode == WatchMode::Signals => {
             again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
         }
@@ -141,7 +142,7 @@ pub(super) fn next_look(
             let (interval, scope) = schedule::backstop(settings);
             let phase =
                 schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
-            // A look that read less puts off no poll.
+            // A round that read less puts off no poll.
             let read = seen.reasons.scope;
             let planned = memory
                 .poll

@@ -31,7 +31,7 @@ pub fn node_patch(
             annotations.insert(key.to_owned(), value);
         }
     };
-    // What we own, and the host that the labels speak of, must be known to whoever decides next: these two are always
+    // What we own, and the host that the labels speak of, must be known to anyone who decides next: these two are always
     // written. The host moves with the labels, and stays with them when they stay.
     want(
         ANNOTATION_OWNED,
@@ -88,7 +88,7 @@ pub fn conditions_patch(
     settings: &Settings,
     node: &Node,
     wanted: Vec<conditions::DesiredCondition>,
-    patient: bool,
+    is_daemon: bool,
 ) -> Option<ConditionsPatch> {
     if !settings.report.node_conditions {
         return None;
@@ -96,7 +96,7 @@ pub fn conditions_patch(
     let changed: Vec<conditions::DesiredCondition> = wanted
         .into_iter()
         .filter(|wanted| wanted.is_change(node))
-        .filter(|wanted| !(patient && wanted.status == "Unknown"))
+        .filter(|wanted| !(is_daemon && wanted.status == "Unknown"))
         .collect();
     if changed.is_empty() {
         return None;

@@ -20,7 +20,7 @@ pub struct Placement {
     pub host: HostName,
     /// Who says so, for people.
     pub host_source: &'static str,
-    /// Its topology, where a source told it.
+    /// Its topology, where a source reported it.
     pub known: Option<Known>,
     /// All labels of the host, from a source that tells all of them; for extra labels.
     pub host_labels: Option<HostLabels>,
@@ -30,7 +30,7 @@ pub struct Placement {
     pub tried: Vec<Tried>,
 }
 
-/// A topology and who told it.
+/// A topology and who reported it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// Region and zone of the host.
@@ -117,7 +117,7 @@ impl HostSource<'_> {
     }
 }
 
-/// The host that runs us, where somebody tells. Harvester's word counts; the host's own is heard only while there is no
+/// The host that runs us, where someone tells. Harvester's word counts; the host's own is heard only while there is no
 /// other, and never when it is doubtful which VM we are.
 pub fn locate<'a>(identity: &'a Identity, observation: &Observation) -> Option<Located<'a>> {
     match &identity.vm {
@@ -213,7 +213,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             detail,
         });
     }
-    // A host is known to have no topology only when nobody who might have told was prevented from it.
+    // A host is known to have no topology only when no one who might have reported was prevented from it.
     let silent = |tried: &Tried| {
         matches!(
             tried.outcome,

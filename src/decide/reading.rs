@@ -264,13 +264,13 @@ pub fn host_metrics_after(known: &Situation) -> HostMetricsAfter {
 
 /// Reports whether the host itself is asked: no other source tells which one it is.
 fn needs_host(known: &Situation) -> bool {
-    let is_told = match known.candidates {
+    let is_reported = match known.candidates {
         Held::Known => true,
         // Harvester is asked in this very round, and will most likely answer.
         Held::Failed { .. } => known.candidates.is_unasked() && known.harvester.is_usable,
         Held::Absent => false,
     };
-    known.may_ask_host && !is_told && (known.scope.vm || known.host_metrics.is_unasked())
+    known.may_ask_host && !is_reported && (known.scope.vm || known.host_metrics.is_unasked())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which labels a kubelet that starts is to be told, and what becomes of the files that tell it.
+//! Which labels a kubelet that starts is given, and the changes of the files that give them.
 //!
 //! Our files say what is on our Node by policy, not what the host says: a kubelet, and RKE2 and K3s before it, set their
 //! labels again at each start. The first file is made by `gate`; here one that exists is kept in step or removed, and none
@@ -119,9 +119,9 @@ pub(super) fn is_unloaded(observation: &Observation) -> bool {
     observation.drop_in.as_ref().is_some_and(is_concerned)
 }
 
-/// The files that `gate` is to write for a first registration; one that somebody else wrote is left alone. `hidden`: whether
-/// somebody else sets the kubelet's arguments. Ours could take them away, so it then says nothing; it stands there all the same,
-/// for the agent to fill when it may, and to complain until then.
+/// The files that `gate` is to write for a first registration; one that someone else wrote is left alone. `hidden`: whether
+/// someone else sets the kubelet's arguments. Ours could take them away, so it then says nothing; it stands there all the same,
+/// for the agent to fill when it may, and to report it until then.
 pub fn first_files(
     kinds: &[LabelFileKind],
     present: &[LabelFile],
@@ -147,7 +147,7 @@ pub fn first_files(
     wanted.collect()
 }
 
-/// Complaints about the files. `refusal` is why the last change of one was not made.
+/// Findings about the files. `refusal` is why the last change of one was not made.
 pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = refusal
         .map(|text| Finding::new(Code::LabelFileNotWritten, text))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Did I just move? The guest sees a move before the API tells of it, so a sign of one opens a window of reads, close
+//! Did I just move? The guest sees a move before the API tells of it, so a hint of one opens a window of reads, close
 //! together at first, until the API has caught up or says for a minute that nothing moved.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::schedule::Random;
 use crate::facts::names::HostName;
 use crate::facts::trigger::Trigger;
 
-/// When the window reads, counted from the first sign; each offset once at most, and one that a slow answer overtook not.
+/// When the window reads, counted from the first hint; each offset once at most, and one that a slow answer overtook not.
 pub const OFFSETS: [Duration; 11] = [
     Duration::ZERO,
     Duration::from_millis(100),
@@ -30,22 +30,22 @@ const JITTER: f64 = 0.2;
 /// Signs that follow each other sooner are of one move: QEMU announces five times within a second, on every NIC.
 const BURST: Duration = Duration::from_secs(2);
 
-/// A sign so soon after a move that was seen already is a late one of that move.
+/// A hint so soon after a move that was seen already is a late one of that move.
 const LATE: Duration = Duration::from_secs(2);
 
-/// An answer that is younger than the first sign by less than this may be of the time before the API learnt of the move.
+/// An answer that is younger than the first hint by less than this may be of the time before the API learnt of the move.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 
-/// How often one window is begun anew. Signs that never end must not keep it open for ever.
+/// How often one window is re-established. Hints that never end must not keep it open indefinitely.
 const RESTARTS_MAX: u8 = 3;
 
-/// A watch that told nothing for so long after a sign may have lost its connection in the move.
+/// A watch that reported nothing for so long after a hint may have lost its connection in the move.
 const PROVE_AFTER: Duration = Duration::from_secs(2);
 
 /// A window that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// The first sign.
+    /// The first hint.
     pub trigger: Trigger,
     /// When it arrived, since the start of the process.
     pub opened: Duration,
@@ -62,7 +62,7 @@ pub struct Window {
     is_proven: bool,
 }
 
-/// What a look found, as far as the window cares.
+/// What a round found, as far as the window cares.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeResult<'a> {
     /// The host that runs us now, where an API or the host itself tells.
@@ -78,19 +78,19 @@ pub struct ProbeResult<'a> {
 /// The end of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowId {
-    /// The first sign.
+    /// The first hint.
     pub trigger: Trigger,
     /// What became of it.
     pub outcome: WindowOutcome,
     /// The host before, where it was known.
     pub from: Option<HostName>,
-    /// From the first sign to the end.
+    /// From the first hint to the end.
     pub took: Duration,
     /// Reads that the window made.
     pub reads: usize,
 }
 
-/// What became of a sign of a move.
+/// What became of a migration hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowOutcome {
     /// The VM runs on another host.
@@ -102,7 +102,7 @@ pub enum WindowOutcome {
     },
     /// It runs where it ran.
     Unconfirmed,
-    /// Nobody could tell.
+    /// No one could tell.
     ApiUnavailable,
 }
 
@@ -120,16 +120,16 @@ impl WindowOutcome {
     }
 }
 
-/// How it goes on after a look.
+/// How it goes on after a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeStep {
     /// The window, or how it ended.
     pub state: Result<Window, WindowId>,
-    /// Watches that have said nothing since then are to be begun anew.
+    /// Watches that have said nothing since then are to be re-established.
     pub verify: Option<Duration>,
 }
 
-/// Takes note of a sign: it opens a window, belongs to the open one, or begins it anew.
+/// Takes note of a hint: it opens a window, belongs to the open one, or restarts it.
 ///
 /// `host` is the host that ran us when that was last known, `moved` the time of the last move that was seen.
 pub fn admit(
@@ -181,7 +181,7 @@ impl Window {
         self.due.saturating_sub(uptime)
     }
 
-    /// Goes on, or ends, after a look.
+    /// Goes on, or ends, after a round.
     pub fn step(mut self, found: ProbeResult<'_>, now: Now) -> ProbeStep {
         let elapsed = now.uptime.saturating_sub(self.opened);
         self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;

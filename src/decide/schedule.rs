@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When to look again. Time and randomness are arguments; the loop is the only place that waits.
+//! How long to wait: backoff, intervals, phases of a machine, the pace of rounds. Each is a function of its arguments and knows no
+//! facts; [`next`](super::next) chooses among them, and the loop is the only place that waits.
 
 use std::time::Duration;
 
@@ -40,10 +41,10 @@ pub const SEARCH: Duration = Duration::from_secs(6 * 60 * 60);
 /// The time over which a fleet lists where no name leads to its VM.
 const LIST_SPREAD: Duration = Duration::from_secs(60);
 
-/// Without standing watches, and with none that could break, a rare look must do.
+/// Without standing watches, and with none that could break, a rare round must do.
 const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
 
-/// After a sign of a move that nobody confirmed, where no watch would tell of the move later.
+/// After a migration hint that no one confirmed, where no watch would tell of the move later.
 pub const DOUBT: Duration = Duration::from_secs(2 * 60);
 
 /// A random number in [0, 1).
@@ -119,7 +120,7 @@ pub fn retry(failures: u32, asked: Option<Duration>, random: Random) -> Duration
     })
 }
 
-/// Computes the wait before a write that was refused for good is tried again: somebody may have granted it.
+/// Computes the wait before a write that was refused for good is tried again: someone may have granted it.
 pub fn retry_refused(failures: u32, random: Random) -> Duration {
     full_jitter(failures, REFUSED_CEILING, random)
 }
@@ -173,12 +174,12 @@ pub fn list_delay(phase: Phase, random: Random) -> Duration {
     LIST_SPREAD.mul_f64(phase.shifted(random))
 }
 
-/// Computes the wait until the next look when all is well: one interval, at a phase of it that each machine keeps for
+/// Computes the wait until the next round when all is well: one interval, at a phase of it that each machine keeps for
 /// itself, so that a fleet that was started together does not ask together, and a tenth of jitter.
 pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) -> Duration {
     let whole = interval.as_secs_f64().max(0.001);
     let until_phase = (phase.0 - uptime.as_secs_f64() / whole).rem_euclid(1.0);
-    // Never a second look right after the first.
+    // Never a second round right after the first.
     let until_phase = if until_phase < 0.1 {
         until_phase + 1.0
     } else {
@@ -199,7 +200,7 @@ pub fn backstop(settings: &Settings) -> (Duration, Scope) {
 /// Looks that may follow each other at once; more of them wait.
 const PACE_BURST: u32 = 20;
 
-/// The time after which one more look may follow at once.
+/// The time after which one more round may follow at once.
 const PACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// Reconciles that one trigger may cause at once, where processes of this machine or of the host can send it at will.
@@ -429,9 +430,9 @@ mod tests {
         let mut pace = Pace::of_reconciles();
         let mut now = Duration::from_secs(1000);
         let mut waited = Duration::ZERO;
-        for look in 0..100 {
+        for round in 0..100 {
             let wait = pace.take(now);
-            assert!(look >= PACE_BURST || wait.is_zero(), "{look}: {wait:?}");
+            assert!(round >= PACE_BURST || wait.is_zero(), "{round}: {wait:?}");
             waited += wait;
             now += wait;
         }

@@ -359,7 +359,7 @@ fn a_watch_that_fails_where_the_reading_fails_has_no_finding_of_its_own() {
         let what = format!("{api:?} refuses");
         world
             .observation
-            .remarks
+            .issues
             .push(ObservationIssue::WatchUnavailable { api, what });
     }
     let unavailable = |plan: &Plan| {
@@ -382,7 +382,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
-    // It may be one of several changes in a row: a look that reads nothing more comes when it has been quiet.
+    // It may be one of several changes in a row: a round that reads nothing more comes when it has been quiet.
     assert_eq!(
         (codes(&plan), plan.actions.as_slice()),
         (vec![], [].as_slice())
@@ -413,7 +413,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(patch.announce[0].kind, "Warning");
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
-    // Another wrong name is no moment without a complaint.
+    // Another wrong name is no moment without a finding.
     world.observation.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
     world.observation.machine.static_hostname = Fact::Known("wrong-too".to_owned());
     let plan = world.plan();
@@ -514,7 +514,7 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
     assert_eq!(new_hint(&world.memory, &world.reasons), Some(Trigger::Link));
     let plan = world.plan();
-    assert_eq!(plan.epoch, None);
+    assert_eq!(plan.window_end, None);
     assert_eq!(plan.next.trigger, Trigger::Resync);
     assert_eq!(plan.next.scope, Scope::MOVED);
     assert!(
@@ -533,7 +533,7 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
     world.reasons = Reasons::new(Trigger::Resync, world.uptime);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
-    assert!(plan.epoch.is_none() && plan.moved.is_some());
+    assert!(plan.window_end.is_none() && plan.moved.is_some());
     world.apply(&plan);
 
     world.reasons = Reasons {
@@ -541,9 +541,15 @@ fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
         ..world.reasons
     };
     let plan = world.plan();
-    let epoch = plan.epoch.unwrap();
-    assert_eq!((epoch.took, epoch.reads), (Duration::from_millis(100), 2));
-    assert!(matches!(epoch.outcome, WindowOutcome::Confirmed { .. }));
+    let window_end = plan.window_end.unwrap();
+    assert_eq!(
+        (window_end.took, window_end.reads),
+        (Duration::from_millis(100), 2)
+    );
+    assert!(matches!(
+        window_end.outcome,
+        WindowOutcome::Confirmed { .. }
+    ));
     assert_eq!(plan.memory.window, None);
     assert_eq!(plan.next.trigger, Trigger::Timer);
 }
@@ -576,7 +582,7 @@ fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
         let plan = world.plan();
         looks += 1;
         world.apply(&plan);
-        if plan.epoch.is_some() {
+        if plan.window_end.is_some() {
             break plan;
         }
         assert_eq!(plan.next.trigger, Trigger::Resync);
@@ -584,7 +590,10 @@ fn a_window_that_nobody_answers_has_no_retries_of_its_own_and_ends_in_them() {
         world.reasons = Reasons::new(Trigger::Resync, world.uptime);
     };
     assert!(looks <= 11, "{looks} looks");
-    assert_eq!(ended.epoch.unwrap().outcome, WindowOutcome::ApiUnavailable);
+    assert_eq!(
+        ended.window_end.unwrap().outcome,
+        WindowOutcome::ApiUnavailable
+    );
     let unanswered = Scope {
         files: true,
         vm: true,
@@ -606,7 +615,7 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
         .findings
         .iter()
         .find(|finding| finding.code == Code::NoTopologySource);
-    // The host label is on its way; the finding comes with the next look.
+    // The host label is on its way; the finding comes with the next round.
     assert!(finding.is_none());
     world.apply(&plan);
     let plan = world.plan();
@@ -788,16 +797,16 @@ fn a_restart_does_not_tell_an_old_migration_again() {
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "eu-2", "");
-    let told = world.plan();
+    let reported = world.plan();
     assert!(
-        told.moved.is_some()
-            && told
+        reported.moved.is_some()
+            && reported
                 .actions
                 .iter()
                 .all(|action| action.write() != Write::Node)
     );
     world.memory = Memory {
-        last_migration: told.memory.last_migration,
+        last_migration: reported.memory.last_migration,
         ..Memory::default()
     };
     assert_eq!(world.plan().moved, None);
@@ -814,7 +823,7 @@ fn the_name_of_another_vm_stays_dangerous_while_harvester_is_away() {
     world.observation.machine.kernel_hostname = Fact::Known("other".to_owned());
     world.settle();
     world.observation.candidates = Fact::failed(UnavailableKind::Unreachable, "timeout");
-    assert_eq!(world.identity().verdict, verdict::Verdict::AnotherVm);
+    assert_eq!(world.identity().verdict, name_match::Verdict::AnotherVm);
     assert!(
         conditions(&world.plan())
             .iter()
@@ -884,7 +893,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
     );
 }
 
-/// Patches of 100 rounds within an hour in which a rival does its worst, and what is said of it at last.
+/// Patches of 100 rounds within an hour in which a conflicting writer does its worst, and what is said of it at last.
 fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
     world.settle();
     let mut writes = 0;

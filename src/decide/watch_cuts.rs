@@ -11,7 +11,7 @@ const CUTS_MAX: usize = 4;
 /// Between two of them is the delay with which a fleet spreads.
 pub const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// A watch that ends sooner has not begun well: whoever ended it may be the server itself.
+/// A watch that ends sooner has not begun well: anyone who ended it may be the server itself.
 const LIFE_LEAST: Duration = Duration::from_secs(1);
 
 /// The cuts of one watch. Times are on any clock that never jumps.

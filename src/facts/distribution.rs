@@ -21,7 +21,7 @@ pub struct Distribution {
     pub cloud_provider_name: Option<String>,
     /// The cloud provider's configuration, which for `harvester` is the kubeconfig of Harvester's API.
     pub cloud_provider_config: Option<Configured<PathBuf>>,
-    /// Where its configuration says what only one machine may be told.
+    /// Where its configuration says what only one machine may be determined.
     pub unshareable: Vec<Unshareable>,
 }
 
@@ -64,7 +64,7 @@ impl Distribution {
     }
 }
 
-/// The distributions that are told apart.
+/// The distributions that are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DistributionKind {
     /// RKE2.
@@ -80,7 +80,7 @@ pub enum DistributionKind {
 }
 
 impl DistributionKind {
-    /// Where it keeps its state unless it is told otherwise.
+    /// Where it keeps its state unless it is configured otherwise.
     pub fn default_data_dir(self) -> &'static Path {
         Path::new(match self {
             Self::Rke2 => "/var/lib/rancher/rke2",

@@ -17,7 +17,7 @@ pub const UNITS: [&str; 3] = [
     "qemu-ga.service",
 ];
 
-/// The channel's port. It has one reader, and that is qemu-ga: nobody else may open it.
+/// The channel's port. It has one reader, and that is qemu-ga: no one else may open it.
 pub const PORT: &str = "org.qemu.guest_agent.0";
 
 /// systemd's unit for the port. All units of the agent are bound to it.
@@ -43,7 +43,7 @@ pub struct GuestAgent {
 pub struct Unit {
     /// One of [`UNITS`].
     pub name: String,
-    /// Whether somebody may start it.
+    /// Whether someone may start it.
     pub load: Load,
     /// What it does now.
     pub state: UnitState,
@@ -53,7 +53,7 @@ pub struct Unit {
     pub enablement: Enablement,
     /// `UnitFileState`, for people.
     pub file_state: String,
-    /// How often systemd started it again after it ended, since somebody started it; `None` when systemd does not say.
+    /// How often systemd started it again after it ended, since someone started it; `None` when systemd does not say.
     pub restarts: Option<u32>,
     /// `Result` of its last run, such as `exit-code`; `success` while all is well.
     pub result: String,
@@ -64,7 +64,7 @@ pub struct Unit {
 pub enum Load {
     /// It can be started.
     Loaded,
-    /// Somebody forbade to start it.
+    /// Someone forbade to start it.
     Masked,
     /// Its file is broken: `bad-setting`, `error`.
     Broken,
@@ -106,7 +106,7 @@ pub enum Enablement {
     Enabled,
     /// A rule of udev, and no `[Install]` section: `systemctl enable` changes nothing.
     Static,
-    /// Nobody.
+    /// No one.
     Disabled,
 }
 
@@ -128,7 +128,7 @@ impl Enablement {
 pub struct Channel {
     /// Whether a program in this machine holds it open.
     pub guest: Fact<bool>,
-    /// Whether somebody on the host does: libvirt, for KubeVirt.
+    /// Whether someone on the host does: libvirt, for KubeVirt.
     pub host: Fact<bool>,
 }
 

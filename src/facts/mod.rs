@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts: what was read, parsed once into types that say what they are.
 //!
-//! Nothing here does I/O, looks at a clock or judges. A fact that could not be read is a value too ([`Fact`]), so that
+//! Nothing here does I/O, reads a clock or judges. A fact that could not be read is a value too ([`Fact`]), so that
 //! a decision always says what it did about a missing one.
 //!
 //! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.

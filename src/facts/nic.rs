@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::machine::Mac;
 
-/// What the driver and the host must have agreed on for a NIC to announce itself anew (`drivers/net/virtio_net.c`,
+/// What the driver and the host must have agreed on for a NIC to announce itself again (`drivers/net/virtio_net.c`,
 /// `include/uapi/linux/virtio_net.h`): feature bits, and their names without `VIRTIO_NET_F_`.
 const ANNOUNCE_NEEDS: [(usize, &str); 3] =
     [(21, "GUEST_ANNOUNCE"), (17, "CTRL_VQ"), (16, "STATUS")];

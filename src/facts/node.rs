@@ -29,11 +29,11 @@ const MANAGER_MAX: usize = 128;
 
 /// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Wire")]
+#[serde(try_from = "WireNode")]
 pub struct Node {
     /// Name.
     pub name: NodeName,
-    /// UID; a new one means that the Node was made anew.
+    /// UID; a new one means that the Node was re-created.
     pub uid: String,
     /// `metadata.resourceVersion`, for patches that remove something.
     pub resource_version: Option<String>,
@@ -100,17 +100,17 @@ pub enum NotANode {
 }
 
 #[derive(Deserialize)]
-struct Wire {
-    metadata: WireMetadata,
+struct WireNode {
+    metadata: WireNodeMetadata,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WireNodeSpec,
     #[serde(default)]
-    status: WireStatus,
+    status: WireNodeStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireMetadata {
+struct WireNodeMetadata {
     #[serde(default, deserialize_with = "name")]
     name: Option<String>,
     #[serde(default, deserialize_with = "uid")]
@@ -128,27 +128,27 @@ struct WireMetadata {
 /// One entry of `metadata.managedFields`: of the tree of its fields only labels and annotations are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireManagedFields {
+struct WireNodeManagedFields {
     manager: Option<String>,
     time: Option<String>,
-    fields_v1: Option<WireFields>,
+    fields_v1: Option<WireNodeFields>,
 }
 
 #[derive(Deserialize)]
-struct WireFields {
+struct WireNodeFields {
     #[serde(rename = "f:metadata")]
-    metadata: Option<WireMetadataFields>,
+    metadata: Option<WireNodeMetadataFields>,
 }
 
 #[derive(Deserialize)]
-struct WireMetadataFields {
+struct WireNodeMetadataFields {
     #[serde(rename = "f:labels", default)]
     labels: Keys<MANAGED_LABELS_MAX>,
     #[serde(rename = "f:annotations", default)]
     annotations: Keys<MANAGED_LABELS_MAX>,
 }
 
-/// The newest manager of each label and annotation. An object may hold ten thousands of entries: each is looked at once and not
+/// The newest manager of each label and annotation. An object may hold ten thousands of entries: each is read once and not
 /// kept.
 #[derive(Default)]
 struct Managers {
@@ -157,7 +157,7 @@ struct Managers {
 }
 
 impl Managers {
-    fn add(&mut self, entry: WireManagedFields) {
+    fn add(&mut self, entry: WireNodeManagedFields) {
         let (Some(manager), Some(metadata)) = (
             entry.manager,
             entry.fields_v1.and_then(|fields| fields.metadata),
@@ -239,13 +239,13 @@ impl<'de> Visitor<'de> for ManagersVisitor {
 }
 
 #[derive(Deserialize, Default)]
-struct WireSpec {
+struct WireNodeSpec {
     #[serde(rename = "providerID", default, deserialize_with = "provider_id")]
     provider_id: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct WireStatus {
+struct WireNodeStatus {
     #[serde(default, deserialize_with = "conditions")]
     conditions: Capped<NodeCondition, CONDITIONS_MAX>,
     #[serde(rename = "nodeInfo", default)]
@@ -265,11 +265,11 @@ fn hyphenated(text: &str) -> Option<Uuid> {
     identifies.then_some(uuid)
 }
 
-impl TryFrom<Wire> for Node {
+impl TryFrom<WireNode> for Node {
     type Error = NotANode;
 
-    fn try_from(wire: Wire) -> Result<Self, NotANode> {
-        let Wire {
+    fn try_from(wire: WireNode) -> Result<Self, NotANode> {
+        let WireNode {
             metadata,
             spec,
             status,

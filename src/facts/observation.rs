@@ -37,7 +37,7 @@ pub struct Observation {
     /// State of the kubelet's unit in systemd's manager, if it was read.
     pub drop_in: Option<DropIn>,
     /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
-    pub remarks: Vec<ObservationIssue>,
+    pub issues: Vec<ObservationIssue>,
 }
 
 /// One of the two APIs that the agent talks to.
@@ -59,7 +59,7 @@ impl Api {
     }
 }
 
-/// A side remark of an observation, which becomes a finding.
+/// A side issue of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservationIssue {
     /// A credential file can be read by others than its owner.
@@ -71,7 +71,7 @@ pub enum ObservationIssue {
         /// Its permission bits.
         mode: u32,
     },
-    /// Somebody besides root can change a file of a credential, or the way to it.
+    /// Someone besides root can change a file of a credential, or the way to it.
     CredentialChangeable {
         /// Whose credential: `harvester` or `kubelet`.
         side: &'static str,
@@ -128,7 +128,7 @@ pub enum ObservationIssue {
         /// Why not, and what is done without it.
         what: String,
     },
-    /// Metrics cannot be told to whoever asks.
+    /// Metrics cannot be determined to clients.
     MetricsUnavailable {
         /// Why not, and where.
         what: String,
@@ -186,7 +186,7 @@ pub struct Harvester {
 pub struct Candidates {
     /// The instances.
     pub vmis: Vec<Vmi>,
-    /// How many were looked at.
+    /// How many were checked.
     pub coverage: Coverage,
 }
 

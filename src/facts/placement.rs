@@ -41,15 +41,19 @@ impl Source {
         Self::HostsTable,
     ];
 
+    /// All sources with their names, in order.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("host-node", Self::HostNode),
+        ("vmi-annotations", Self::VmiAnnotations),
+        ("launcher-pod", Self::LauncherPod),
+        ("configmap", Self::ConfigMap),
+        ("hosts-table", Self::HostsTable),
+    ];
+
     /// The name used in configuration and reports.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::HostNode => "host-node",
-            Self::VmiAnnotations => "vmi-annotations",
-            Self::LauncherPod => "launcher-pod",
-            Self::ConfigMap => "configmap",
-            Self::HostsTable => "hosts-table",
-        }
+        let named = Self::NAMES.iter().find(|(_, source)| *source == self);
+        named.map_or("", |(name, _)| name)
     }
 }
 
@@ -75,25 +79,20 @@ pub struct PlacementReads {
 impl PlacementReads {
     /// Nothing asked yet.
     pub fn none(host: HostName) -> Self {
-        let not_asked = || Fact::failed(UnavailableKind::NotAsked, "not read");
-        Self {
-            host,
-            host_node: not_asked(),
-            launcher_pod: not_asked(),
-            configmap: not_asked(),
-        }
+        Self::all(host, || Fact::failed(UnavailableKind::NotAsked, "not read"))
     }
-}
 
-impl PlacementReads {
     /// Every source failed for one reason.
     pub fn failed(host: HostName, text: &str) -> Self {
-        let failed = || Fact::failed(UnavailableKind::Unreachable, text);
+        Self::all(host, || Fact::failed(UnavailableKind::Unreachable, text))
+    }
+
+    fn all(host: HostName, answer: impl Fn() -> Fact<HostLabels>) -> Self {
         Self {
             host,
-            host_node: failed(),
-            launcher_pod: failed(),
-            configmap: failed(),
+            host_node: answer(),
+            launcher_pod: answer(),
+            configmap: answer(),
         }
     }
 }

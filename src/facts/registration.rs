@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files of our own through which a distribution hands labels to its kubelet, so that a Node registers with them.
 //!
-//! Region and zone under the newer keys, and the host. Not the older twins (`failure-domain.beta.kubernetes.io`): only a
-//! cloud controller makes those, and where one exists it rules over the newer key, so a twin that we brought into a cluster
+//! Region and zone under the newer keys, and the host. Not the deprecated beta keys (`failure-domain.beta.kubernetes.io`): only a
+//! cloud controller makes those, and where one exists it rules over the newer key, so a beta key that we brought into a cluster
 //! without such a controller would stay there as a second truth.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::topology::LabelValue;
 /// Key to value.
 pub type Labels = BTreeMap<String, LabelValue>;
 
-/// How the first line of a file of ours begins. Without it a file is somebody else's.
+/// How the first line of a file of ours begins. Without it a file is someone else's.
 pub const MARK: &str = "# Managed by harvester-node-agent";
 
 /// A kind of file, one for each kind of distribution.
@@ -26,7 +26,7 @@ pub enum LabelFileKind {
     /// The same of K3s.
     K3s,
     /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, as kubeadm's `10-kubeadm.conf` passes it on. It
-    /// holds nothing while anybody else sets that variable: of several `Environment=` the last one counts (systemd.exec(5)),
+    /// holds nothing while anyone else sets that variable: of several `Environment=` the last one counts (systemd.exec(5)),
     /// and arguments of an administrator must never be taken away. The kubelet adds up repeated `--node-labels` (`ConfigurationMap` of k8s.io/component-base).
     Kubelet,
 }

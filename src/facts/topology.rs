@@ -10,15 +10,15 @@ use serde::Serialize;
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Region of a Node.
 pub const REGION: &str = "topology.kubernetes.io/region";
-/// The older twin of [`ZONE`]; cloud controllers treat it as the source of the newer key whenever it exists
+/// The deprecated beta key of [`ZONE`]; cloud controllers treat it as the source of the newer key whenever it exists
 /// (`k8s.io/cloud-provider/controllers/node`, `reconcileNodeLabels`).
 pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
-/// The older twin of [`REGION`].
+/// The deprecated beta key of [`REGION`].
 pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 /// Host name of a Node; on a VMI's annotations, the host for which region and zone were written.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Each topology key with its older twin.
+/// Each topology key with its deprecated beta key.
 pub const TWINS: [(&str, &str); 2] = [(REGION, REGION_BETA), (ZONE, ZONE_BETA)];
 
 /// Whether Harvester copies this label from a host to the annotations of the instances that it runs.

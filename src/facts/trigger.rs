@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the agent looks, and how far.
+//! Why the agent reconciles, and how far.
 
 use std::time::Duration;
 
-/// Tells people of a sign of a move at once, before anybody looks what became of it.
+/// Tells people of a migration hint at once, before the host is read.
 pub type HintSink = Box<dyn Fn(Trigger) + Send>;
 
-/// Why the agent looks.
+/// Why the agent reconciles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
@@ -18,7 +18,7 @@ pub enum Trigger {
     Node,
     /// A file changed: a credential, the host name, the distribution's configuration.
     Files,
-    /// A virtual NIC announced itself anew: another QEMU runs us, or the same one after a pause for saving.
+    /// A virtual NIC announced itself again: another QEMU runs us, or the same one after a pause for saving.
     Link,
     /// The host side of a virtio-serial port that we hold was replaced.
     Port,
@@ -28,7 +28,7 @@ pub enum Trigger {
     Hostname,
     /// A unit of the guest agent changed.
     Units,
-    /// Somebody on the host asked for it through our own channel.
+    /// Someone on the host asked for it through our own channel.
     Operator,
     /// The configuration was read again.
     Reload,
@@ -63,7 +63,7 @@ impl Trigger {
         }
     }
 
-    /// Whether it is a sign that another host runs us now: the guest sees a move before the API tells of it.
+    /// Whether it is a hint that another host runs us now: the guest sees a move before the API tells of it.
     pub fn is_migration_hint(self) -> bool {
         matches!(self, Self::Link | Self::Port)
     }
@@ -81,7 +81,7 @@ impl Trigger {
             Self::Files => Scope::FILES,
             Self::Link | Self::Port => Scope::HINTED,
             Self::Clock | Self::Resync => Scope::MOVED,
-            // The names of this machine are read, and the complaints gathered, at every look.
+            // The names of this machine are read, and the findings gathered, at every round.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
             Self::Startup => Scope::ALL,
@@ -227,9 +227,9 @@ pub struct Reasons {
     pub scope: Scope,
     /// When the first reason arrived, since the start of the process.
     pub at: Duration,
-    /// The first sign of a move among them, and when it arrived.
+    /// The first migration hint among them, and when it arrived.
     pub hint: Option<(Trigger, Duration)>,
-    /// Whether a new name of this machine is among them. It is told before any API is asked.
+    /// Whether a new name of this machine is among them. It is reported before any API is asked.
     pub renamed: bool,
 }
 
@@ -269,7 +269,7 @@ impl Reasons {
     }
 }
 
-/// The look that comes by itself when nothing happens before.
+/// The round that comes by itself when nothing happens before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
     /// How long to wait for it.

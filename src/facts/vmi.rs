@@ -36,7 +36,7 @@ pub const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Wire")]
+#[serde(try_from = "WireVmi")]
 pub struct Vmi {
     /// Name; the VirtualMachine has the same.
     pub name: VmName,
@@ -100,17 +100,17 @@ pub enum NotAVmi {
 }
 
 #[derive(Deserialize)]
-struct Wire {
-    metadata: WireMetadata,
+struct WireVmi {
+    metadata: WireVmiMetadata,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WireVmiSpec,
     #[serde(default)]
-    status: WireStatus,
+    status: WireVmiStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireMetadata {
+struct WireVmiMetadata {
     #[serde(default, deserialize_with = "name")]
     name: Option<String>,
     #[serde(default, deserialize_with = "namespace")]
@@ -122,11 +122,11 @@ struct WireMetadata {
     #[serde(default, deserialize_with = "annotations")]
     annotations: StringMap,
     #[serde(default, deserialize_with = "owner_references")]
-    owner_references: Capped<WireOwner, OWNERS_MAX>,
+    owner_references: Capped<WireVmiOwner, OWNERS_MAX>,
 }
 
 #[derive(Deserialize)]
-struct WireOwner {
+struct WireVmiOwner {
     #[serde(default, deserialize_with = "owner_kind")]
     kind: Option<String>,
     #[serde(default, deserialize_with = "owner_uid")]
@@ -134,21 +134,21 @@ struct WireOwner {
 }
 
 #[derive(Deserialize, Default)]
-struct WireSpec {
+struct WireVmiSpec {
     #[serde(default, deserialize_with = "hostname")]
     hostname: Option<String>,
     #[serde(default)]
-    domain: WireDomain,
+    domain: WireVmiDomain,
 }
 
 #[derive(Deserialize, Default)]
-struct WireDomain {
-    firmware: Option<WireFirmware>,
-    devices: Option<WireDevices>,
+struct WireVmiDomain {
+    firmware: Option<WireVmiFirmware>,
+    devices: Option<WireVmiDevices>,
 }
 
 #[derive(Deserialize)]
-struct WireFirmware {
+struct WireVmiFirmware {
     #[serde(default, deserialize_with = "firmware_uuid")]
     uuid: Option<String>,
     #[serde(default, deserialize_with = "firmware_serial")]
@@ -156,42 +156,42 @@ struct WireFirmware {
 }
 
 #[derive(Deserialize)]
-struct WireDevices {
+struct WireVmiDevices {
     #[serde(default, deserialize_with = "spec_interfaces")]
-    interfaces: Capped<WireSpecInterface, INTERFACES_MAX>,
+    interfaces: Capped<WireVmiSpecInterface, INTERFACES_MAX>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireSpecInterface {
+struct WireVmiSpecInterface {
     #[serde(default, deserialize_with = "spec_interface_mac")]
     mac_address: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireStatus {
+struct WireVmiStatus {
     #[serde(default, deserialize_with = "node_name")]
     node_name: Option<String>,
     #[serde(default, deserialize_with = "status_interfaces")]
-    interfaces: Capped<WireStatusInterface, INTERFACES_MAX>,
+    interfaces: Capped<WireVmiStatusInterface, INTERFACES_MAX>,
     #[serde(default, deserialize_with = "active_pods")]
     active_pods: StringMap,
 }
 
 #[derive(Deserialize)]
-struct WireStatusInterface {
+struct WireVmiStatusInterface {
     #[serde(default, deserialize_with = "status_interface_name")]
     name: Option<String>,
     #[serde(default, deserialize_with = "status_interface_mac")]
     mac: Option<String>,
 }
 
-impl TryFrom<Wire> for Vmi {
+impl TryFrom<WireVmi> for Vmi {
     type Error = NotAVmi;
 
-    fn try_from(wire: Wire) -> Result<Self, NotAVmi> {
-        let Wire {
+    fn try_from(wire: WireVmi) -> Result<Self, NotAVmi> {
+        let WireVmi {
             metadata,
             spec,
             status,

@@ -95,10 +95,10 @@ impl Connections {
     }
 
     /// What is odd about the credentials, though they work.
-    pub fn remarks(&self, root: &Root) -> Vec<ObservationIssue> {
-        let mut remarks = Vec::new();
+    pub fn issues(&self, root: &Root) -> Vec<ObservationIssue> {
+        let mut issues = Vec::new();
         for (side, name) in [(&self.harvester, "harvester"), (&self.guest, "kubelet")] {
-            remarks.extend(
+            issues.extend(
                 side.kept
                     .clone()
                     .map(|problem| ObservationIssue::CredentialKept {
@@ -107,7 +107,7 @@ impl Connections {
                     }),
             );
             let exposed = side.source.iter().flat_map(|source| source.exposures(root));
-            remarks.extend(exposed.map(|exposure| ObservationIssue::CredentialExposed {
+            issues.extend(exposed.map(|exposure| ObservationIssue::CredentialExposed {
                 side: name,
                 path: exposure.path,
                 mode: exposure.mode,
@@ -116,7 +116,7 @@ impl Connections {
                 .source
                 .iter()
                 .flat_map(|source| source.changeable(root));
-            remarks.extend(
+            issues.extend(
                 changeable.map(|found| ObservationIssue::CredentialChangeable {
                     side: name,
                     problem: found.to_string(),
@@ -127,11 +127,11 @@ impl Connections {
         if let Some(link) = &self.harvester.link
             && own_api::loopback(&link.credential)
         {
-            remarks.push(ObservationIssue::HarvesterOnLoopback {
+            issues.push(ObservationIssue::HarvesterOnLoopback {
                 server: link.client.server().to_owned(),
             });
         }
-        remarks
+        issues
     }
 
     /// Lets both APIs recover after failures, each on its own, from now on.
@@ -141,9 +141,9 @@ impl Connections {
     }
 
     /// Lets both APIs be asked at once, whatever failed before.
-    pub fn hurry(&self) {
-        self.harvester.backoff.hurry();
-        self.guest.backoff.hurry();
+    pub fn skip_backoff(&self) {
+        self.harvester.backoff.skip_backoff();
+        self.guest.backoff.skip_backoff();
     }
 
     /// How often each API was asked.

@@ -17,7 +17,8 @@ use crate::sys::root::{ReadError, Root};
 
 use crate::observe::environment_file::{flags, variables};
 use settings::{
-    HOSTNAME_OVERRIDE, NODE_LABELS, Settings, USED, add_labels, configured, distribution, scalars,
+    HOSTNAME_OVERRIDE, NODE_LABELS, ReadSettings, USED, add_labels, configured, distribution,
+    scalars,
 };
 
 /// The largest configuration file; they are below 16 KiB.
@@ -161,7 +162,7 @@ impl DistributionReader<'_> {
     ) -> Option<Distribution> {
         self.kind = kind;
         let mut is_here = false;
-        let mut settings = Settings::new();
+        let mut settings = ReadSettings::new();
         let mut config = PathBuf::from(config);
         for path in environment {
             let Some(text) = self.read(Path::new(path)) else {
@@ -203,7 +204,7 @@ impl DistributionReader<'_> {
         })
     }
 
-    /// kubeadm, or a kubelet that somebody set up by hand.
+    /// kubeadm, or a kubelet that someone set up by hand.
     fn kubelet(&mut self) -> Option<Distribution> {
         self.kind = DistributionKind::Kubeadm;
         let is_kubeadm = self.root.exists(KUBEADM_FLAGS) || self.root.exists(KUBEADM_KUBECONFIG);
@@ -265,7 +266,7 @@ impl DistributionReader<'_> {
     }
 
     /// Lays one file over the settings of those before it; `key+` adds to them instead.
-    fn merge(&mut self, path: &Path, text: &[u8], settings: &mut Settings) {
+    fn merge(&mut self, path: &Path, text: &[u8], settings: &mut ReadSettings) {
         let document = match parse(text) {
             Ok(document) => document,
             // Rancher and people leave empty files.

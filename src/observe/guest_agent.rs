@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads QEMU's guest agent: its unit from systemd, the rest from files and the kernel.
 //!
-//! Nothing here changes what it looks at. Of systemd, only units in its memory are asked for, never `LoadUnit`: loading one
-//! that nobody needs makes systemd announce it, drop it and announce that too, and each announcement is a reason for us to
-//! look again. And the agent's port is never opened: it has one reader.
+//! Nothing here changes what it reads. Of systemd, only units in its memory are asked for, never `LoadUnit`: loading one
+//! that no one needs makes systemd announce it, drop it and announce that too, and each announcement is a reason for us to
+//! reconcile again. And the agent's port is never opened: it has one reader.
 
 use std::path::{Path, PathBuf};
 

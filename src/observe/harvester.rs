@@ -17,7 +17,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind, machine::Machine};
 use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versioned, age};
 
 use super::{node::Freshness, why};
-use listed::Listed;
+use listed::ListedVmi;
 
 /// So many instances that a list left over are read one by one; more of them in pages of whole objects.
 const READ_ONE_BY_ONE: usize = 16;
@@ -96,7 +96,7 @@ pub enum ListPolicy {
 /// machine. An instance is believed to be ours only by its hardware or because the configuration names it; a name alone leads
 /// to a list, which may show an instance whose hardware fits better.
 ///
-/// A list asks for metadata first. A firmware UUID, a serial and MAC addresses are not in it, so it rules out nobody; but it
+/// A list asks for metadata first. A firmware UUID, a serial and MAC addresses are not in it, so it rules out no one; but it
 /// tells which instances are likely (the owner's UID is that of `spec.providerID`, the name is that of a firmware UUID made of
 /// it) and, in a search for duplicates, which were compared before: hardware belongs to an instance's UID. What is left is read
 /// one by one, or where it is much in pages of whole objects.
@@ -286,7 +286,7 @@ impl Search<'_> {
     /// The other instances of the namespace, as far as they may be ours.
     async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
-        let list = self.client.list_metadata::<Listed>(&collection).await?;
+        let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
         let is_named = |uid: &str| named.iter().any(|vmi| vmi.uid == uid);
         let present = |uid: &Uuid| {
             list.iter()
@@ -297,7 +297,7 @@ impl Search<'_> {
         let mut likely = Vec::new();
         let mut rest = Vec::new();
         // The list is gone before more is read.
-        for Listed { name, uid, owner } in list {
+        for ListedVmi { name, uid, owner } in list {
             if is_named(&uid) || compared.contains(&uid) {
                 continue;
             }
@@ -354,7 +354,7 @@ pub struct Own {
 
 /// What is known of our own instance.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct KnownOwn<'a> {
     /// The instance.
     pub own: &'a Vmi,
     /// Its resource version.
@@ -365,7 +365,7 @@ pub struct Known<'a> {
 
 /// What becomes of our own instance as a cache has it.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum CachedUse {
     /// It is taken.
     Take,
     /// It is older than what is known, and says the same.
@@ -374,14 +374,14 @@ enum Verdict {
     Ask,
 }
 
-impl Known<'_> {
-    fn judge(&self, cached: &Versioned<Vmi>) -> Verdict {
+impl KnownOwn<'_> {
+    fn judge(&self, cached: &Versioned<Vmi>) -> CachedUse {
         let version = cached.version.as_deref().unwrap_or_default();
         match age(version, self.version) {
-            Age::Newer | Age::Same => Verdict::Take,
-            Age::Doubtful if self.version.is_none() => Verdict::Take,
-            Age::Doubtful if cached.object == *self.own => Verdict::Keep,
-            Age::Doubtful => Verdict::Ask,
+            Age::Newer | Age::Same => CachedUse::Take,
+            Age::Doubtful if self.version.is_none() => CachedUse::Take,
+            Age::Doubtful if cached.object == *self.own => CachedUse::Keep,
+            Age::Doubtful => CachedUse::Ask,
         }
     }
 }
@@ -390,7 +390,7 @@ impl Known<'_> {
 /// `None` when it is gone or is another instance now: then everything is to be searched again.
 pub async fn read_own(
     client: &Client,
-    known: Known<'_>,
+    known: KnownOwn<'_>,
     others: Others,
     freshness: Freshness,
 ) -> Option<Own> {
@@ -407,9 +407,9 @@ pub async fn read_own(
         && cached.object.uid == own.uid
     {
         match known.judge(cached) {
-            Verdict::Take => {}
-            Verdict::Keep => cached.version = known.version.map(str::to_owned),
-            Verdict::Ask => read = get(client, &collection, &own.name, Freshness::Newest).await,
+            CachedUse::Take => {}
+            CachedUse::Keep => cached.version = known.version.map(str::to_owned),
+            CachedUse::Ask => read = get(client, &collection, &own.name, Freshness::Newest).await,
         }
     }
     let (mut vmis, version) = match read {
@@ -455,7 +455,7 @@ async fn get(
     }
 }
 
-/// The same for an instance that is hardly ours: one that cannot be read is passed over, because whoever may write it must not
+/// The same for an instance that is hardly ours: one that cannot be read is passed over, because anyone who may write it must not
 /// keep us from the others.
 async fn get_readable(
     client: &Client,
@@ -501,18 +501,18 @@ mod tests {
             coverage: Coverage::Named,
         };
         for (known, version, host, expected) in [
-            (Some("10"), Some("11"), "hv-a", Verdict::Take),
-            (Some("10"), Some("10"), "hv-b", Verdict::Take),
-            (Some("10"), Some("9"), "hv-b", Verdict::Keep),
-            (Some("10"), Some("9"), "hv-a", Verdict::Ask),
-            (Some("10"), None, "hv-a", Verdict::Ask),
-            (None, Some("9"), "hv-a", Verdict::Take),
+            (Some("10"), Some("11"), "hv-a", CachedUse::Take),
+            (Some("10"), Some("10"), "hv-b", CachedUse::Take),
+            (Some("10"), Some("9"), "hv-b", CachedUse::Keep),
+            (Some("10"), Some("9"), "hv-a", CachedUse::Ask),
+            (Some("10"), None, "hv-a", CachedUse::Ask),
+            (None, Some("9"), "hv-a", CachedUse::Take),
         ] {
             let cached = Versioned {
                 object: vmi(host),
                 version: version.map(str::to_owned),
             };
-            let known = Known {
+            let known = KnownOwn {
                 own: &own,
                 version: known,
                 others: &others,
@@ -533,11 +533,11 @@ mod tests {
             r#"{{"metadata":{{"name":"a","uid":"u","labels":{map},"annotations":{map},"managedFields":[{map}],
             "ownerReferences":[{{"kind":"K","uid":"x"}},{{"kind":"VirtualMachine","uid":"vm"}}]}}}}"#
         );
-        let listed = Listed {
+        let listed = ListedVmi {
             name: VmName::parse("a").unwrap(),
             uid: "u".to_owned(),
             owner: Some("vm".to_owned()),
         };
-        assert_eq!(serde_json::from_str::<Listed>(&text).unwrap(), listed);
+        assert_eq!(serde_json::from_str::<ListedVmi>(&text).unwrap(), listed);
     }
 }

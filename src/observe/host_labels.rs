@@ -140,8 +140,8 @@ pub async fn read(
         .await;
     }
     let extra = !settings.extra_labels.is_empty() && reads.host_node.known().is_none();
-    let told = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
-    if allowed(Source::ConfigMap) && (!told || extra) {
+    let reported = tells(&reads.host_node) || annotated || tells(&reads.launcher_pod);
+    if allowed(Source::ConfigMap) && (!reported || extra) {
         let answer = configmap(client, settings, host);
         reads.configmap = ask(Source::ConfigMap, answer, host, denied, generation, uptime).await;
     }

@@ -7,7 +7,7 @@ use crate::facts::host_metrics::{HostMetrics, MetricsError};
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::Root;
-use crate::wire::virtio::downward_metrics::{self, AskError, ReadPatience, ask};
+use crate::wire::virtio::downward_metrics::{self, AskError, ReadTimeouts, ask};
 use crate::wire::virtio::port::{self, PortError};
 use crate::wire::virtio::vhostmd_disk::{self, DiskError};
 
@@ -16,17 +16,13 @@ const DISK_AGE_MAX: u64 = 60;
 
 /// Reads the metrics. `wall` is the time now: an answer of an earlier time is not believed.
 ///
-/// It takes up to 20 s where the host is slow, and 5 s where nobody serves the port: read it beside the other sources.
+/// It takes up to 20 s where the host is slow, and 5 s where no one serves the port: read it beside the other sources.
 pub async fn read(root: &Root, wall: UtcDateTime) -> Fact<HostMetrics> {
-    read_patiently(root, wall, ReadPatience::default()).await
+    read_within(root, wall, ReadTimeouts::default()).await
 }
 
-async fn read_patiently(
-    root: &Root,
-    wall: UtcDateTime,
-    patience: ReadPatience,
-) -> Fact<HostMetrics> {
-    let asked = match ask(root, wall.unix_timestamp(), patience).await {
+async fn read_within(root: &Root, wall: UtcDateTime, timeouts: ReadTimeouts) -> Fact<HostMetrics> {
+    let asked = match ask(root, wall.unix_timestamp(), timeouts).await {
         Ok(metrics) => return Fact::Known(metrics),
         Err(AskError::NotOffered) => Fact::Absent,
         Err(error) => Fact::failed(ask_kind(&error), chain(&error)),

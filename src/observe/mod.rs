@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads: one file for each source of truth. Nothing here judges, remembers, or sends anything that changes something.
 //!
-//! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `observer/look.rs`.
+//! To add a source: a type for its fact in `facts`, a file here that reads it, and a line in `observer/read.rs`.
 
 pub mod api_access;
 mod configmap;

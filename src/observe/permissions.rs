@@ -16,7 +16,7 @@ pub struct Objects<'a> {
     pub vm: Option<&'a VmName>,
     /// The host that runs it.
     pub host: Option<&'a HostName>,
-    /// Where the labels of hosts may be told.
+    /// Where the labels of hosts may be determined.
     pub configmap: &'a ConfigMapName,
 }
 

@@ -42,8 +42,8 @@ pub struct RoundEvents<'a> {
     pub latency_ms: u64,
     /// A move that is seen for the first time.
     pub moved: Option<&'a Migration>,
-    /// What became of a sign.
-    pub epoch: Option<&'a WindowId>,
+    /// What became of a hint.
+    pub window_end: Option<&'a WindowId>,
     /// The unit that was to be started, and why it was not.
     pub started: Option<(&'a str, Option<&'a str>)>,
 }
@@ -126,11 +126,15 @@ impl Reported {
                 ..labelled
             });
         }
-        if let Some((priority, text)) = events.epoch.and_then(|epoch| ended(epoch, host.as_deref()))
+        if let Some((priority, text)) = events
+            .window_end
+            .and_then(|window_end| ended(window_end, host.as_deref()))
         {
             let ended = record(priority, message_id::UNCONFIRMED, text);
             records.push(Record {
-                trigger: events.epoch.map(|epoch| epoch.trigger.as_str().to_owned()),
+                trigger: events
+                    .window_end
+                    .map(|window_end| window_end.trigger.as_str().to_owned()),
                 ..ended
             });
         }
@@ -165,7 +169,7 @@ impl Reported {
             let seen = present.entry(finding.code).or_default();
             seen.insert(finding.seen.clone());
         }
-        // What cannot be looked at just now is neither there nor gone.
+        // What cannot be checked just now is neither there nor gone.
         let unread = status.placement.is_none();
         let unknown = |code: Code| unread && code.needs_placement();
         for (code, seen) in std::mem::take(&mut self.findings) {
@@ -241,15 +245,15 @@ fn meaning(hint: Trigger) -> &'static str {
 }
 
 /// Returns the entry for the end of a fast-poll window without a migration. A migration has an entry of its own.
-fn ended(epoch: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
-    let (hint, reads) = (epoch.trigger.as_str(), epoch.reads);
-    let seconds = epoch.took.as_secs();
-    match epoch.outcome {
+fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
+    let (hint, reads) = (window_end.trigger.as_str(), window_end.reads);
+    let seconds = window_end.took.as_secs();
+    match window_end.outcome {
         WindowOutcome::Confirmed { .. } => None,
         WindowOutcome::Unconfirmed => {
             let host = host.unwrap_or("an unknown host");
-            let cause = match epoch.trigger {
-                _ if epoch.from.is_none() => "previous host unknown",
+            let cause = match window_end.trigger {
+                _ if window_end.from.is_none() => "previous host unknown",
                 Trigger::Port => "port reopened by the host",
                 _ => "VM restored or announce-self",
             };

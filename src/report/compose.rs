@@ -309,13 +309,13 @@ fn guest_agent(report: &RoundReport<'_>) -> GuestAgentStatus {
 
 impl MigrationHintStatus {
     /// Returns the outcome of a fast-poll window that ended at `at`.
-    pub fn new(epoch: &WindowId, at: String) -> Self {
+    pub fn new(window_end: &WindowId, at: String) -> Self {
         Self {
-            trigger: epoch.trigger.as_str().to_owned(),
-            outcome: epoch.outcome.as_str().to_owned(),
+            trigger: window_end.trigger.as_str().to_owned(),
+            outcome: window_end.outcome.as_str().to_owned(),
             time: at,
-            took_ms: Some(u64::try_from(epoch.took.as_millis()).unwrap_or(u64::MAX)),
-            reads: epoch.reads,
+            took_ms: Some(u64::try_from(window_end.took.as_millis()).unwrap_or(u64::MAX)),
+            reads: window_end.reads,
         }
     }
 }

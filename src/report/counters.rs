@@ -49,8 +49,8 @@ impl Counters {
             let migrations = self.migrations.entry(report.trigger.as_str());
             *migrations.or_default() += 1;
         }
-        if let Some(epoch) = &report.plan.epoch {
-            let key = (epoch.trigger.as_str(), epoch.outcome.as_str());
+        if let Some(window_end) = &report.plan.window_end {
+            let key = (window_end.trigger.as_str(), window_end.outcome.as_str());
             *self.hints.entry(key).or_default() += 1;
         }
     }

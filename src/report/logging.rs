@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What developers see, and what a crash leaves behind.
 //!
-//! Reports for people go through `report::journal`. Here are the debug events of our own modules, which nobody sees unless
+//! Reports for people go through `report::journal`. Here are the debug events of our own modules, which no one sees unless
 //! they asked for them, and the last words of a panic.
 
 use std::any::Any;
@@ -39,14 +39,14 @@ pub fn debug_to_stderr(level: LogLevel) {
 pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
     if level == LogLevel::Debug {
         let journal = journal.clone();
-        debug_to(move || Entry(journal.clone()));
+        debug_to(move || DebugEntry(journal.clone()));
     }
 }
 
 /// Makes the formatted text of an event an entry.
-struct Entry(Journal);
+struct DebugEntry(Journal);
 
-impl Write for Entry {
+impl Write for DebugEntry {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let line = String::from_utf8_lossy(text);
         self.0.send(Record::new(Priority::Debug, line.trim_end()));

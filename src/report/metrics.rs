@@ -17,8 +17,8 @@ use crate::decide::conditions::kebab;
 use crate::decide::guest_agent::GuestAgentHealth;
 use crate::decide::identity::Identity;
 use crate::decide::label_state;
+use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
-use crate::decide::verdict::Verdict;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 

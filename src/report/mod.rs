@@ -49,10 +49,10 @@ use textfile::Textfile;
 use trouble::Trouble;
 
 /// How long the end of the process waits for the journal.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long it waits for the last state to be saved. A state that is lost is found out again.
-const SAVE_PATIENCE: Duration = Duration::from_secs(2);
+const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All reports of the daemon.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub struct Reporter {
     journal: Journal,
     systemd: Notifier,
     health: SignalBoard,
-    told: Arc<Mutex<Reported>>,
+    reported: Arc<Mutex<Reported>>,
     state: State,
     saver: Saver,
     context: Context,
@@ -109,7 +109,7 @@ impl Reporter {
             journal,
             systemd,
             health,
-            told: Arc::default(),
+            reported: Arc::default(),
             state,
             saver,
             context,
@@ -130,12 +130,12 @@ impl Reporter {
         });
     }
 
-    /// Tells of a sign of a move at once, from any thread, with the VM and the host as they were told last.
+    /// Tells of a migration hint at once, from any thread, with the VM and the host as they were reported last.
     pub fn hint_sink(&self) -> HintSink {
-        let (journal, told) = (self.journal.clone(), Arc::clone(&self.told));
+        let (journal, reported) = (self.journal.clone(), Arc::clone(&self.reported));
         Box::new(move |hint| {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.send(told.hint(hint));
+            let reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+            journal.send(reported.hint(hint));
         })
     }
 
@@ -146,8 +146,8 @@ impl Reporter {
 
     /// The end: what was said is written.
     pub fn close(self) {
-        self.journal.close(CLOSE_PATIENCE);
-        self.saver.close(SAVE_PATIENCE);
+        self.journal.close(CLOSE_TIMEOUT);
+        self.saver.close(SAVE_TIMEOUT);
     }
 
     /// A report that cannot be made is said once, and again when it could be made in between.
@@ -170,14 +170,14 @@ impl Reporter {
                 .clone_from(&report.plan.memory.last_migration);
             state.last_latency = None;
         }
-        let told = self
+        let reported = self
             .context
             .last_migration
             .as_ref()
             .map(|last| last.time.as_str());
         if let Some(migration) = report
             .migrated
-            .filter(|migration| told != Some(migration.at.as_str()))
+            .filter(|migration| reported != Some(migration.at.as_str()))
         {
             let latency = milliseconds(report.latency);
             let trigger = report.trigger.as_str().to_owned();
@@ -209,7 +209,7 @@ impl Reporter {
         self.saver.save(&self.state);
     }
 
-    /// The metrics, where anybody wants them.
+    /// The metrics, where anyone wants them.
     fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
         let settings = report.settings;
@@ -232,13 +232,13 @@ impl Reporter {
             self.textfile
                 .publish(root, &path, &state, &activity, uptime)
         });
-        // A Prometheus sees nothing of it, so that a look has to tell.
+        // A Prometheus sees nothing of it, so that a round has to tell.
         let what = trouble.or(left).map(|trouble| trouble.what);
-        let remark = what.map(|what| ObservationIssue::MetricsUnavailable {
+        let issue = what.map(|what| ObservationIssue::MetricsUnavailable {
             what,
             forbidden: None,
         });
-        self.health.remark("textfile", remark);
+        self.health.issue("textfile", issue);
     }
 
     fn textfile_path(&self, settings: &Settings) -> Option<PathBuf> {
@@ -278,8 +278,8 @@ impl Publish for Reporter {
             .map(EventSourceStatus::from)
             .collect();
         let plan = report.plan;
-        if let Some(epoch) = &plan.epoch {
-            self.context.last_migration_hint = Some(MigrationHintStatus::new(epoch, now));
+        if let Some(window_end) = &plan.window_end {
+            self.context.last_migration_hint = Some(MigrationHintStatus::new(window_end, now));
         }
         let status = Status::new(report, &self.context);
         let labelled = labelled(report);
@@ -289,12 +289,12 @@ impl Publish for Reporter {
             labelled: &labelled,
             latency_ms: milliseconds(report.latency),
             moved: plan.moved.as_ref(),
-            epoch: plan.epoch.as_ref(),
+            window_end: plan.window_end.as_ref(),
             started: started(report),
         };
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = told.news(&status, events);
-        drop(told);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = reported.news(&status, events);
+        drop(reported);
         for record in records {
             self.journal.send(record);
         }
@@ -308,14 +308,14 @@ impl Publish for Reporter {
     }
 
     fn hint(&mut self, hint: Trigger) {
-        // The listener has told of it already, from its own thread.
+        // The listener has reported it already, from its own thread.
         if hint != Trigger::Link {
             self.hint_sink()(hint);
         }
     }
 
     fn alive(&mut self) {
-        // The first sign of life is the first local look, and with it the service is up: an API that is away must not hold
+        // The first keep-alive is the first local round, and with it the service is up: an API that is away must not hold
         // the boot.
         if !self.ready {
             self.ready = true;
@@ -340,8 +340,8 @@ impl Publish for Reporter {
                 "configuration reloaded".to_owned(),
             );
         }
-        // The look that follows reports it, in the journal and in the status.
-        self.health.remark("configuration", kept);
+        // The round that follows reports it, in the journal and in the status.
+        self.health.issue("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
     }

@@ -25,7 +25,7 @@ pub struct Status {
     pub kind: String,
     /// When this was found out, RFC 3339.
     pub last_update_time: String,
-    /// Why the agent looked.
+    /// Why the agent reconciled.
     pub trigger: String,
     /// The process.
     pub agent: AgentStatus,
@@ -36,7 +36,7 @@ pub struct Status {
     pub placement: Option<PlacementStatus>,
     /// How the labels of the Node stand.
     pub labels: LabelsStatus,
-    /// What a kubelet that starts is told; missing unless `[registration] node_labels` is set.
+    /// What a kubelet that starts is given; missing unless `[registration] node_labels` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<RegistrationStatus>,
     /// The last migration that was seen.
@@ -101,7 +101,7 @@ pub struct AgentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// How the names compare: the name of a `decide::verdict::Verdict`, such as `names-match` or `name-of-another-vm`.
+    /// How the names compare: the name of a `decide::name_match::Verdict`, such as `names-match` or `name-of-another-vm`.
     pub state: String,
     /// What does not work because of it.
     pub impact: String,
@@ -212,7 +212,7 @@ pub struct LabelsStatus {
     pub skipped_labels: Vec<SkippedLabelStatus>,
 }
 
-/// What a kubelet that starts is told.
+/// What a kubelet that starts is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistrationStatus {

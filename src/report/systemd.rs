@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What systemd is told: ready, reloading, stopping, one line of status, and that the loop still turns.
+//! What is sent to systemd: ready, reloading, stopping, one line of status, and that the loop still turns.
 //!
 //! The words are those of `sd-notify`; the sending is our own, because that library sends on a blocking socket and knows
 //! no abstract addresses. A service manager that does not read must not stop the loop. What it could not take of readiness,

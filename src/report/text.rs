@@ -9,7 +9,7 @@ use super::layout::{Mark, TermStyle, paragraph};
 use super::relative::{expiry, relative, seconds_until};
 use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
 use crate::catalogue::Severity;
-use crate::decide::verdict::Verdict;
+use crate::decide::name_match::Verdict;
 use crate::sys::escape::one_line;
 
 /// The longest text shown in one row, in characters.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Metrics as a file for the textfile collector of the Prometheus node exporter.
 //!
-//! A file tells nothing of whether its writer lives, so it holds when the agent looked last. That alone is no reason to write
-//! to a disk after every look: see [`Textfile::publish`]. One that is not to be written any more is taken away: the collector
-//! would tell for ever what once was.
+//! A file tells nothing of whether its writer lives, so it holds when the agent reconciled last. That alone is no reason to write
+//! to a disk after every round: see [`Textfile::publish`]. One that is not to be written any more is taken away: the collector
+//! would tell indefinitely what once was.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const DEFAULT_FILE: &str = "/var/lib/prometheus/node-exporter/harvester_node
 /// The collector runs as another user.
 const TEXTFILE_MODE: u32 = 0o644;
 
-/// How old what a look changes may become in the file. Shorter than the usual interval of looks, so that each of these shows.
+/// How old what a round changes may become in the file. Shorter than the usual interval of rounds, so that each of these shows.
 const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// The default file, where its directory exists.
@@ -38,7 +38,7 @@ pub struct Textfile {
     state: String,
     /// When, since the start of the process.
     written: Option<Duration>,
-    /// Where it was to be at the last look, if anywhere; none before the first look.
+    /// Where it was to be at the last round, if anywhere; none before the first round.
     place: Option<Option<PathBuf>>,
 }
 
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(written("a 2\n", "t 299\n", 299), "a 2\nt 299\n");
         assert_eq!(written("a 2\n", "t 300\n", 300), "a 2\nt 299\n");
         assert_eq!(written("a 2\n", "t 599\n", 599), "a 2\nt 599\n");
-        // Somebody who emptied the directory finds the file there again after the next look.
+        // Someone who emptied the directory finds the file there again after the next round.
         std::fs::remove_file(root.join(path)).unwrap();
         assert_eq!(written("a 2\n", "t 600\n", 600), "a 2\nt 600\n");
     }

@@ -17,7 +17,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// A trouble with `path`, told by `error` and all its causes.
+    /// A trouble with `path`, reported by `error` and all its causes.
     pub fn new(path: impl AsRef<Path>, error: &(dyn Error + 'static)) -> Self {
         Self {
             what: chain(error),

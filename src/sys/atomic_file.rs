@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files that are replaced as a whole or not at all.
 //!
-//! A reader never sees half a file, a write that would change nothing is not made, and nothing that somebody planted in the
+//! A reader never sees half a file, a write that would change nothing is not made, and nothing that someone planted in the
 //! way (a symbolic or hard link, a FIFO, another user's file) is ever followed, opened for writing or replaced.
 
 use std::fs::File;
@@ -145,7 +145,7 @@ enum Keeping {
     State,
     /// A distribution's or systemd's configuration, which is read at the next boot too.
     Configuration,
-    /// Somebody else's, such as the metrics directory of the node exporter.
+    /// Someone else's, such as the metrics directory of the node exporter.
     Foreign,
 }
 
@@ -281,7 +281,7 @@ impl Location {
             self.name.as_str(),
         )
         .map_err(self.io_error("replace"))?;
-        // Elsewhere a power loss may take the file: /run is lost with it anyway, and metrics are written anew.
+        // Elsewhere a power loss may take the file: /run is lost with it anyway, and metrics are written again.
         if self.keeping.outlives_a_boot() {
             fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
         }
@@ -294,7 +294,7 @@ impl Location {
     }
 
     /// One fixed name for each file, so that killed processes leave one of them at most. It does not end in `.prom` or
-    /// `.json`: nobody else may pick it up.
+    /// `.json`: no one else may pick it up.
     fn new_name(&self) -> String {
         format!(".{}.new", self.name)
     }
@@ -324,7 +324,7 @@ fn objection(found: &FileStat) -> Option<&'static str> {
     }
 }
 
-/// Opens one of our own directories, which must be real, ours, and writable by nobody else.
+/// Opens one of our own directories, which must be real, ours, and writable by no one else.
 fn own_directory(
     root: &Root,
     path: &Path,

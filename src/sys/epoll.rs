@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of a descriptor that tokio itself cannot follow.
 //!
-//! tokio keeps a hang-up for ever: of a virtio-serial port whose host side comes and goes it would wake at once, again and
+//! tokio keeps a hang-up indefinitely: of a virtio-serial port whose host side comes and goes it would wake at once, again and
 //! again. And it does not tell `EPOLLPRI` of a file in `/proc` from readiness to read. So the descriptor is put in an
 //! epoll(7) instance of its own, edge-triggered, and tokio waits for that instance, which is readable when it holds an edge:
 //! one wake-up for each change.
@@ -21,7 +21,7 @@ pub struct EdgeTriggered {
 
 impl EdgeTriggered {
     /// Follows `descriptor`, which must stay open as long as this is used. A state that holds already is the first edge.
-    /// `EPOLLPRI` of a file in `/proc` is told only together with `EPOLLIN`: looking for the one takes the event away.
+    /// `EPOLLPRI` of a file in `/proc` is reported only together with `EPOLLIN`: looking for the one takes the event away.
     ///
     /// # Errors
     ///

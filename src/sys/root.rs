@@ -3,7 +3,7 @@
 //!
 //! Every path the agent reads or writes goes through [`Root`], so that the shipped binary can be run on a directory tree.
 //! Symbolic links are resolved as inside a chroot (`openat2(2)`, `RESOLVE_IN_ROOT`): an absolute link in the tree never
-//! leads out of it. Only regular files are read, never a FIFO or device that somebody planted, and never more than a stated
+//! leads out of it. Only regular files are read, never a FIFO or device that someone planted, and never more than a stated
 //! number of bytes.
 
 #[cfg(test)]

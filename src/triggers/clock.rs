@@ -38,7 +38,7 @@ pub async fn listen(sender: Sender, health: SignalBoard) {
         let detail = format!("timerfd: {error}");
         health.set(SIGNAL, false, detail.clone());
         let what = format!("{detail}; steps of the clock are not detected");
-        health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+        health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }
 }
@@ -61,7 +61,7 @@ async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::conver
     let timer = StepTimer::new()?;
     let mut before = read_offset()?;
     health.set(SIGNAL, true, "timerfd");
-    health.remark(SIGNAL, None);
+    health.issue(SIGNAL, None);
     loop {
         timer.stepped().await?;
         sender.send(Trigger::Clock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signals on the system bus: a host name set through systemd-hostnamed, a change of the guest agent's unit.
 //!
-//! The bus delivers to us what our rules ask for, by sender, object and name, and nothing else wakes us. But anybody may send a
+//! The bus delivers to us what our rules ask for, by sender, object and name, and nothing else wakes us. But anyone may send a
 //! signal to us alone, past all rules; so a signal counts only when its sender owns the name at that moment. Only the bus
 //! itself says who does.
 
@@ -25,8 +25,8 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
 
-/// Between two looks for the socket where the kernel cannot tell of it.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Between two checks for the socket where the kernel cannot tell of it.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The signal of systemd-hostnamed, and its name on the bus without the prefix.
 const HOSTNAME1: &str = "hostname1";
@@ -57,14 +57,14 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Signal
         let is_absent = matches!(ended, BusError::Absent(_));
         if is_absent {
             // A machine without a bus is as it was made; nothing on it is broken.
-            health.remark(SYSTEMD1, None);
+            health.issue(SYSTEMD1, None);
         }
         // A bus that closes each new connection is as bad as one that takes none.
         wait(&root, is_absent, waits.after(began.elapsed())).await;
     }
 }
 
-/// Whether the signals work here, for a command that looks once.
+/// Whether the signals work here, for a command that runs one round.
 pub async fn probe(root: &Root, address: Option<&str>) -> Vec<(&'static str, Signal)> {
     let bus = Bus::new(root, address);
     let state = |live, detail: String| Signal { live, detail };
@@ -101,10 +101,10 @@ fn systemd_detail() -> String {
 fn dead(health: &SignalBoard, why: &str) {
     health.set(SYSTEMD1, false, why);
     let what = format!("{why}; the unit of qemu-guest-agent is only polled");
-    health.remark(SYSTEMD1, Some(ObservationIssue::SignalUnavailable { what }));
+    health.issue(SYSTEMD1, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
-/// Waits for the socket to appear anew, and unless there is none, at most for `pause`.
+/// Waits for the socket to appear again, and unless there is none, at most for `pause`.
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
@@ -126,14 +126,14 @@ async fn wait(root: &Root, is_absent: bool, pause: Duration) {
         () = news.notified() => {}
         () = pause => {}
         // No inotify: then by the clock.
-        _ = watch => sleep(LOOK_AGAIN).await,
+        _ = watch => sleep(CHECK_AGAIN).await,
     }
 }
 
 /// What a message means to us.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
-    /// A reason to look.
+    /// A reason to reconcile.
     Reason(Trigger),
     /// Another process is systemd now, or none is.
     SystemdReplaced,
@@ -162,7 +162,7 @@ struct Subscription {
 
 impl Subscription {
     async fn begin(bus: &Bus) -> Result<Self, BusError> {
-        // Before the first rule, so that nothing is lost between it and the first look.
+        // Before the first rule, so that nothing is lost between it and the first round.
         let messages = MessageStream::from(&bus.connection().await?);
         for rule in rules() {
             bus.call(DRIVER, "AddMatch", &[&rule]).await?;
@@ -174,7 +174,7 @@ impl Subscription {
         })
     }
 
-    /// Asks systemd to speak: it sends no signals while nobody has asked. Answers why it does not.
+    /// Asks systemd to speak: it sends no signals while no one has asked. Answers why it does not.
     async fn subscribe(&mut self, bus: &Bus) -> Result<(), String> {
         if self.systemd.is_none() {
             return Err(format!("{} is not on the system bus", MANAGER.name));
@@ -209,7 +209,7 @@ impl Subscription {
                 }
             }
             health.set(SYSTEMD1, true, systemd_detail());
-            health.remark(SYSTEMD1, None);
+            health.issue(SYSTEMD1, None);
             // For what changed while systemd was not heard.
             sender.send(Trigger::Units);
             if let Some(Passed::Ended) = self.pass_on(sender, None).await {
@@ -222,7 +222,7 @@ impl Subscription {
     async fn pass_on(&mut self, sender: &Sender, limit: Option<Duration>) -> Option<Passed> {
         let passing = async {
             while let Some(message) = self.next().await {
-                match self.hear(&message) {
+                match self.handle(&message) {
                     Heard::Reason(trigger) => sender.send(trigger),
                     Heard::SystemdReplaced => return Passed::SystemdReplaced,
                     Heard::Nothing => {}
@@ -243,7 +243,7 @@ impl Subscription {
             .ok()
     }
 
-    fn hear(&mut self, message: &Message) -> Heard {
+    fn handle(&mut self, message: &Message) -> Heard {
         let header = message.header();
         let (Type::Signal, Some(sender)) = (message.message_type(), header.sender()) else {
             return Heard::Nothing;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a watch delivered and no look has used yet: the newest object, and whether its API can be reached. The keeper of the
-//! watch puts it here and gives a reason to look; the look takes it, and reads only what is not here.
+//! What a watch delivered and no round has used yet: the newest object, and whether its API can be reached. The keeper of the
+//! watch puts it here and gives a reason to reconcile; the round takes it, and reads only what is not here.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub enum Delivered<T> {
 pub enum Reach {
     /// The watch is kept.
     Reached,
-    /// The watch cannot be opened because its API cannot be used at all. Its keeper goes on trying, so that nobody else has to.
+    /// The watch cannot be opened because its API cannot be used at all. Its keeper goes on trying, so that no one else has to.
     Away(Error),
 }
 

@@ -39,7 +39,7 @@ enum What {
 }
 
 /// Calls `changed` once the watch stands, for what changed before it did, and then for each change of one of `files`, until
-/// dropped. Ends when the kernel refuses; the next aim begins anew.
+/// dropped. Ends when the kernel refuses; the next aim starts again.
 pub async fn watch(
     root: Root,
     files: BTreeSet<PathBuf>,
@@ -90,7 +90,7 @@ async fn follow(
                 names.insert(descriptor, wanted);
             }
         }
-        // What changed before the watch stood is not lost: a look at files that hold what they held costs nothing.
+        // What changed before the watch stood is not lost: reading files that hold what they held costs nothing.
         changed();
         if self::interest(&root, &files, what) != interest {
             continue;
@@ -113,7 +113,7 @@ async fn follow(
                 break;
             }
         }
-        // Dropping the stream drops what the rest of this change would say; the next turn begins with a fresh look.
+        // Dropping the stream drops what the rest of this change would say; the next turn begins with a fresh round.
         drop(events);
         if what != What::Whole {
             tokio::time::sleep(SETTLE).await;

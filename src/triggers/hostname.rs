@@ -55,7 +55,7 @@ pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
             return;
         }
         let what = format!("{detail}; the hostname is read at each reconcile");
-        health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+        health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
         if matches!(error, HostnameError::Hidden) {
             // It will not come back in the life of this process.
             return;
@@ -85,12 +85,12 @@ async fn follow(
 ) -> Result<std::convert::Infallible, HostnameError> {
     let file = NameFile::open(root)?;
     // The first edge is no change: there is something to read from the beginning.
-    file.told().await?;
+    file.reported().await?;
     let mut name = file.read()?;
     health.set(SIGNAL, true, PATH);
-    health.remark(SIGNAL, None);
+    health.issue(SIGNAL, None);
     loop {
-        file.told().await?;
+        file.reported().await?;
         let now = file.read()?;
         // Set to what it was, or in the namespace of a container: the kernel counts the changes of all of them together.
         if now != name {
@@ -127,7 +127,7 @@ impl NameFile {
     }
 
     /// Waits until the name is set. Cancel-safe.
-    async fn told(&self) -> Result<(), HostnameError> {
+    async fn reported(&self) -> Result<(), HostnameError> {
         self.edges.next().await.map(drop).map_err(HostnameError::Io)
     }
 
@@ -230,7 +230,7 @@ mod tests {
                 .await
                 .unwrap();
             assert!(stands(&health, false, "not the file of the running kernel"));
-            assert_eq!(health.remarks(), []);
+            assert_eq!(health.issues(), []);
             assert_eq!(probe(&root), health.signals()[SIGNAL]);
             let _ = std::fs::remove_file(root.join(PATH));
         }
@@ -245,7 +245,7 @@ mod tests {
             let ended = listen(Root::new("/"), sender().0, health.clone());
             timeout(SOON, ended).await.unwrap();
             assert!(stands(&health, false, "ProcSubset=pid"));
-            assert_eq!(health.remarks().len(), 1);
+            assert_eq!(health.issues().len(), 1);
         }
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Announcements of virtio NICs: the first sign of a live migration that reaches the guest.
+//! Announcements of virtio NICs: the first hint of a live migration that reaches the guest.
 //!
 //! QEMU asks each virtio NIC of a VM that begins to run elsewhere to announce itself. The kernel's driver
 //! (`virtnet_config_changed_work`) tells its neighbours, and rtnetlink tells us: `RTM_NEWLINK` with `IFLA_EVENT` =
-//! `IFLA_EVENT_NOTIFY_PEERS`, within milliseconds. A restore from a file looks the same, so it is a reason to look and proves
+//! `IFLA_EVENT_NOTIFY_PEERS`, within milliseconds. A restore from a file looks the same, so it is a reason to reconcile and proves
 //! nothing.
 //!
 //! The listener has a thread of its own, which does nothing else: whatever the agent is busy with, a move is on record as soon
-//! as the kernel has told of it.
+//! as the kernel has reported it.
 
 pub mod burst;
 pub mod judge;
@@ -59,11 +59,11 @@ pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintS
     }
 }
 
-/// Says that nobody listens.
+/// Says that no one listens.
 fn deaf(health: &SignalBoard, detail: &str) {
     health.set(SIGNAL, false, detail.to_owned());
     let what = format!("{detail}; a migration is detected later, by the other event sources");
-    health.remark(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
+    health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
 /// How the signal would stand, without listening.
@@ -82,14 +82,14 @@ pub fn probe(root: &Root) -> Signal {
 struct HintTally {
     /// Announcements of virtio NICs.
     announced: u64,
-    /// Messages that are no reason to look.
+    /// Messages that are no reason to reconcile.
     refused: u64,
     /// Of these, announcements that a process made up.
     forged: u64,
     /// Times that the kernel dropped messages.
     overruns: u64,
     /// Reasons given.
-    told: u64,
+    reported: u64,
 }
 
 struct Listening {
@@ -133,7 +133,7 @@ impl Listening {
         }
     }
 
-    /// Listens, anew each time that the kernel's socket dies.
+    /// Listens, again each time that the kernel's socket dies.
     #[expect(
         clippy::disallowed_methods,
         reason = "the thread is the listener's own"
@@ -149,8 +149,8 @@ impl Listening {
         let began = (self.now)();
         let died = match opened {
             Ok(source) => {
-                self.look();
-                self.health.remark(SIGNAL, None);
+                self.update();
+                self.health.issue(SIGNAL, None);
                 if std::mem::take(&mut self.was_deaf) {
                     self.tell();
                 }
@@ -167,30 +167,30 @@ impl Listening {
     fn follow(&mut self, source: &impl MessageSource) -> io::Error {
         let mut buffer = vec![0; MESSAGE_MAX];
         loop {
-            let told = self.tally.told;
+            let reported = self.tally.reported;
             match source.receive(&mut buffer) {
                 Ok(Received::Nothing) => {}
                 Ok(Received::Overrun) => self.lost(),
                 Ok(Received::Datagram { length, sender }) => {
-                    self.hear(buffer.get(..length), sender);
+                    self.handle(buffer.get(..length), sender);
                 }
                 Err(error) => return error,
             }
-            if self.tally.told != told {
+            if self.tally.reported != reported {
                 // NICs may have come and gone, and another QEMU may offer other features.
-                self.look();
+                self.update();
             }
         }
     }
 
-    /// Looks how the signal stands now.
-    fn look(&mut self) {
+    /// Updates the state of the event source.
+    fn update(&mut self) {
         self.signal = standing(&self.root);
         self.say();
     }
 
     /// Takes a message; `None` if it was too long to be taken whole.
-    fn hear(&mut self, datagram: Option<&[u8]>, sender: u32) {
+    fn handle(&mut self, datagram: Option<&[u8]>, sender: u32) {
         let judged = judge(datagram.unwrap_or_default(), sender, |name| {
             bus_of(&self.root, name)
         });
@@ -218,8 +218,8 @@ impl Listening {
 
     fn tell(&mut self) {
         if self.burst.begins((self.now)()) {
-            self.tally.told += 1;
-            // Whoever reads the journal goes first.
+            self.tally.reported += 1;
+            // Anyone who reads the journal goes first.
             (self.hint_sink)(Trigger::Link);
             self.sender.send(Trigger::Link);
         }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reasons to look: one file for each source of events, and the wait for all of them.
+//! Reasons to reconcile: one file for each source of events, and the wait for all of them.
 //!
-//! A source gives a reason to look. A watch delivers its object besides ([`feed`]), so that the look need not read it. A dead one is said ([`crate::agent::signal_board`]) and begins anew.
+//! A source gives a reason to reconcile. A watch delivers its object besides ([`feed`]), so that the round need not read it. A dead one is said ([`crate::agent::signal_board`]) and starts again.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
 //! `Listener::subscribe` where what is listened to changes with what was observed.
 
-pub mod channel;
 pub mod clock;
 pub mod dbus;
 pub mod feed;
@@ -15,6 +14,7 @@ pub mod hostname;
 mod inbox;
 pub mod link;
 pub mod operator_channel;
+pub mod port;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -144,7 +144,7 @@ impl Listener {
             old.task.abort();
             self.health
                 .set(trigger.as_str(), false, "object to watch is still unknown");
-            self.health.remark(trigger.as_str(), None);
+            self.health.issue(trigger.as_str(), None);
         }
         let target = target?;
         let pulse = Pulse::default();
@@ -199,7 +199,7 @@ impl Listener {
         });
     }
 
-    /// How long the pace asks to wait before a look from now.
+    /// How long the pace asks to wait before a round from now.
     fn pace(&mut self) -> Duration {
         let now = self.since_start(Instant::now());
         self.pace.take(now)
@@ -233,7 +233,7 @@ impl Listener {
         let count = files.len();
         let task = tokio::spawn(async move {
             health.set("files", true, format!("inotify for {count} paths"));
-            health.remark("files", None);
+            health.issue("files", None);
             let ended = files::watch(root, wanted, move || sender.send(Trigger::Files)).await;
             let detail = ended.err().map_or_else(
                 || "inotify stopped".to_owned(),
@@ -241,13 +241,13 @@ impl Listener {
             );
             health.set("files", false, detail.clone());
             let what = format!("{detail}; files are only polled");
-            health.remark("files", Some(ObservationIssue::SignalUnavailable { what }));
+            health.issue("files", Some(ObservationIssue::SignalUnavailable { what }));
         });
         self.files = Some((files, task));
     }
 }
 
-/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and begins anew.
+/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and starts again.
 fn guest_signals(
     root: &Root,
     bus: &Bus,
@@ -262,7 +262,7 @@ fn guest_signals(
     vec![
         tokio::spawn(clock::listen(sender(), health())),
         tokio::spawn(hostname::listen(root(), sender(), health())),
-        tokio::spawn(channel::serve(root(), sender(), health())),
+        tokio::spawn(port::serve(root(), sender(), health())),
         tokio::spawn(dbus::keep_following(
             root(),
             bus.clone(),
@@ -278,7 +278,7 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard)
         ("link", link::probe(root)),
         ("clock", clock::probe(root)),
         ("hostname", hostname::probe(root)),
-        ("port", channel::probe(root)),
+        ("port", port::probe(root)),
     ];
     let of_bus = dbus::probe(root, bus_address).await;
     for (name, signal) in local.into_iter().chain(of_bus) {
@@ -348,7 +348,7 @@ impl Wait for Listener {
                 if self.pending.is_some() && !was_pending {
                     due = due.min(now + self.pace());
                 }
-                // Nothing may stand between a sign of a move and what is said of it.
+                // Nothing may stand between a migration hint and what is said of it.
                 if !(trigger.is_migration_hint() && due <= now) {
                     continue;
                 }
@@ -375,7 +375,7 @@ impl Wait for Listener {
                     hint: None,
                     renamed: false,
                 };
-                return Wake::Look(match self.pending.take() {
+                return Wake::Reconcile(match self.pending.take() {
                     Some(pending) if planned <= now => pending.and(by_itself),
                     Some(pending) => pending,
                     None => by_itself,

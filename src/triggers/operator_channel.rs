@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own channel: somebody on the host asks a guest that has no network how it stands.
+//! Our own channel: someone on the host asks a guest that has no network how it stands.
 //!
 //! Served when the host offers a port called [`NAME`] (a libvirt `<channel>` of that target name); without one nothing is
 //! lost. The dialect is that of qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and no more input is read while a reply
-//! waits for room. The host may see what `status` shows and ask for a look; it cannot change anything.
+//! waits for room. The host may see what `status` shows and ask for a round; it cannot change anything.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub const NAME: &str = "io.harvesterhci.node_agent.0";
 /// The kernel's host name, in a tree as well.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Whoever leaves so soon after an answer has what was asked for; whoever stayed longer was taken away, as a move does.
+/// Anyone who leaves so soon after an answer has what was asked for; anyone who stayed longer was taken away, as a move does.
 const VISIT: Duration = Duration::from_secs(10);
 
 /// A host name is at most 64 bytes (`__NEW_UTS_LEN`) and a line feed.
@@ -31,13 +31,13 @@ const HOST_NAME_MAX: u64 = 256;
 /// What happened on the host's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody holds the other end now.
+    /// Someone holds the other end now.
     Attached,
-    /// Somebody held the other end, and nobody does now.
+    /// Someone held the other end, and no one does now.
     HungUp,
-    /// The same, by somebody who had just been answered.
+    /// The same, by someone who had just been answered.
     Left,
-    /// Somebody wants us to look at the world now.
+    /// Someone asks for a round now.
     Resync,
 }
 
@@ -59,12 +59,12 @@ pub struct Conversation {
     input: Input,
     /// What is left of the last reply.
     output: Vec<u8>,
-    /// Whether the host side was there when we last looked.
+    /// Whether the host side was there when it was last read.
     attached: bool,
-    /// Whether the last change of the port was one with nobody at the other end. What a host sends while it comes may be here
+    /// Whether the last change of the port was one with no one at the other end. What a host sends while it comes may be here
     /// before the news of it is: the kernel takes data at once, and that news in its own time.
     away: bool,
-    /// Whether the host that was there went away: what it asked before is still done, and nobody is there to be told.
+    /// Whether the host that was there went away: what it asked before is still done, and no one is there to be informed.
     left: bool,
     /// When a request was answered last.
     answered: Option<Instant>,
@@ -87,7 +87,7 @@ impl Conversation {
         }
     }
 
-    /// Whether the host side was there when we last looked.
+    /// Whether the host side was there when it was last read.
     pub fn is_attached(&self) -> bool {
         self.attached
     }

@@ -24,7 +24,7 @@ fn listener(files_delay: Duration) -> Listener {
     listener
 }
 
-/// The scope of the next look, and how long it took to come.
+/// The scope of the next round, and how long it took to come.
 async fn next(listener: &mut Listener) -> (Scope, Duration) {
     let before = Instant::now();
     let next = Next {
@@ -33,7 +33,7 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
         scope: Scope::KNOWN,
     };
     match listener.wait(next, &mut || {}).await {
-        Wake::Look(reasons) => (reasons.scope, before.elapsed()),
+        Wake::Reconcile(reasons) => (reasons.scope, before.elapsed()),
         Wake::Reload => panic!("there was no SIGHUP"),
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a source that died stays away before it begins anew.
+//! How long a source that died stays away before it starts again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A standing watch of one object. It delivers the object as it changes and says why to look.
+//! A standing watch of one object. It delivers the object as it changes and says why to reconcile.
 //!
 //! What it talks to is behind two traits ([`OpenWatch`], [`EventStream`]), and its machine's phase and the randomness are
 //! given to it, so that a whole fleet of keepers runs against a model of a server on a paused clock.
@@ -31,7 +31,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// In which a server begins with the object, where there is one. It does so with the head of its answer.
 const BEGINNING: Duration = Duration::from_secs(1);
 
-/// Failures in a row after which a watch that cannot be kept open is complained about. Fewer are a restart of the server.
+/// Failures in a row after which a watch that cannot be kept open is reported. Fewer are a restart of the server.
 const COMPLAIN_AFTER: u32 = 4;
 
 /// A stream that lived for so long ended for a reason of its own, and not for that of the one before it.
@@ -225,10 +225,10 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             self.target.feed.deliver(Delivered::Unknown);
             self.sender.send(self.trigger);
         }
-        // What is cut off can be kept open by the server, and has its complaint.
+        // What is cut off can be kept open by the server, and has its finding.
         let is_cut = self.interruptions.count() > 0;
         if error.class() == Class::Forbidden || self.failures >= COMPLAIN_AFTER && !is_cut {
-            self.complain(chain(error));
+            self.report_issue(chain(error));
         }
     }
 
@@ -251,11 +251,11 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    /// Takes the complaint back unless something cuts the watch off.
+    /// Takes the finding back unless something cuts the watch off.
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
         if self.interruptions.alive(began, self.started.elapsed()) {
-            self.health.remark(self.trigger.as_str(), None);
+            self.health.issue(self.trigger.as_str(), None);
         }
     }
 
@@ -330,8 +330,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             WatchEvent::Foreign { what } => {
-                let remark = ObservationIssue::UnexpectedObject { what };
-                self.health.remark(self.trigger.as_str(), Some(remark));
+                let issue = ObservationIssue::UnexpectedObject { what };
+                self.health.issue(self.trigger.as_str(), Some(issue));
             }
             WatchEvent::Changed {
                 object,
@@ -395,8 +395,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 self.target.client.server()
             );
             let api = api_of(self.trigger);
-            let remark = ObservationIssue::WatchInterrupted { api, what };
-            self.health.remark(self.trigger.as_str(), Some(remark));
+            let issue = ObservationIssue::WatchInterrupted { api, what };
+            self.health.issue(self.trigger.as_str(), Some(issue));
         }
         let detail = error.map_or_else(
             || {
@@ -412,7 +412,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             0
         };
         if self.short >= COMPLAIN_AFTER {
-            self.complain(detail.clone());
+            self.report_issue(detail.clone());
         }
         self.health.set(self.trigger.as_str(), false, detail);
         if error.is_some_and(Error::is_of_version) {
@@ -420,10 +420,10 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    fn complain(&self, what: String) {
+    fn report_issue(&self, what: String) {
         let api = api_of(self.trigger);
-        let remark = ObservationIssue::WatchUnavailable { api, what };
-        self.health.remark(self.trigger.as_str(), Some(remark));
+        let issue = ObservationIssue::WatchUnavailable { api, what };
+        self.health.issue(self.trigger.as_str(), Some(issue));
     }
 }
 

@@ -31,7 +31,7 @@ impl Failures {
     }
 
     /// Lets the next request be sent at once. Its failure goes on from those before it.
-    pub fn hurry(&mut self) {
+    pub fn skip_backoff(&mut self) {
         self.until = None;
     }
 
@@ -76,8 +76,8 @@ impl Backoff {
     }
 
     /// Lets the next request be sent at once.
-    pub fn hurry(&self) {
-        self.with(Failures::hurry);
+    pub fn skip_backoff(&self) {
+        self.with(Failures::skip_backoff);
     }
 
     /// Takes note of a request that was answered.
@@ -127,7 +127,7 @@ mod tests {
         for failures in [&mut hinted, &mut other] {
             (0..5).for_each(|_| failures.failed(Instant::now(), Instant::now(), None, most()));
         }
-        hinted.hurry();
+        hinted.skip_backoff();
         assert_eq!(hinted.left(Instant::now()), None);
         let now = Instant::now();
         for failures in [&mut hinted, &mut other] {

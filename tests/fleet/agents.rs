@@ -294,7 +294,7 @@ impl Wait for SimulatedWait {
         };
         let why = match &wake {
             Wake::Reload => Why::Reload,
-            Wake::Look(reasons) => why(reasons, next.after),
+            Wake::Reconcile(reasons) => why(reasons, next.after),
         };
         self.network.because(self.agent, why);
         wake

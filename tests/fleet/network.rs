@@ -48,14 +48,14 @@ pub(super) enum Way {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Connection {
     pub(super) server: usize,
-    epoch: u64,
+    window_end: u64,
 }
 
 #[derive(Debug)]
 struct Server {
     is_up: bool,
     /// Counts its starts: a connection to an earlier one is gone.
-    epoch: u64,
+    window_end: u64,
     accepts_from: Instant,
     works_from: Instant,
 }
@@ -158,7 +158,7 @@ impl Network {
         let now = Instant::now();
         let server = || Server {
             is_up: true,
-            epoch: 0,
+            window_end: 0,
             accepts_from: now,
             works_from: now,
         };
@@ -253,7 +253,7 @@ impl Network {
         server.accepts_from = from + Duration::from_secs_f64(1.0 / HANDSHAKES);
         let connection = Connection {
             server: index,
-            epoch: server.epoch,
+            window_end: server.window_end,
         };
         Ok((connection, server.accepts_from))
     }
@@ -269,7 +269,7 @@ impl Network {
         let state = self.lock();
         let api = &state.apis[side.index()];
         let server = &api.servers[connection.server];
-        server.is_up && server.epoch == connection.epoch && api.way == Way::Open
+        server.is_up && server.window_end == connection.window_end && api.way == Way::Open
     }
 
     /// Whether packets to the API are lost.
@@ -413,7 +413,7 @@ impl Network {
         let mut state = self.lock();
         state.all_back = None;
         let api = &mut state.apis[side.index()];
-        api.servers[server].epoch += 1;
+        api.servers[server].window_end += 1;
         api.end(|watch| watch.server == server, is_reset);
     }
 

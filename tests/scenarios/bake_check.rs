@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harvester_node_agent::commands::bake_check::rules::Code;
+use harvester_node_agent::commands::bake_check::rules::FaultCode;
 use serde_json::Value;
 
 use crate::BINARY;
@@ -147,7 +147,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
     let token =
         format!("server: https://192.0.2.1:9345\ntoken: {CANARY}\nagent-token+: \"{CANARY}\"\n");
     let json = format!("{{\"cni\": \"calico\", \"token\": \"{CANARY}\"}}");
-    let plant = |code: Code, plant: &dyn Fn(&Tree)| {
+    let plant = |code: FaultCode, plant: &dyn Fn(&Tree)| {
         let tree = Tree::clean();
         plant(&tree);
         let (exit, faults) = tree.check();
@@ -179,7 +179,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         tree
     };
     // Whatever is nothing but a thing at a place: all the places of a code in one tree.
-    for code in Code::ALL
+    for code in FaultCode::ALL
         .iter()
         .filter(|code| !code.entry().places.is_empty())
     {
@@ -197,31 +197,31 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         });
     }
     for id in ["/etc/machine-id", "/var/lib/dbus/machine-id"] {
-        plant(Code::MachineId, &|tree| {
+        plant(FaultCode::MachineId, &|tree| {
             tree.remove(id);
             tree.write(id, "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1\n");
         });
     }
-    plant(Code::Hostname, &|tree| {
+    plant(FaultCode::Hostname, &|tree| {
         tree.write("/etc/hostname", "worker-1\n");
     });
-    plant(Code::AgentNotEnabled, &|tree| tree.remove(wants));
-    plant(Code::AgentMasked, &|tree| {
+    plant(FaultCode::AgentNotEnabled, &|tree| tree.remove(wants));
+    plant(FaultCode::AgentMasked, &|tree| {
         tree.link(
             "/dev/null",
             "/etc/systemd/system/harvester-node-agent.service",
         );
     });
-    plant(Code::GuestAgentMasked, &|tree| {
+    plant(FaultCode::GuestAgentMasked, &|tree| {
         tree.link("/dev/null", "/etc/systemd/system/qemu-guest-agent.service");
     });
-    plant(Code::GuestAgentNotEnabled, &|tree| {
+    plant(FaultCode::GuestAgentNotEnabled, &|tree| {
         tree.remove("/usr/lib/udev/rules.d/60-qemu-guest-agent.rules");
         let unit =
             "[Service]\nExecStart=/usr/sbin/qemu-ga\n[Install]\nWantedBy=multi-user.target\n";
         tree.write("/usr/lib/systemd/system/qemu-guest-agent.service", unit);
     });
-    let kept = plant(Code::ConfigurationOfOneVm, &|tree| {
+    let kept = plant(FaultCode::ConfigurationOfOneVm, &|tree| {
         tree.write(config, "[harvester]\nnamespace = \"team-a\"\nvm = \"worker-1\"\n[guest_cluster]\nnode_name = \"worker-1\"\n");
     });
     let text = fs::read_to_string(kept.path(config)).unwrap();
@@ -231,9 +231,11 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config",
         "/etc/kubernetes/cloud-config",
     ] {
-        plant(Code::HarvesterCredential, &|tree| tree.write(path, CANARY));
+        plant(FaultCode::HarvesterCredential, &|tree| {
+            tree.write(path, CANARY)
+        });
     }
-    plant(Code::HarvesterCredential, &|tree| {
+    plant(FaultCode::HarvesterCredential, &|tree| {
         tree.write(config, "[harvester]\nkubeconfig = \"/opt/our own\"\n");
         tree.write("/opt/our own", CANARY);
     });
@@ -244,7 +246,9 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         "/var/lib/rancher/rke2/agent/client-kubelet.crt",
         "/etc/kubernetes/kubelet.conf",
     ] {
-        plant(Code::KubeletCredential, &|tree| tree.write(path, CANARY));
+        plant(FaultCode::KubeletCredential, &|tree| {
+            tree.write(path, CANARY)
+        });
     }
     for path in [
         "server/tls/server-ca.key",
@@ -253,15 +257,15 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         "server/db/state.db",
     ] {
         let path = format!("/var/lib/rancher/rke2/{path}");
-        plant(Code::ClusterKeys, &|tree| tree.write(&path, CANARY));
+        plant(FaultCode::ClusterKeys, &|tree| tree.write(&path, CANARY));
     }
-    let kept = plant(Code::ClusterToken, &|tree| tree.write(rke2, &token));
+    let kept = plant(FaultCode::ClusterToken, &|tree| tree.write(rke2, &token));
     let text = fs::read_to_string(kept.path(rke2)).unwrap();
     assert_eq!(text, "server: https://192.0.2.1:9345\n");
-    plant(Code::ClusterToken, &|tree| {
+    plant(FaultCode::ClusterToken, &|tree| {
         tree.write("/etc/rancher/rke2/config.yaml.d/50-rancher.yaml", &json);
     });
-    let kept = plant(Code::ClusterToken, &|tree| {
+    let kept = plant(FaultCode::ClusterToken, &|tree| {
         tree.write(
             "/etc/systemd/system/k3s.service.env",
             &format!("K3S_URL=x\nK3S_TOKEN='{CANARY}'\n"),
@@ -269,7 +273,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
     });
     let text = fs::read_to_string(kept.path("/etc/systemd/system/k3s.service.env")).unwrap();
     assert_eq!(text, "K3S_URL=x\n");
-    plant(Code::ClusterToken, &|tree| {
+    plant(FaultCode::ClusterToken, &|tree| {
         tree.write("/etc/rancher/k3s/config.yaml", "token-file: /opt/token\n");
         tree.write("/opt/token", CANARY);
     });

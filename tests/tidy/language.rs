@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The words of the field: no text that a user reads has a phrase of [`phrases`], and no line of output is too long.
 
+mod identifiers;
 mod literals;
 mod phrases;
 mod sentences;

@@ -33,7 +33,7 @@ fn layers() -> Vec<String> {
     let map = read("src/lib.rs");
     let rows = map
         .lines()
-        .skip_while(|line| !line.starts_with("//! | room |"))
+        .skip_while(|line| !line.starts_with("//! | module |"))
         .skip(2);
     let rows = rows.take_while(|line| line.starts_with("//! |"));
     rows.map(|row| row.split('`').nth(1).unwrap().to_owned())

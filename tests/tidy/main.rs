@@ -16,6 +16,8 @@ mod outcomes;
 mod readme;
 mod recording;
 mod reference;
+mod types;
+mod walkthroughs;
 
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,7 @@ use harvester_node_agent::config::KEYS;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
 use harvester_node_agent::decide::guest_agent::{CONDITION, GuestAgentHealth};
 use harvester_node_agent::decide::label_state;
-use harvester_node_agent::decide::verdict::Verdict;
+use harvester_node_agent::decide::name_match::Verdict;
 
 use super::readme::documents;
 use super::{product_files, product_lines, read, top};

@@ -10,7 +10,7 @@ use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
 use harvester_node_agent::decide::identity::{Identity, OwnVm};
 use harvester_node_agent::decide::label_state::{self, LabelState};
-use harvester_node_agent::decide::verdict::Verdict;
+use harvester_node_agent::decide::name_match::Verdict;
 use harvester_node_agent::facts::names::VmName;
 use harvester_node_agent::facts::{Unavailable, UnavailableKind};
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::commands::bake_check::rules::Code;
+use crate::commands::bake_check::rules::FaultCode;
 
 use crate::facts::distribution::Unshareable;
 use crate::facts::guest_agent::{Enablement, Family};
@@ -32,7 +32,7 @@ pub struct Image {
     pub pinned: Vec<Pinned>,
     /// What is wrong with our own configuration, one line each.
     pub configuration_faults: Vec<String>,
-    /// What could not be looked at.
+    /// What could not be checked.
     pub unreadable: Vec<Unreadable>,
     /// Whose packages this system has.
     pub family: Family,
@@ -42,7 +42,7 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     /// What it is.
-    pub code: Code,
+    pub code: FaultCode,
     /// Where it is.
     pub place: ImagePlace,
 }
@@ -82,14 +82,14 @@ impl fmt::Display for ImagePlace {
     }
 }
 
-/// A file or directory that could not be looked at.
+/// A file or directory that could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// What and why.
     pub line: String,
     /// Where.
     pub path: PathBuf,
-    /// Whether root could look at it.
+    /// Whether root could check it.
     pub is_denied: bool,
 }
 
@@ -116,7 +116,7 @@ pub struct Service {
 pub struct UnitFile {
     /// Its name.
     pub name: String,
-    /// Whether somebody forbade to start it: a link to `/dev/null`, or an empty file.
+    /// Whether someone forbade to start it: a link to `/dev/null`, or an empty file.
     pub is_masked: bool,
     /// Who starts it at boot. `Static` only when a rule of udev or a unit of the distribution does.
     pub enablement: Enablement,

@@ -10,11 +10,11 @@ use std::path::Path;
 pub use remedy::ImageTree;
 
 use crate::commands::bake_check::facts::{Image, ImagePlace, ImageTextFile, Service};
-use crate::commands::bake_check::rules::{Code, Fault};
+use crate::commands::bake_check::rules::{Fault, FaultCode};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
 
-/// Names that are nobody's, besides the distribution's own: systemd's and the installers'.
+/// Names that are no one's, besides the distribution's own: systemd's and the installers'.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
 
 /// What systemd takes for no machine-id yet (machine-id(5), "First Boot Semantics").
@@ -29,19 +29,19 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let mut faults = installed(image, tree);
     for line in &image.configuration_faults {
         let remedy = tree.ourselves("config check");
-        faults.push(fault(Code::ConfigurationFaults, line.clone(), remedy));
+        faults.push(fault(FaultCode::ConfigurationFaults, line.clone(), remedy));
     }
     for file in &image.machine_ids {
         if !NO_MACHINE_ID.contains(&file.text.as_str()) {
             let seen = format!("{} contains an ID", file.place);
-            faults.push(fault(Code::MachineId, seen, blank(file, tree)));
+            faults.push(fault(FaultCode::MachineId, seen, blank(file, tree)));
         }
     }
     if let Some(file) = &image.hostname
-        && !is_nobodys(&file.text, &image.default_hostnames)
+        && !is_unowned(&file.text, &image.default_hostnames)
     {
         let seen = format!("{} says {}", file.place, file.text);
-        faults.push(fault(Code::Hostname, seen, blank(file, tree)));
+        faults.push(fault(FaultCode::Hostname, seen, blank(file, tree)));
     }
     for pinned in &image.pinned {
         let seen = format!(
@@ -51,13 +51,13 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
             pinned.line
         );
         let remedy = tree.comment_out(&pinned.path, pinned.line);
-        faults.push(fault(Code::ConfigurationOfOneVm, seen, remedy));
+        faults.push(fault(FaultCode::ConfigurationOfOneVm, seen, remedy));
     }
     for (place, setting) in &image.unshareable {
         let code = match setting.matter {
-            Matter::Secret | Matter::SecretFile(_) => Code::ClusterToken,
-            Matter::NodeName => Code::NodeNameBaked,
-            Matter::Topology => Code::TopologyLabelBaked,
+            Matter::Secret | Matter::SecretFile(_) => FaultCode::ClusterToken,
+            Matter::NodeName => FaultCode::NodeNameBaked,
+            Matter::Topology => FaultCode::TopologyLabelBaked,
         };
         let seen = format!("`{}` in {place}", setting.key);
         // Where one setting takes its file away, no other command finds it any more.
@@ -71,7 +71,7 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
         };
         faults.push(fault(code, seen, remedy));
     }
-    for code in Code::ALL {
+    for code in FaultCode::ALL {
         let traces = image.traces.iter().filter(|trace| trace.code == *code);
         let places: Vec<&ImagePlace> = traces.map(|trace| &trace.place).collect();
         if !places.is_empty() {
@@ -80,12 +80,16 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
         }
     }
     for unreadable in &image.unreadable {
-        // Root reads whatever is denied; from there on, asking for root would go round for ever.
+        // Root reads whatever is denied; from there on, asking for root would go round indefinitely.
         let remedy = match unreadable.is_denied {
             true => tree.check_as_root(),
             false => tree.correct_or_remove(&unreadable.path),
         };
-        faults.push(fault(Code::Unreadable, unreadable.line.clone(), remedy));
+        faults.push(fault(
+            FaultCode::Unreadable,
+            unreadable.line.clone(),
+            remedy,
+        ));
     }
     faults.sort_by_key(|fault| fault.code);
     faults
@@ -117,7 +121,11 @@ fn take_out(setting: &Unshareable, place: &ImagePlace, tree: &ImageTree) -> Stri
 fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
-        [Code::AgentMissing, Code::AgentMasked, Code::AgentNotEnabled],
+        [
+            FaultCode::AgentMissing,
+            FaultCode::AgentMasked,
+            FaultCode::AgentNotEnabled,
+        ],
         ["/usr/bin/harvester-node-agent", "harvester-node-agent"],
         tree.install_ourselves(image.family),
         tree,
@@ -125,9 +133,9 @@ fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let guest_agent = service(
         &image.guest_agent,
         [
-            Code::GuestAgentMissing,
-            Code::GuestAgentMasked,
-            Code::GuestAgentNotEnabled,
+            FaultCode::GuestAgentMissing,
+            FaultCode::GuestAgentMasked,
+            FaultCode::GuestAgentNotEnabled,
         ],
         ["/usr/bin/qemu-ga or /usr/sbin/qemu-ga", "qemu-guest-agent"],
         tree.install_guest_agent(image.family),
@@ -139,7 +147,7 @@ fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
 /// The one thing that is in the way of a service.
 fn service(
     service: &Service,
-    [missing, masked, not_enabled]: [Code; 3],
+    [missing, masked, not_enabled]: [FaultCode; 3],
     [program, name]: [&str; 2],
     install: String,
     tree: &ImageTree,
@@ -163,7 +171,7 @@ fn service(
 }
 
 /// Whether a machine with this name can be any machine.
-fn is_nobodys(name: &str, defaults: &[String]) -> bool {
+fn is_unowned(name: &str, defaults: &[String]) -> bool {
     ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the tree of an image that is being built.
 //!
-//! Of what may be a secret only its presence is looked at, never its content; the exception is the configuration of RKE2 and
+//! Of what may be a secret only its presence is checked, never its content; the exception is the configuration of RKE2 and
 //! K3s and of their registries, which must be read to know whether it holds a secret, and of which only the key is kept.
 
 mod registries;
@@ -14,7 +14,7 @@ use crate::access::search::{harvester_candidates, kubelet_candidates};
 use crate::commands::bake_check::facts::{
     Image, ImagePlace, ImageTextFile, Pinned, Service, Trace, UnitFile, Unreadable,
 };
-use crate::commands::bake_check::rules::Code;
+use crate::commands::bake_check::rules::FaultCode;
 use crate::config::{self, Effective, Origin};
 use crate::facts::distribution::{Distribution, DistributionKind, Matter, Unshareable};
 use crate::facts::guest_agent::{Family, UNITS};
@@ -41,7 +41,7 @@ const ONE_VM: [&str; 2] = ["harvester.vm", "guest_cluster.node_name"];
 /// The files that hold a machine-id. That of D-Bus is a link to systemd's on most systems.
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
-/// What K3s and RKE2 append to the name of the Node, where they are told to (`with-node-id`).
+/// What K3s and RKE2 append to the name of the Node, where they are asked to (`with-node-id`).
 const NODE_ID: &str = "/etc/rancher/node/id";
 
 /// Files that RKE2's and K3s' kubelet makes below the data directory. Images for installation without a network lie beside
@@ -68,7 +68,7 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
     let (distributions, problems) = read_distribution(root);
     problems.iter().for_each(|problem| reader.problem(problem));
     let (pinned, configuration_faults) = reader.configuration(only);
-    for code in Code::ALL {
+    for code in FaultCode::ALL {
         for place in code.entry().places {
             reader.place(*code, place);
         }
@@ -125,8 +125,11 @@ impl ImageReader<'_> {
         };
         let settings = &loaded.settings;
         for (code, path) in [
-            (Code::HarvesterCredential, &settings.harvester.kubeconfig),
-            (Code::KubeletCredential, &settings.guest.kubeconfig),
+            (
+                FaultCode::HarvesterCredential,
+                &settings.harvester.kubeconfig,
+            ),
+            (FaultCode::KubeletCredential, &settings.guest.kubeconfig),
         ] {
             path.iter().for_each(|path| self.thing(code, path));
         }
@@ -153,20 +156,20 @@ impl ImageReader<'_> {
     /// Credentials at every place where the agent would look for them, and beside those.
     fn credentials(&mut self, distributions: &[Distribution]) {
         for candidate in harvester_candidates(None, distributions) {
-            self.thing(Code::HarvesterCredential, &candidate.path);
+            self.thing(FaultCode::HarvesterCredential, &candidate.path);
         }
         // One for the distributions as they are configured, one for the usual places.
         for distributions in [distributions, &[]] {
             for candidate in kubelet_candidates(None, distributions) {
-                self.thing(Code::KubeletCredential, &candidate.path);
+                self.thing(FaultCode::KubeletCredential, &candidate.path);
             }
         }
         let configured = distributions.iter().map(|one| one.data_dir.as_path());
         let usual =
             [DistributionKind::Rke2, DistributionKind::K3s].map(DistributionKind::default_data_dir);
         for dir in configured.chain(usual) {
-            let agent = AGENT_FILES.map(|file| (Code::KubeletCredential, file));
-            let server = SERVER_FILES.map(|file| (Code::ClusterKeys, file));
+            let agent = AGENT_FILES.map(|file| (FaultCode::KubeletCredential, file));
+            let server = SERVER_FILES.map(|file| (FaultCode::ClusterKeys, file));
             for (code, file) in agent.into_iter().chain(server) {
                 self.below(code, dir.to_owned(), file);
             }
@@ -183,7 +186,7 @@ impl ImageReader<'_> {
             let has_node_id = distribution.with_node_id && !self.root.exists(NODE_ID);
             for setting in &distribution.unshareable {
                 match &setting.matter {
-                    Matter::SecretFile(path) => self.thing(Code::ClusterToken, path),
+                    Matter::SecretFile(path) => self.thing(FaultCode::ClusterToken, path),
                     Matter::NodeName if has_node_id => {}
                     _ => found.push(setting.clone()),
                 }
@@ -195,7 +198,7 @@ impl ImageReader<'_> {
             let place = self.at(&setting.origin);
             // The drop-in of our own is a fault as a whole.
             let is_trace =
-                |trace: &Trace| trace.code == Code::RegistrationDropIn && trace.place == place;
+                |trace: &Trace| trace.code == FaultCode::RegistrationDropIn && trace.place == place;
             let is_known = self.traces.iter().any(is_trace);
             let setting = (place, setting);
             if !is_known && !placed.contains(&setting) {
@@ -205,7 +208,7 @@ impl ImageReader<'_> {
         placed
     }
 
-    /// A file of one line, unless it is absent or a link by way of one of `others`, which are looked at anyway.
+    /// A file of one line, unless it is absent or a link by way of one of `others`, which are checked anyway.
     fn line(&mut self, path: &str, others: &[&str]) -> Option<ImageTextFile> {
         let place = self.at(Path::new(path));
         if let Some(target) = &place.leads_to {
@@ -230,7 +233,7 @@ impl ImageReader<'_> {
     }
 
     /// Notes every thing that a place of the catalogue stands for.
-    fn place(&mut self, code: Code, place: &str) {
+    fn place(&mut self, code: FaultCode, place: &str) {
         // What a running machine has in memory does not get into its image.
         if !(self.root.is_live() && place.starts_with("/run/")) {
             self.below(code, PathBuf::from("/"), place);
@@ -238,7 +241,7 @@ impl ImageReader<'_> {
     }
 
     /// Notes every thing that a pattern below `dir` stands for.
-    fn below(&mut self, code: Code, dir: PathBuf, pattern: &str) {
+    fn below(&mut self, code: FaultCode, dir: PathBuf, pattern: &str) {
         let mut paths = vec![dir];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
             paths = match part.split_once('*') {
@@ -272,10 +275,10 @@ impl ImageReader<'_> {
     }
 
     /// Notes a thing that is there and counts.
-    fn thing(&mut self, code: Code, path: &Path) {
+    fn thing(&mut self, code: FaultCode, path: &Path) {
         let place = self.at(path);
         // That one says all by being there, empty or a link to nowhere.
-        let is_mark = code == Code::CloudInitDisabled;
+        let is_mark = code == FaultCode::CloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
         let trace = Trace { code, place };
         if !self.traces.contains(&trace) && (is_there || self.counts(path)) {
@@ -330,7 +333,7 @@ impl ImageReader<'_> {
         }
     }
 
-    /// A path with each link on its way resolved; one at its end is told from what it leads to.
+    /// A path with each link on its way resolved; one at its end is reported from what it leads to.
     fn at(&self, path: &Path) -> ImagePlace {
         let resolved = self.root.resolve(path);
         let name = path.parent().zip(path.file_name());

@@ -13,7 +13,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy)]
 pub struct BakeRule {
     /// The code.
-    pub code: Code,
+    pub code: FaultCode,
     /// Its name: kebab-case, never changed.
     pub name: &'static str,
     /// One line: what it is.
@@ -29,14 +29,14 @@ pub struct BakeRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The code.
-    pub code: Code,
+    pub code: FaultCode,
     /// What was seen, on which file. Never a secret.
     pub seen: String,
     /// A command for a shell.
     pub remedy: String,
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for FaultCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.entry().name)
     }
@@ -46,14 +46,14 @@ macro_rules! catalogue {
     ($($code:ident, $name:literal, $title:literal, impact: $impact:literal, places: [$($place:literal),* $(,)?];)*) => {
         /// The codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Code {
+        pub enum FaultCode {
             $(
                 #[doc = $title]
                 $code,
             )*
         }
 
-        impl Code {
+        impl FaultCode {
             /// All codes, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
@@ -62,7 +62,7 @@ macro_rules! catalogue {
                 match self {
                     $(Self::$code => {
                         static ENTRY: BakeRule = BakeRule {
-                            code: Code::$code,
+                            code: FaultCode::$code,
                             name: $name,
                             title: $title,
                             impact: $impact,
@@ -218,9 +218,12 @@ mod tests {
 
     #[test]
     fn each_code_has_a_name_of_its_own_and_says_why_it_matters() {
-        let names: BTreeSet<&str> = Code::ALL.iter().map(|code| code.entry().name).collect();
-        assert_eq!(names.len(), Code::ALL.len());
-        for code in Code::ALL {
+        let names: BTreeSet<&str> = FaultCode::ALL
+            .iter()
+            .map(|code| code.entry().name)
+            .collect();
+        assert_eq!(names.len(), FaultCode::ALL.len());
+        for code in FaultCode::ALL {
             let entry = code.entry();
             assert_eq!(entry.code, *code);
             let is_kebab = |name: &str| {
@@ -233,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_file_that_the_agent_writes_for_the_kubelet_is_looked_for() {
-        let places = Code::RegistrationDropIn.entry().places;
+        let places = FaultCode::RegistrationDropIn.entry().places;
         for kind in crate::facts::registration::LabelFileKind::ALL {
             let path = kind.path().to_str().unwrap();
             assert!(places.contains(&path), "{path}");
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn each_place_is_absolute_and_has_one_star_per_component_at_most() {
-        for place in Code::ALL.iter().flat_map(|code| code.entry().places) {
+        for place in FaultCode::ALL.iter().flat_map(|code| code.entry().places) {
             assert!(place.starts_with('/'), "{place}");
             assert!(
                 place

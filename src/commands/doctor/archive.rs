@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The support archive: what somebody else needs to understand this machine, and nothing that opens a door.
+//! The support archive: what someone else needs to understand this machine, and nothing that opens a door.
 //!
 //! Every part goes through [`scrub`], whatever it is made of. What is missing is named in `contents.txt`, with the reason.
 
@@ -125,7 +125,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A disk may tell only now that it is full.
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     written.inspect_err(|_| {
-        // Half an archive helps nobody; that writing it failed is the error to tell.
+        // Half an archive helps no one; that writing it failed is the error to tell.
         let _ = std::fs::remove_file(path);
     })
 }

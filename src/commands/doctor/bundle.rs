@@ -22,7 +22,7 @@ use crate::sys::root::Root;
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
-/// The agent in the journal, by its name, which anybody may use.
+/// The agent in the journal, by its name, which anyone may use.
 const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
 
 /// The kernel's word of who sent a record.
@@ -58,7 +58,7 @@ const UNIT_DIRECTORIES: [&str; 5] = [
 /// A command that was killed is gone after this time, unless the kernel does not let it go.
 const KILL_LIMIT: Duration = Duration::from_millis(500);
 
-/// What a command complains of, at most.
+/// What a command reports, at most.
 const COMPLAINT_MAX: u64 = 4 << 10;
 
 /// What was printed, in both forms.
@@ -82,7 +82,7 @@ pub(super) fn write_within(
     file: &Path,
     printed: Printed,
 ) -> Result<Written, String> {
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let (process, path) = (process.clone(), file.to_owned());
     let work = move || {
         tell.send(write(&process, &path, printed))
@@ -96,7 +96,7 @@ pub(super) fn write_within(
             "no archive within {seconds}s: a disk, network file system or device hangs"
         ))
     };
-    told.recv_timeout(LIMIT).unwrap_or_else(hung)
+    reported.recv_timeout(LIMIT).unwrap_or_else(hung)
 }
 
 /// Writes the archive; what to print of it, and what to say.
@@ -227,7 +227,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
             if (bytes.len() as u64) < OUTPUT_MAX {
                 let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut said);
             }
-            // Nobody listens any more when the time is over.
+            // No one listens any more when the time is over.
             let _ = sender.send(read.map(|_| (bytes, said)));
         });
     }
@@ -256,7 +256,7 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
 fn ended(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // Nobody listens any more when the time is over.
+        // No one listens any more when the time is over.
         let _ = sender.send(child.wait());
     });
     receiver.recv_timeout(KILL_LIMIT).ok().transpose()

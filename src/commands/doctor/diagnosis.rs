@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::catalogue::{Code, Finding, Group, Severity};
 use crate::commands::doctor::facts::Gap;
 
-pub use gaps::{Rights, gaps, is_hidden};
+pub use gaps::{Privileges, gaps, is_hidden};
 
 /// What `doctor` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Section {
     pub findings: Vec<Finding>,
     /// What was found and is only a consequence of what another finding says.
     pub suppressed: Vec<Suppressed>,
-    /// What could not be looked at.
+    /// What could not be checked.
     pub gaps: Vec<Gap>,
 }
 
@@ -52,29 +52,29 @@ pub enum DoctorOutcome {
     Unreachable,
     /// An error.
     Errors,
-    /// This machine is not a KubeVirt virtual machine: nothing else was looked at.
+    /// This machine is not a KubeVirt virtual machine: nothing else was checked.
     NotKubevirt,
-    /// Our configuration has faults: all was looked at with the defaults.
+    /// Our configuration has faults: all was checked with the defaults.
     Configuration,
 }
 
 /// The running agent, as its lock and its status file tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Who runs, such as `process 812`; `None` where nobody does.
+    /// Who runs, such as `process 812`; `None` where no one does.
     pub holder: Option<String>,
     /// Whether this user cannot know who runs.
     pub is_unknown: bool,
     /// When its status last changed, RFC 3339; it is written on change only.
     pub updated_at: Option<String>,
-    /// What it complains of.
+    /// What it reports.
     pub findings: Vec<Finding>,
     /// Since when each of its findings is there, by code, RFC 3339.
     pub since: BTreeMap<String, String>,
 }
 
 impl Service {
-    /// That nobody keeps the labels right.
+    /// That no one keeps the labels right.
     pub fn finding(&self) -> Option<Finding> {
         let seen = match (&self.holder, &self.updated_at) {
             _ if self.is_unknown => return None,
@@ -87,19 +87,22 @@ impl Service {
         Some(Finding::new(Code::AgentNotRunning, seen))
     }
 
-    /// What the running agent complains of and one look cannot find: what needs a memory, or more rights than this process
+    /// What the running agent reports and one round cannot find: what needs a memory, or more rights than this process
     /// has. What was `found` here is newer and counts alone.
-    pub fn told<'a>(
+    pub fn reported<'a>(
         &'a self,
         found: &'a [Finding],
-        rights: Rights,
+        privileges: Privileges,
     ) -> impl Iterator<Item = &'a Finding> {
-        let told = self.findings.iter().filter(|_| self.holder.is_some());
-        told.filter(move |told| told.code.needs_memory() || rights == Rights::Few)
-            .filter(|told| found.iter().all(|finding| finding.code != told.code))
+        let reported = self.findings.iter().filter(|_| self.holder.is_some());
+        reported
+            .filter(move |reported| {
+                reported.code.needs_memory() || privileges == Privileges::Unprivileged
+            })
+            .filter(|reported| found.iter().all(|finding| finding.code != reported.code))
     }
 
-    /// Since when the running agent has complained of the same.
+    /// Since when the running agent has reported the same.
     pub fn since(&self, code: Code) -> Option<&str> {
         self.holder.as_ref()?;
         self.since.get(code.as_str()).map(String::as_str)
@@ -110,19 +113,19 @@ impl Diagnosis {
     /// From the findings of a round and of an examination: what another one explains is left out, whichever of the two
     /// found it, and what both found is said once.
     pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
-        let (mut told, mut suppressed) = (Vec::new(), Vec::new());
+        let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
         for finding in findings {
             let cause = findings.iter().find(|cause| cause.explains(finding));
             let finding = finding.clone();
             match cause.map(|cause| cause.code) {
                 Some(by) => push_new(&mut suppressed, Suppressed { finding, by }),
-                None => push_new(&mut told, finding),
+                None => push_new(&mut reported, finding),
             }
         }
-        told.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
+        reported.sort_by_key(|finding| std::cmp::Reverse(finding.code.entry().severity));
         let sections = Group::ALL.iter().map(|group| Section {
             group: *group,
-            findings: of(&told, |finding| finding.group() == *group),
+            findings: of(&reported, |finding| finding.group() == *group),
             suppressed: of(&suppressed, |suppressed| {
                 suppressed.finding.group() == *group
             }),

@@ -4,7 +4,6 @@
 //! To add a fact: a field as [`Fact`] in the file of its question, a line in its `gaps`, a read in the file of the same
 //! name in `commands/doctor/read/`, and what follows from it in that of `commands/doctor/judge/`.
 
-pub mod bundle;
 pub mod clock;
 pub mod conflicts;
 pub mod credentials;
@@ -12,6 +11,7 @@ pub mod image;
 pub mod instance;
 pub mod node;
 pub mod pods;
+pub mod rke2_charts;
 pub mod servers;
 pub mod versions;
 
@@ -32,7 +32,7 @@ pub struct Examination {
     pub conflicts: conflicts::Conflicts,
     /// What the credential files are, and how long they last.
     pub credentials: credentials::Credentials,
-    /// What the two servers show to anybody.
+    /// What the two servers show to anyone.
     pub servers: servers::Servers,
     /// Whether the clock can be believed.
     pub clock: clock::ClockFacts,
@@ -43,7 +43,7 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// What could not be looked at, in the order of the parts.
+    /// What could not be checked, in the order of the parts.
     pub fn gaps(&self) -> Vec<Gap> {
         [
             self.versions.gaps(),
@@ -67,7 +67,7 @@ fn unknown(permission: &Permission) -> Option<Gap> {
     Gap::of(Group::HarvesterApi, what, &permission.allowed)
 }
 
-/// Something that could not be looked at: nothing may be concluded from its silence.
+/// Something that could not be checked: nothing may be concluded from its silence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// Where it belongs.
@@ -80,7 +80,7 @@ pub struct Gap {
     pub need: Need,
 }
 
-/// Whether something is missed when it cannot be looked at.
+/// Whether something is missed when it cannot be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Without it, something that is wrong may not be found.

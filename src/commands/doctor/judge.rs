@@ -58,7 +58,7 @@ impl<'a> Case<'a> {
         all.is_none_or(|all| all.len() > 1)
     }
 
-    /// Whether a distribution here is told to use Harvester's cloud provider.
+    /// Whether a distribution here is asked to use Harvester's cloud provider.
     pub fn asks_for_cloud_provider(&self) -> bool {
         let mut distributions = self.observation.distributions.iter();
         distributions.any(Distribution::asks_for_harvester)

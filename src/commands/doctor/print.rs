@@ -40,7 +40,7 @@ pub struct View<'a> {
     pub service: &'a Service,
     /// What the round found out, where there was one.
     pub status: Option<&'a Status>,
-    /// What only `doctor` looked at, where it came to that.
+    /// What only `doctor` checked, where it came to that.
     pub examination: Option<&'a Examination>,
 }
 
@@ -129,7 +129,7 @@ impl View<'_> {
         }
     }
 
-    /// The finding that says why something could not be looked at.
+    /// The finding that says why something could not be checked.
     fn cause(&self, gap: &Gap) -> Option<Code> {
         let mut findings = self.diagnosis.findings();
         if let Some(cause) = findings.find(|finding| finding.seen == gap.why.text) {

@@ -2,7 +2,7 @@
 //! Reads what only `doctor` asks for, the parts side by side, each read with a deadline and one for all.
 //!
 //! To add a read: see `commands/doctor/facts.rs`. The requests to one API share its connection and take turns on it; a read
-//! that is given up closes that connection, which the next opens anew.
+//! that is given up closes that connection, which the next opens again.
 
 mod clock;
 mod conflicts;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One look of `doctor`: an ordinary round that writes nothing, and the examination beside it.
+//! One round of `doctor`: an ordinary round that writes nothing, and the examination beside it.
 //!
 //! It is done in a thread of its own. A disk, a network file system or a device that hangs takes the thread that asks it along,
-//! and nothing can call that back: the look is given up after [`LIMIT`], with what it had found by then.
+//! and nothing can call that back: the round is given up after [`LIMIT`], with what it had found by then.
 
 use std::io;
 use std::thread;
@@ -19,7 +19,7 @@ use crate::agent::state::{self, MachineId};
 use crate::agent::{self, Clock, Mode, Round};
 use crate::catalogue::{Code, Finding, Group};
 use crate::commands::doctor::diagnosis::{
-    Diagnosis, DoctorOutcome, Rights, Service, gaps, is_hidden,
+    Diagnosis, DoctorOutcome, Privileges, Service, gaps, is_hidden,
 };
 use crate::commands::doctor::examine::examine;
 use crate::commands::doctor::facts::{Examination, Gap, Need};
@@ -36,10 +36,10 @@ use crate::report::status_file;
 use crate::sys::lock::Presence;
 use crate::wire::dbus::Bus;
 
-/// How long one look may take. Each request has a limit of its own that is far below.
+/// How long one round may take. Each request has a limit of its own that is far below.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// One look, whole or given up.
+/// One round, whole or given up.
 #[derive(Debug)]
 pub(crate) struct DoctorRound {
     pub(crate) diagnosis: Diagnosis,
@@ -51,7 +51,7 @@ pub(crate) struct DoctorRound {
     pub(crate) examination: Option<Examination>,
 }
 
-/// What is known of a look after a step of it.
+/// What is known of a round after a step of it.
 #[derive(Debug, Default)]
 struct Part {
     service: Service,
@@ -65,10 +65,10 @@ struct Part {
 }
 
 /// Looks once.
-pub(crate) async fn look(process: &Process) -> DoctorRound {
+pub(crate) async fn run(process: &Process) -> DoctorRound {
     let end = Instant::now() + LIMIT;
     let part = match begin(process) {
-        Ok(told) => last(told, end).await,
+        Ok(reported) => last(reported, end).await,
         Err(error) => Part::default().without_rest(&format!("failed to spawn a thread: {error}")),
     };
     DoctorRound::new(part, &SystemClock::new())
@@ -76,21 +76,21 @@ pub(crate) async fn look(process: &Process) -> DoctorRound {
 
 fn begin(process: &Process) -> io::Result<UnboundedReceiver<Part>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (tell, told) = unbounded_channel();
+    let (tell, reported) = unbounded_channel();
     let process = process.clone();
     let work = move || gather(&runtime, &process, &tell);
     thread::Builder::new().name("look".to_owned()).spawn(work)?;
-    Ok(told)
+    Ok(reported)
 }
 
-/// The last part that is told before the end.
-async fn last(mut told: UnboundedReceiver<Part>, end: Instant) -> Part {
+/// The last part that is reported before the end.
+async fn last(mut reported: UnboundedReceiver<Part>, end: Instant) -> Part {
     let mut part = Part {
         next: Some("the configuration and the state of the agent"),
         ..Part::default()
     };
     while let Some(step) = part.next {
-        part = match timeout_at(end, told.recv()).await {
+        part = match timeout_at(end, reported.recv()).await {
             Ok(Some(newer)) => newer,
             Ok(None) => {
                 return part.without_rest(&format!("the check stopped while reading {step}"));
@@ -108,7 +108,7 @@ async fn last(mut told: UnboundedReceiver<Part>, end: Instant) -> Part {
 
 /// The thread: tells after each step what is known by then.
 fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
-    // Nobody listens any more to what comes too late.
+    // No one listens any more to what comes too late.
     let tell = |part| tell.send(part).unwrap_or_default();
     let clock = SystemClock::new();
     let service = service(process);
@@ -134,16 +134,16 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
 
     let state = state::recall(&process.root, &MachineId::of(&machine));
     let bus = Bus::new(&process.root, process.system_bus_address.as_deref());
-    let mut world = Observer::new(
+    let mut observer = Observer::new(
         process.root.clone(),
         bus,
         SignalBoard::default(),
         earlier(&state),
     )
-    .hurried();
+    .with_short_timeouts();
     let rounds = runtime.block_on(Box::pin(agent::once(
         &settings,
-        &mut world,
+        &mut observer,
         &mut Silent,
         &clock,
         Memory::default(),
@@ -153,7 +153,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         return;
     };
     let raised = round.plan.findings.iter().cloned();
-    let is_shown = |finding: &Finding| !is_hidden(finding, &round.observation, rights());
+    let is_shown = |finding: &Finding| !is_hidden(finding, &round.observation, privileges());
     findings.extend(raised.filter(is_shown));
     let status = Status::new(&round.report(&settings), &context(&clock, Vec::new()));
     let of_round = |findings: &[Finding], next| Part {
@@ -161,7 +161,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
             &round.observation,
             &round.identity,
             round.placement.as_ref(),
-            rights(),
+            privileges(),
         ),
         status: Some(status.clone()),
         is_unanswered: is_unanswered(round),
@@ -169,7 +169,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     };
     tell(of_round(&findings, Some("the additional checks of doctor")));
 
-    let examination = runtime.block_on(Box::pin(examine(&world, &settings, round, clock.now())));
+    let examination = runtime.block_on(Box::pin(examine(&observer, &settings, round, clock.now())));
     let case = Case {
         settings: &settings,
         observation: &round.observation,
@@ -179,8 +179,8 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
         now: clock.now(),
     };
     findings.extend(judge::findings(&case).into_iter().filter(is_shown));
-    let told: Vec<Finding> = service.told(&findings, rights()).cloned().collect();
-    findings.extend(told);
+    let reported: Vec<Finding> = service.reported(&findings, privileges()).cloned().collect();
+    findings.extend(reported);
     let mut whole = of_round(&findings, None);
     whole.gaps.extend(examination.gaps());
     whole.examination = Some(examination);
@@ -207,11 +207,12 @@ fn is_unanswered(round: &Round) -> bool {
     ];
     let mut credentials = credentials.into_iter().flatten();
     round.is_unanswered()
-        || rights() == Rights::Few && credentials.any(|why| why.kind == UnavailableKind::Forbidden)
+        || privileges() == Privileges::Unprivileged
+            && credentials.any(|why| why.kind == UnavailableKind::Forbidden)
 }
 
 impl Part {
-    /// The same as the end of a look, the rest of which could not be done.
+    /// The same as the end of a round, the rest of which could not be done.
     fn without_rest(mut self, why: &str) -> Self {
         let what = match self.status {
             Some(_) => "the remaining checks",
@@ -253,7 +254,7 @@ fn service(process: &Process) -> Service {
         .as_ref()
         .and_then(|status| status.get("findings")?.as_array());
     let findings = findings.map(Vec::as_slice).unwrap_or_default();
-    let told = findings.iter().filter_map(|finding| {
+    let reported = findings.iter().filter_map(|finding| {
         let code = Code::parse(&text(finding.get("code"))?)?;
         let steps = finding.get("fix")?.as_array()?.iter();
         let steps = steps.filter_map(|step| text(Some(step))).collect();
@@ -280,15 +281,15 @@ fn service(process: &Process) -> Service {
                 .as_ref()
                 .and_then(|status| status.get("lastUpdateTime")),
         ),
-        findings: told.collect(),
+        findings: reported.collect(),
         since: since.collect(),
     }
 }
 
-pub(crate) fn rights() -> Rights {
+pub(crate) fn privileges() -> Privileges {
     if nix::unistd::geteuid().is_root() {
-        Rights::All
+        Privileges::All
     } else {
-        Rights::Few
+        Privileges::Unprivileged
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! May the kubelet start for the first time? A Node keeps the name that it registers under, so a first start waits, for a
-//! bounded time, until that name is the VM's. The daemon looks; here its word is judged.
+//! bounded time, until that name is the VM's. The daemon reconciles; here its word is judged.
 
 use std::time::Duration;
 
 use crate::decide::identity::NameKind;
-use crate::decide::verdict::Verdict;
+use crate::decide::name_match::Verdict;
 use crate::facts::registration::Labels;
 
 /// How long no daemon may run before the gate opens. systemd starts it again 5 s after a crash, and a start takes one at most:
-/// whoever is away for longer does not come back by itself.
-const DAEMON_PATIENCE: Duration = Duration::from_secs(15);
+/// anyone who is away for longer does not come back by itself.
+const DAEMON_GRACE: Duration = Duration::from_secs(15);
 
 /// What is known of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl GateReason {
         }
     }
 
-    /// Whether a person should look at it.
+    /// Whether a person should check it.
     pub fn is_worrying(self) -> bool {
         matches!(
             self,
@@ -126,7 +126,7 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
         })
     };
     let said = match daemon {
-        Daemon::Missing(since) if is_over || *since >= DAEMON_PATIENCE => {
+        Daemon::Missing(since) if is_over || *since >= DAEMON_GRACE => {
             let text = format!("{NO_DAEMON}; the kubelet starts unchecked: {START_DAEMON}");
             return open(GateReason::NoDaemon, text, None);
         }

@@ -26,8 +26,8 @@ pub enum End {
     Near(String),
 }
 
-/// The end of something, in seconds since 1970, where it is near enough to be told.
-pub fn told(end: i64, now: i64) -> Option<End> {
+/// The end of something, in seconds since 1970, where it is near enough to be reported.
+pub fn reported(end: i64, now: i64) -> Option<End> {
     let left = end.saturating_sub(now);
     let date = time::UtcDateTime::from_unix_timestamp(end)
         .map_or_else(|_| format!("Unix timestamp {end}"), rfc3339);
@@ -93,7 +93,7 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
         what, file, server, ..
     } = life;
     let file = file.display();
-    match told(end, now)? {
+    match reported(end, now)? {
         End::Near(ends) => {
             let text = format!("{file}: {what} {ends}");
             let finding = Finding::new(Code::CredentialExpires, text).about(life.group);

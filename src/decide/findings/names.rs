@@ -3,7 +3,7 @@
 
 use crate::catalogue::{Code, CommandPlace, Finding};
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
-use crate::decide::verdict::Verdict;
+use crate::decide::name_match::Verdict;
 use crate::facts::names::{VmName, short};
 use crate::facts::observation::Observation;
 use crate::sys::escape::shell_word;

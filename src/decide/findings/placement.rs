@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why region and zone of the host are not known.
 
-use super::rights::host_rbac;
+use super::rbac::host_rbac;
 use crate::catalogue::{Code, Finding};
 use crate::decide::Scene;
 use crate::decide::label_state::LabelState;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Credentials that cannot be used, and answers of the two APIs that tell nothing.
 
-use super::rights::vmi_rbac;
+use super::rbac::vmi_rbac;
 use crate::catalogue::{Code, Finding};
 use crate::decide::Scene;
 use crate::facts::observation::Observation;

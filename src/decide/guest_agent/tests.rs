@@ -63,7 +63,7 @@ fn blocking(rpcs: &str) -> GuestAgent {
 }
 
 /// One reading, as the first of all.
-fn look(agent: GuestAgent) -> (GuestAgentHealth, Vec<Finding>) {
+fn judged(agent: GuestAgent) -> (GuestAgentHealth, Vec<Finding>) {
     let seen = Fact::Known(agent);
     let mut memory = Memory::default();
     memory.note(&seen, NOW);
@@ -221,22 +221,22 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
         ),
     ];
     for (agent, expected, finding) in cases {
-        let (health, findings) = look(agent.clone());
+        let (health, findings) = judged(agent.clone());
         assert_eq!(health, expected, "{agent:?}");
         assert_eq!(
             condition(health).is_none(),
             health == GuestAgentHealth::Changing
         );
-        let told: Vec<_> = findings
+        let reported: Vec<_> = findings
             .iter()
             .map(|finding| (finding.code, finding.remedy()))
             .collect();
         match finding {
-            None => assert_eq!(told, [], "{agent:?}"),
+            None => assert_eq!(reported, [], "{agent:?}"),
             Some((code, remedy)) => {
-                assert_eq!(told.len(), 1, "{told:?}");
-                assert_eq!(told[0].0, code, "{agent:?}");
-                assert!(told[0].1.starts_with(remedy), "{}", told[0].1);
+                assert_eq!(reported.len(), 1, "{reported:?}");
+                assert_eq!(reported[0].0, code, "{agent:?}");
+                assert!(reported[0].1.starts_with(remedy), "{}", reported[0].1);
             }
         }
     }
@@ -279,7 +279,7 @@ fn without_a_bus_the_files_and_the_kernel_still_say_what_they_can() {
             GuestAgentHealth::NotInstalled,
         ),
     ] {
-        assert_eq!(look(agent.clone()).0, expected, "{agent:?}");
+        assert_eq!(judged(agent.clone()).0, expected, "{agent:?}");
     }
     let unread = unknown();
     let health = judge(&unread, &Memory::default(), NOW);
@@ -312,7 +312,7 @@ fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_t
         health(Some(8), NOW + 603 * SECOND),
         GuestAgentHealth::Healthy
     );
-    // Somebody restarts it: systemd counts anew.
+    // Someone restarts it: systemd counts again.
     assert_eq!(
         health(Some(0), NOW + 604 * SECOND),
         GuestAgentHealth::Healthy
@@ -360,14 +360,14 @@ fn a_host_that_is_away_during_a_migration_is_no_fault_and_one_that_stays_away_is
 
 #[test]
 fn the_condition_says_the_same_while_the_state_stays() {
-    let told = |agent| condition(look(agent).0).unwrap();
+    let reported = |agent| condition(judged(agent).0).unwrap();
     assert_eq!(
-        told(stopped(|unit| {
+        reported(stopped(|unit| {
             unit.state = UnitState::Failed;
             unit.result = "exit-code".to_owned();
             unit.restarts = Some(3);
         })),
-        told(stopped(|unit| {
+        reported(stopped(|unit| {
             unit.state = UnitState::Failed;
             unit.result = "signal".to_owned();
             unit.restarts = Some(4);

@@ -287,7 +287,7 @@ fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
     world.node().provider_id = Some("harvester://that-of-another-namespace".to_owned());
     assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
-    // A UUID that is nobody's name is hardware.
+    // A UUID that is no one's name is hardware.
     world.observation.machine.product_uuid = Fact::Known(random_uuid(3));
     world.vmi().firmware_uuid = Some(random_uuid(3));
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);

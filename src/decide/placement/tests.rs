@@ -62,17 +62,17 @@ fn with_hosts_table(world: &mut World) {
 }
 
 /// No credential for Harvester, and a host that tells its name.
-fn without_credential(world: &mut World, told: &str) {
+fn without_credential(world: &mut World, reported: &str) {
     world.observation.harvester =
         Fact::failed(UnavailableKind::Missing, "no kubeconfig for Harvester");
     world.observation.candidates =
         Fact::failed(UnavailableKind::NotAsked, "no kubeconfig for Harvester");
     world.observation.host_metrics = Fact::Known(HostMetrics {
-        host: host(told),
+        host: host(reported),
         time: None,
         via: Via::Channel,
     });
-    world.reads = PlacementReads::none(host(told));
+    world.reads = PlacementReads::none(host(reported));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn annotations_for_another_host_are_stale_and_never_used() {
         "{}",
         placement.tried[1].detail
     );
-    // Without the freshness marker nobody can tell.
+    // Without the freshness marker no one can tell.
     world.vmi().annotations.remove(HOSTNAME);
     world.vmi().annotated_by_harvester = false;
     assert_eq!(

@@ -7,7 +7,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Dice that change nothing, in the middle of the spread.
+/// Random numbers that change nothing, in the middle of the spread.
 const FAIR: u64 = u64::MAX / 2 + 1;
 
 fn now(uptime: Duration, random: u64) -> Now {
@@ -38,7 +38,7 @@ fn answer(name: Option<&HostName>) -> ProbeResult<'_> {
     }
 }
 
-/// Reads when the window asks for it until it ends; the moments of the reads since the first sign, and the end.
+/// Reads when the window asks for it until it ends; the moments of the reads since the first hint, and the end.
 fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Duration>, WindowId) {
     let began = window.opened;
     let mut uptime = began;
@@ -48,7 +48,7 @@ fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Durati
         reads.push(uptime - began);
         match window.step(answer(name), now(uptime, random)).state {
             Ok(open) => window = open,
-            Err(epoch) => return (reads, epoch),
+            Err(window_end) => return (reads, window_end),
         }
     }
 }
@@ -56,10 +56,10 @@ fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Durati
 #[test]
 fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_ends_by_itself() {
     let same = host("hv-a");
-    let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), FAIR);
+    let (reads, window_end) = play(opened(Some("hv-a")), Some(&same), FAIR);
     assert_eq!(reads, OFFSETS);
     assert_eq!(
-        epoch,
+        window_end,
         WindowId {
             trigger: Trigger::Link,
             outcome: WindowOutcome::Unconfirmed,
@@ -74,9 +74,12 @@ fn without_jitter_the_reads_are_at_the_moments_of_the_schedule_and_the_window_en
 fn whatever_the_dice_an_unconfirmed_window_costs_at_most_eleven_reads_and_its_first_is_at_once() {
     let same = host("hv-a");
     for random in [0, 1 << 60, 1 << 62, FAIR, u64::MAX] {
-        let (reads, epoch) = play(opened(Some("hv-a")), Some(&same), random);
-        assert_eq!(epoch.outcome, WindowOutcome::Unconfirmed);
-        assert!(reads.len() <= 11 && reads.len() == epoch.reads, "{reads:?}");
+        let (reads, window_end) = play(opened(Some("hv-a")), Some(&same), random);
+        assert_eq!(window_end.outcome, WindowOutcome::Unconfirmed);
+        assert!(
+            reads.len() <= 11 && reads.len() == window_end.reads,
+            "{reads:?}"
+        );
         assert_eq!(reads.first(), Some(&Duration::ZERO));
         let last = reads.last().unwrap();
         assert!(*last >= seconds(48.0) && *last <= seconds(72.0), "{last:?}");
@@ -103,22 +106,22 @@ fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     };
     let step = window.step(unsettled, now(seconds(100.2), FAIR));
     let window = step.state.unwrap();
-    // The watch told it: that is no read of the window, and settles it all the same.
+    // The watch reported it: that is no read of the window, and settles it all the same.
     let by_watch = ProbeResult {
         is_read: false,
         ..answer(Some(&there))
     };
     let step = window.step(by_watch, now(seconds(100.3), FAIR));
-    let epoch = step.state.unwrap_err();
+    let window_end = step.state.unwrap_err();
     assert_eq!(
-        epoch.outcome,
+        window_end.outcome,
         WindowOutcome::Confirmed {
             from: host("hv-a"),
             to: host("hv-b")
         }
     );
     assert_eq!(
-        (epoch.took, epoch.reads),
+        (window_end.took, window_end.reads),
         (seconds(100.3) - seconds(100.0), 1)
     );
 }
@@ -127,7 +130,7 @@ fn another_host_confirms_as_soon_as_the_labels_are_settled() {
 fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
     let there = host("hv-b");
     let mut window = opened(Some("hv-a"));
-    let epoch = loop {
+    let window_end = loop {
         let uptime = window.due;
         let found = ProbeResult {
             is_settled: false,
@@ -135,20 +138,23 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
         };
         match window.step(found, now(uptime, FAIR)).state {
             Ok(open) => window = open,
-            Err(epoch) => break epoch,
+            Err(window_end) => break window_end,
         }
     };
-    assert!(matches!(epoch.outcome, WindowOutcome::Confirmed { .. }));
-    assert_eq!(epoch.took, seconds(60.0));
+    assert!(matches!(
+        window_end.outcome,
+        WindowOutcome::Confirmed { .. }
+    ));
+    assert_eq!(window_end.took, seconds(60.0));
 }
 
 #[test]
 fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
-    let (_, epoch) = play(opened(Some("hv-a")), None, FAIR);
-    assert_eq!(epoch.outcome, WindowOutcome::ApiUnavailable);
-    let (_, epoch) = play(opened(None), Some(&host("hv-a")), FAIR);
+    let (_, window_end) = play(opened(Some("hv-a")), None, FAIR);
+    assert_eq!(window_end.outcome, WindowOutcome::ApiUnavailable);
+    let (_, window_end) = play(opened(None), Some(&host("hv-a")), FAIR);
     assert_eq!(
-        epoch.outcome,
+        window_end.outcome,
         WindowOutcome::Unconfirmed,
         "no host to compare with"
     );
@@ -158,7 +164,7 @@ fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
 fn an_answer_of_the_first_seconds_is_no_denial() {
     let same = host("hv-a");
     let mut window = opened(Some("hv-a"));
-    let epoch = loop {
+    let window_end = loop {
         let uptime = window.due;
         let early = uptime - window.opened < CAUGHT_UP;
         let found = answer(early.then_some(&same));
@@ -168,16 +174,16 @@ fn an_answer_of_the_first_seconds_is_no_denial() {
         };
         match window.step(found, now(uptime, FAIR)).state {
             Ok(open) => window = open,
-            Err(epoch) => break epoch,
+            Err(window_end) => break window_end,
         }
     };
-    assert_eq!(epoch.outcome, WindowOutcome::ApiUnavailable);
+    assert_eq!(window_end.outcome, WindowOutcome::ApiUnavailable);
 }
 
 #[test]
 fn each_offset_is_read_once_however_the_dice_fall() {
     let same = host("hv-a");
-    // Dice that fall low and high in turn would bring the same moment again and again, if it were thrown anew.
+    // Random numbers that fall low and high in turn would bring the same moment again and again, if it were thrown again.
     let mut window = opened(Some("hv-a"));
     let mut uptime = window.opened;
     let mut reads = 0;
@@ -186,8 +192,8 @@ fn each_offset_is_read_once_however_the_dice_fall() {
         reads += 1;
         match window.step(answer(Some(&same)), now(uptime, random)).state {
             Ok(open) => window = open,
-            Err(epoch) => {
-                assert!(epoch.reads <= 11 && reads <= 11, "{reads} reads");
+            Err(window_end) => {
+                assert!(window_end.reads <= 11 && reads <= 11, "{reads} reads");
                 return;
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which commands (RPCs) qemu-ga was told not to run.
+//! Which commands (RPCs) qemu-ga was configured not to run.
 //!
 //! It adds up two lists from its configuration file and its command line (`config_load`, `config_parse` in qga/main.c): those
 //! allowed, beside which all others are blocked, and those blocked. Distributions put the command line into variables of a file

@@ -19,7 +19,7 @@ pub(super) const NODE_LABELS: &str = "node-labels";
 /// The kubelet's flag for the name of its Node.
 pub(super) const HOSTNAME_OVERRIDE: &str = "hostname-override";
 
-/// The keys that are looked at; all others, the cluster's token among them, are passed over.
+/// The keys that are checked; all others, the cluster's token among them, are passed over.
 pub(super) const USED: [&str; 7] = [
     "data-dir",
     "node-name",
@@ -31,10 +31,10 @@ pub(super) const USED: [&str; 7] = [
 ];
 
 /// The settings of several files by key: those that count, each with its file.
-pub(super) type Settings = BTreeMap<String, Vec<Configured<String>>>;
+pub(super) type ReadSettings = BTreeMap<String, Vec<Configured<String>>>;
 
 /// What the settings of all files come to.
-pub(super) fn distribution(kind: DistributionKind, settings: &Settings) -> Distribution {
+pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> Distribution {
     let last = |key: &str| {
         settings
             .get(key)
@@ -42,7 +42,7 @@ pub(super) fn distribution(kind: DistributionKind, settings: &Settings) -> Distr
             .filter(|configured| !configured.value.is_empty())
     };
     let mut distribution = Distribution::new(kind);
-    // RKE2 and K3s take a relative one from the folder they are started in, which nobody knows.
+    // RKE2 and K3s take a relative one from the folder they are started in, which no one knows.
     if let Some(data_dir) = last("data-dir").filter(|one| Path::new(&one.value).is_absolute()) {
         distribution.data_dir = PathBuf::from(&data_dir.value);
     }

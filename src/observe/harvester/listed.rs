@@ -11,7 +11,7 @@ use crate::sys::document::json::{Capped, name, owner_kind, owner_references, own
 /// annotations.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Item")]
-pub(super) struct Listed {
+pub(super) struct ListedVmi {
     pub(super) name: VmName,
     pub(super) uid: String,
     /// The UID of the VM that owns it.
@@ -42,7 +42,7 @@ struct Owner {
     uid: Option<String>,
 }
 
-impl TryFrom<Item> for Listed {
+impl TryFrom<Item> for ListedVmi {
     type Error = NotAVmi;
 
     fn try_from(Item { metadata }: Item) -> Result<Self, NotAVmi> {

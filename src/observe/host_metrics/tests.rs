@@ -9,7 +9,7 @@ use harvester_lab::guest::GuestTree;
 use super::*;
 use crate::facts::host_metrics::Via;
 
-const PATIENCE: ReadPatience = ReadPatience {
+const TIMEOUTS: ReadTimeouts = ReadTimeouts {
     send: Duration::from_millis(300),
     receive: Duration::from_millis(800),
     again: Duration::from_millis(100),
@@ -23,7 +23,7 @@ fn guest() -> (tempfile::TempDir, GuestTree, Root) {
 }
 
 async fn seen(root: &Root) -> Fact<HostMetrics> {
-    read_patiently(root, UtcDateTime::now(), PATIENCE).await
+    read_within(root, UtcDateTime::now(), TIMEOUTS).await
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
     );
     assert_eq!(seen(&root).await.known().unwrap().via, Via::Disk);
     let wall = UtcDateTime::now() + std::time::Duration::from_secs(90);
-    let old = read_patiently(&root, wall, PATIENCE).await;
+    let old = read_within(&root, wall, TIMEOUTS).await;
     assert!(old.why().unwrap().text.contains("s old"), "{old:?}");
 
     let device = DownwardMetrics::offer_paced(&tree, Behaviour::serve("hv-port"), Duration::ZERO);

@@ -23,7 +23,7 @@ impl Observer {
     pub(super) fn take_delivered(&mut self) -> Uncertain {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
-            // What was never read is not told by the watch when it is back.
+            // What was never read is not reported by the watch when it is back.
             Some(Reach::Away(error)) if self.own.is_some() => {
                 self.candidates = Fact::Failed(away(&error));
             }
@@ -71,7 +71,7 @@ impl Observer {
         }
     }
 
-    /// Takes our instance as it is now, unless it cannot be told whether it is that.
+    /// Takes our instance as it is now, unless it cannot be determined whether it is that.
     fn accept_vmi(&mut self, vmi: Vmi, version: String) -> bool {
         let Some(own) = self.own.as_mut().filter(|own| {
             own.vmi.uid == vmi.uid && own.vmi.namespace == vmi.namespace && own.vmi.name == vmi.name
@@ -102,11 +102,11 @@ impl Observer {
             .then(|| Topology::parse(&own.vmi.annotations).ok())
             .flatten()
             .filter(|topology| !topology.is_empty());
-        let told = reads.host_node.known();
-        let told = told.and_then(|labels| Topology::parse(labels).ok());
-        let is_doubtful = match (&annotated, &told) {
+        let reported = reads.host_node.known();
+        let reported = reported.and_then(|labels| Topology::parse(labels).ok());
+        let is_doubtful = match (&annotated, &reported) {
             // Harvester copies these labels: where they differ, ours are older.
-            (Some(annotated), Some(told)) => annotated != told,
+            (Some(annotated), Some(reported)) => annotated != reported,
             (Some(_), None) | (None, Some(_)) => false,
             // A pod of the instance may tell now what it did not before.
             (None, None) => true,

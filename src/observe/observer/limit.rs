@@ -7,23 +7,23 @@ use tokio::time::timeout;
 
 use crate::facts::{Fact, UnavailableKind};
 
-/// No reading takes longer. The watchdog is fed between looks, and a look has two or three of them one after the other at
+/// No reading takes longer. The watchdog is fed between rounds, and a round has two or three of them one after the other at
 /// most: a slow API must not look like a dead agent.
-const LOOK_LIMIT: Duration = Duration::from_secs(20);
+const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// The result, or `None` when it did not come in time.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
-    timeout(LOOK_LIMIT, work).await.ok()
+    timeout(READ_LIMIT, work).await.ok()
 }
 
 /// The same for a reading that is only a suspicion.
 pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
-    timeout(LOOK_LIMIT / 4, work).await.ok()
+    timeout(READ_LIMIT / 4, work).await.ok()
 }
 
 /// The reason, for people.
 pub(super) fn too_slow_text(whom: &str) -> String {
-    format!("{whom} did not respond within {} s", LOOK_LIMIT.as_secs())
+    format!("{whom} did not respond within {} s", READ_LIMIT.as_secs())
 }
 
 /// A fact that did not come in time.
@@ -40,9 +40,9 @@ mod tests {
     async fn what_never_comes_is_given_up_and_what_comes_is_not() {
         let began = tokio::time::Instant::now();
         assert_eq!(limited(pending::<()>()).await, None);
-        assert_eq!(began.elapsed(), LOOK_LIMIT);
+        assert_eq!(began.elapsed(), READ_LIMIT);
         assert_eq!(briefly(pending::<()>()).await, None);
-        assert!(began.elapsed() < LOOK_LIMIT * 2);
+        assert!(began.elapsed() < READ_LIMIT * 2);
         assert_eq!(limited(ready(1)).await, Some(1));
     }
 }

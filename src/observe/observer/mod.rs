@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The world outside the process, as the loop sees it: its traits for reading and writing, by what `observe` reads and `apply`
+//! What is outside the process, as the loop sees it: its traits for reading and writing, by what `observe` reads and `apply`
 //! writes.
 //!
-//! Here is only what must be kept from one look to the next: the connections, and what was read last.
+//! Here is only what must be kept from one round to the next: the connections, and what was read last.
 
 mod delivered;
 mod limit;
@@ -47,8 +47,8 @@ use crate::wire::kubeapi::Timeouts;
 use limit::{limited, too_slow_text};
 use search::{Listing, OwnInstance};
 
-/// For one look with somebody waiting for it.
-const HURRIED: Timeouts = Timeouts {
+/// For one round with someone waiting for it.
+const SHORT_TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
     headers: Duration::from_secs(5),
     body_progress: Duration::from_secs(3),
@@ -56,7 +56,7 @@ const HURRIED: Timeouts = Timeouts {
     watch_silence: Duration::from_secs(10),
 };
 
-/// The world outside the process, as far as the agent reads and writes it.
+/// What is outside the process, as far as the agent reads and writes it.
 #[derive(Debug)]
 pub struct Observer {
     root: Root,
@@ -95,7 +95,7 @@ pub struct Observer {
     /// Instances that do not have it.
     compared: Compared,
     listing: Listing,
-    /// Whether nobody waits, so that what is dear may be done later or rarely.
+    /// Whether no one waits, so that what is dear may be done later or rarely.
     is_daemon: bool,
     /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
     machine: Option<u64>,
@@ -106,7 +106,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// A world of which nothing was read yet. `earlier` is the VM of an earlier run on this machine.
+    /// Creates an observer that has read nothing yet. `earlier` is the VM of an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
         let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");
         Self {
@@ -144,8 +144,8 @@ impl Observer {
     }
 
     /// The same with a person before it who waits: what does not answer within seconds is given up.
-    pub fn hurried(mut self) -> Self {
-        self.connections.timeouts = HURRIED;
+    pub fn with_short_timeouts(mut self) -> Self {
+        self.connections.timeouts = SHORT_TIMEOUTS;
         self
     }
 }

@@ -44,7 +44,7 @@ impl Observer {
         alive: &mut dyn FnMut(),
     ) -> Observation {
         if scope.hinted {
-            self.connections.hurry();
+            self.connections.skip_backoff();
         }
         let machine = machine::read_machine(&self.root);
         self.machine = Some(machine.phase());
@@ -167,14 +167,14 @@ impl Observer {
         }
         self.names = names;
         let problems = self.distribution_problems.iter().cloned();
-        let remarks = problems
+        let issues = problems
             .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
-            .chain(self.connections.remarks(&self.root))
-            .chain(self.health.remarks())
+            .chain(self.connections.issues(&self.root))
+            .chain(self.health.issues())
             .collect();
         Observation {
             label_files: registration::read(&self.root),
-            remarks,
+            issues,
             ..self.observation(machine)
         }
     }
@@ -234,7 +234,7 @@ impl Observer {
         };
         if let (VmReading::Own { with_others }, Some(found)) = (how, &self.own) {
             let known = self.versions.iter().find(|(uid, _)| *uid == found.vmi.uid);
-            let known = harvester::Known {
+            let known = harvester::KnownOwn {
                 own: &found.vmi,
                 version: known.and_then(|(_, version)| version.as_deref()),
                 others: &found.others,
@@ -287,7 +287,7 @@ impl Observer {
             guest_agent: self.guest_agent.clone(),
             label_files: Vec::new(),
             drop_in: self.drop_in,
-            remarks: Vec::new(),
+            issues: Vec::new(),
         }
     }
 }

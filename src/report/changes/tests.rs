@@ -76,11 +76,11 @@ fn status(host: &str, findings: &[(&str, Severity, &str)]) -> Status {
 }
 
 /// Reports a status, with its findings.
-fn news(told: &mut Reported, status: &Status) -> Vec<Record> {
-    news_of(told, status, RoundEvents::default())
+fn news(reported: &mut Reported, status: &Status) -> Vec<Record> {
+    news_of(reported, status, RoundEvents::default())
 }
 
-fn news_of(told: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
+fn news_of(reported: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
     let findings = status.findings.iter();
     let findings: Vec<Finding> = findings
         .map(|finding| {
@@ -94,7 +94,7 @@ fn news_of(told: &mut Reported, status: &Status, events: RoundEvents<'_>) -> Vec
         findings: &findings,
         ..events
     };
-    told.news(status, events)
+    reported.news(status, events)
 }
 
 fn ids(records: &[Record]) -> Vec<&str> {
@@ -106,9 +106,9 @@ fn ids(records: &[Record]) -> Vec<&str> {
 
 #[test]
 fn a_state_that_stays_is_told_once() {
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let found = status("hv-a", &[("hostname-differs", Severity::Warning, "x")]);
-    let first = news(&mut told, &found);
+    let first = news(&mut reported, &found);
     assert_eq!(ids(&first), [message_id::IDENTIFIED, message_id::FINDING]);
     assert_eq!(first[1].priority, Priority::Warning);
     assert_eq!(first[1].finding.as_deref(), Some("hostname-differs"));
@@ -117,25 +117,25 @@ fn a_state_that_stays_is_told_once() {
     assert!(fix.contains(entry.fix[0]), "{fix}");
     assert_eq!(first[1].message, format!("{}: x", entry.title));
     assert_eq!(first[1].impact.as_deref(), Some(entry.impact));
-    assert!(news(&mut told, &found).is_empty());
+    assert!(news(&mut reported, &found).is_empty());
 }
 
 #[test]
 fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     news(
-        &mut told,
+        &mut reported,
         &status("hv-a", &[("hostname-differs", Severity::Warning, "x")]),
     );
     let changed = news(
-        &mut told,
+        &mut reported,
         &status("hv-a", &[("hostname-differs", Severity::Warning, "y")]),
     );
     assert_eq!(
         (ids(&changed), changed[0].priority),
         (vec![message_id::FINDING], Priority::Warning)
     );
-    let resolved = news(&mut told, &status("hv-a", &[]));
+    let resolved = news(&mut reported, &status("hv-a", &[]));
     assert_eq!(
         (ids(&resolved), resolved[0].priority),
         (vec![message_id::RESOLVED], Priority::Notice)
@@ -144,12 +144,12 @@ fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
 
 #[test]
 fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
-    let mut told = Reported::default();
-    news(&mut told, &status("hv-a", &[]));
+    let mut reported = Reported::default();
+    news(&mut reported, &status("hv-a", &[]));
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
     let [from, to, at] = ["hv-a", "hv-b", "now"].map(str::to_owned);
     let moved = Migration { from, to, at };
-    let news = told.news(
+    let news = reported.news(
         &status("hv-b", &[]),
         RoundEvents {
             labelled: &labelled,
@@ -180,29 +180,29 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
             .collect();
         status
     };
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let right = named(&[
         (NameKind::KernelHostname, "vm-1", "names-match"),
         (NameKind::NodeName, "vm-1", "names-match"),
     ]);
-    let first = news(&mut told, &right);
+    let first = news(&mut reported, &right);
     assert_eq!(ids(&first), [message_id::IDENTIFIED]);
     let wrong = named(&[
         (NameKind::KernelHostname, "localhost", "mismatch"),
         (NameKind::NodeName, "vm-2", "names-match"),
     ]);
-    let renamed = news(&mut told, &wrong);
+    let renamed = news(&mut reported, &wrong);
     assert_eq!(ids(&renamed), [message_id::RENAMED]);
     assert_eq!(
         renamed[0].message,
         "hostname changed from `vm-1` to `localhost`: mismatch"
     );
-    assert!(news(&mut told, &wrong).is_empty());
+    assert!(news(&mut reported, &wrong).is_empty());
 }
 
 #[test]
 fn a_clock_that_was_set_is_told_once_by_how_much() {
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let there = status("hv-a", &[]);
     let mut after = |count| {
         let clock = ClockSteps {
@@ -213,7 +213,7 @@ fn a_clock_that_was_set_is_told_once_by_how_much() {
             clock,
             ..RoundEvents::default()
         };
-        told.news(&there, events)
+        reported.news(&there, events)
     };
     // Steps before the first report are no news.
     assert_eq!(ids(&after(1)), [message_id::IDENTIFIED]);
@@ -234,19 +234,19 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
         took: std::time::Duration::from_secs(60),
         reads: 11,
     };
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let there = status("hv-a", &[]);
-    news(&mut told, &there);
-    let hint = told.hint(Trigger::Link);
+    news(&mut reported, &there);
+    let hint = reported.hint(Trigger::Link);
     assert_eq!(hint.message_id, Some(message_id::SIGN));
     assert!(hint.message.contains("GUEST_ANNOUNCE"));
     assert_eq!(hint.host.as_deref(), Some("hv-a"));
-    let mut ended = |epoch: &WindowId| {
+    let mut ended = |window_end: &WindowId| {
         let events = RoundEvents {
-            epoch: Some(epoch),
+            window_end: Some(window_end),
             ..RoundEvents::default()
         };
-        told.news(&there, events)
+        reported.news(&there, events)
     };
     let news = ended(&end(Trigger::Link, WindowOutcome::Unconfirmed));
     assert_eq!(
@@ -267,14 +267,14 @@ fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
 
 #[test]
 fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let held = [
         ("pinned-by-config", Severity::Warning, "zone"),
         ("pinned-by-config", Severity::Warning, "region"),
     ];
-    assert_eq!(news(&mut told, &status("hv-a", &held)).len(), 3);
+    assert_eq!(news(&mut reported, &status("hv-a", &held)).len(), 3);
     assert!(
-        news(&mut told, &status("hv-a", &held)).is_empty(),
+        news(&mut reported, &status("hv-a", &held)).is_empty(),
         "two of one code stay told"
     );
     let mut away = status(
@@ -282,34 +282,34 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
         &[("harvester-unreachable", Severity::Warning, "timeout")],
     );
     away.placement = None;
-    assert_eq!(ids(&news(&mut told, &away)), [message_id::FINDING]);
+    assert_eq!(ids(&news(&mut reported, &away)), [message_id::FINDING]);
     away.findings[0].observed = "connection refused".to_owned();
     assert!(
-        news(&mut told, &away).is_empty(),
+        news(&mut reported, &away).is_empty(),
         "another text of one trouble"
     );
-    let back = news(&mut told, &status("hv-a", &held));
+    let back = news(&mut reported, &status("hv-a", &held));
     assert_eq!(
         (ids(&back), back[0].finding.as_deref()),
         (vec![message_id::RESOLVED], Some("harvester-unreachable"))
     );
 }
 
-/// The longest names that Kubernetes and Linux accept, and a remark as long as an error of a library may be.
+/// The longest names that Kubernetes and Linux accept, and an issue as long as an error of a library may be.
 #[test]
 fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     let (host, name) = ("h".repeat(253), "n".repeat(64));
     let long = "an error of a library with\nall its causes: ".repeat(40);
-    let mut told = Reported::default();
+    let mut reported = Reported::default();
     let mut first = status(&host, &[]);
     first.identity.names = vec![NameStatus {
         kind: NameKind::StaticHostname,
         name: name.clone(),
         state: "match-modulo-case-or-domain".to_owned(),
     }];
-    let mut records = news(&mut told, &first);
+    let mut records = news(&mut reported, &first);
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {
-        records.push(told.hint(hint));
+        records.push(reported.hint(hint));
     }
     let labelled: Vec<String> = ["region", "zone", "host"]
         .map(|key| format!("failure-domain.beta.kubernetes.io/{key}={}", "v".repeat(63)))
@@ -341,13 +341,13 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     next.identity.names = first.identity.names.clone();
     next.identity.names[0].name = "m".repeat(64);
     next.labels.node = Some(host.clone());
-    for epoch in &ends {
+    for window_end in &ends {
         for refused in [None, Some(long.as_str())] {
             let events = RoundEvents {
                 labelled: &labelled,
                 latency_ms: u64::MAX,
                 moved: Some(&moved),
-                epoch: Some(epoch),
+                window_end: Some(window_end),
                 started: Some(("qemu-guest-agent.service", refused)),
                 clock: ClockSteps {
                     count: 1,
@@ -355,11 +355,11 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
                 },
                 ..RoundEvents::default()
             };
-            records.extend(news_of(&mut told.clone(), &next, events));
+            records.extend(news_of(&mut reported.clone(), &next, events));
         }
     }
-    news(&mut told, &next);
-    records.extend(news(&mut told, &first));
+    news(&mut reported, &next);
+    records.extend(news(&mut reported, &first));
 
     let kinds: BTreeSet<&str> = ids(&records).into_iter().collect();
     let elsewhere = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The metrics for whoever asks on this machine: one listening socket, off unless the configuration names it.
+//! The metrics for clients on this machine: one listening socket, off unless the configuration names it.
 //!
-//! It answers with the text of the last report and never makes the agent look. While nobody asks it costs nothing. Whoever
+//! It answers with the text of the last report and never makes the agent reconcile. While no one asks it costs nothing. Anyone who
 //! asks is not trusted: a request may be short and quick only, and of those that ask at one time the last few are answered.
 
 mod http;
@@ -47,11 +47,11 @@ const HEADERS_MAX: usize = 32;
 /// Until a socket is tried again that cannot be had, because another program listens there or no descriptor is left.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// The text that is told, and where. Clones share it.
+/// The text that is reported, and where. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct MetricsPage {
     inner: Arc<Mutex<ListenerState>>,
-    /// It is to be told somewhere else.
+    /// It is to be reported somewhere else.
     moved: Arc<Notify>,
 }
 
@@ -62,7 +62,7 @@ struct ListenerState {
 }
 
 impl MetricsPage {
-    /// Shows the parts of a page, one after the other, to whoever asks at `listen`.
+    /// Shows the parts of a page, one after the other, to clients at `listen`.
     pub fn show(&self, listen: Option<&Listen>, state: &str, activity: &str) {
         let is_elsewhere = self.lock(|shown| {
             shown.page = [state, activity].concat().into();
@@ -92,7 +92,7 @@ pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
             match &listen {
                 Some(listen) => hold(&board, &root, listen, &health).await,
                 None => {
-                    health.remark(NAME, None);
+                    health.issue(NAME, None);
                     pending::<()>().await;
                 }
             }
@@ -104,12 +104,12 @@ pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
     }
 }
 
-/// Answers at one address; what is wrong with it is complained about, and it is tried again.
+/// Answers at one address; what is wrong with it is reported, and it is tried again.
 async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &SignalBoard) {
     loop {
         let error = match MetricsListener::bind(root, listen) {
             Ok(listener) => {
-                health.remark(NAME, None);
+                health.issue(NAME, None);
                 answer_all(board, &listener).await
             }
             Err(error) => error,
@@ -119,7 +119,7 @@ async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &Signal
             ListenError::Forbidden(address) => Some(address.port()),
             _ => None,
         };
-        health.remark(
+        health.issue(
             NAME,
             Some(ObservationIssue::MetricsUnavailable { what, forbidden }),
         );

@@ -18,10 +18,10 @@ use crate::config::Listen;
 use crate::sys::atomic_file::{self, WriteError};
 use crate::sys::root::Root;
 
-/// Root and its group may ask; who else may is up to whoever gives the socket another group.
+/// Root and its group may ask; who else may is up to the one who gives the socket another group.
 const SOCKET_MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// Why nobody can ask.
+/// Why no one can ask.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListenError {
     /// Another program listens there, or it may not be listened there.
@@ -71,7 +71,7 @@ pub(super) struct SocketPlace {
 }
 
 impl MetricsListener {
-    /// Listens. A socket file that an earlier run left behind is replaced; one where somebody listens never.
+    /// Listens. A socket file that an earlier run left behind is replaced; one where someone listens never.
     pub(super) fn bind(root: &Root, listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Tcp(address) => {
@@ -121,7 +121,7 @@ impl MetricsListener {
             };
             match accepted {
                 Ok(stream) => return Ok(stream),
-                // Whoever asked has gone: accept(2).
+                // Anyone who asked has gone: accept(2).
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(ListenError::Accept(error)),
             }

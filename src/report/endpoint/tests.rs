@@ -38,8 +38,8 @@ impl Served {
         }
     }
 
-    fn complaints(&self) -> String {
-        format!("{:?}", self.health.remarks())
+    fn findings(&self) -> String {
+        format!("{:?}", self.health.issues())
     }
 }
 
@@ -54,7 +54,7 @@ async fn free_port() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// Waits until somebody listens.
+/// Waits until someone listens.
 async fn connect(address: SocketAddr) -> TcpStream {
     let begin = Instant::now();
     loop {
@@ -135,10 +135,10 @@ async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about
     let listen = Listen::Unix("/metrics.sock".into());
     served.board.show(Some(&listen), "", "");
     timeout(SOON, served.health.changed()).await.unwrap();
-    let complaints = served.complaints();
+    let findings = served.findings();
     assert!(
-        complaints.contains("failed to listen on `/metrics.sock`: "),
-        "{complaints}"
+        findings.contains("failed to listen on `/metrics.sock`: "),
+        "{findings}"
     );
     let _stream = UnixStream::connect(&place).await.unwrap();
     theirs.accept().unwrap();
@@ -205,10 +205,10 @@ async fn a_file_that_is_no_socket_is_left_alone_and_complained_about() {
     let listen = Listen::Unix("/metrics.sock".into());
     served.board.show(Some(&listen), "", "");
     timeout(SOON, served.health.changed()).await.unwrap();
-    let complaints = served.complaints();
+    let findings = served.findings();
     assert!(
-        complaints.contains("`/metrics.sock` exists and is not a socket"),
-        "{complaints}"
+        findings.contains("`/metrics.sock` exists and is not a socket"),
+        "{findings}"
     );
     assert_eq!(std::fs::read_to_string(&place).unwrap(), "mine");
 }
@@ -220,17 +220,17 @@ async fn a_port_in_use_is_complained_about_until_another_is_configured() {
     let address = taken.local_addr().unwrap();
     served.board.show(Some(&Listen::Tcp(address)), "", "");
     timeout(SOON, served.health.changed()).await.unwrap();
-    let complaints = served.complaints();
+    let findings = served.findings();
     assert!(
-        complaints.contains(&format!(
+        findings.contains(&format!(
             "failed to listen on `{address}`: Address already in use"
         )),
-        "{complaints}"
+        "{findings}"
     );
     let free = free_port().await;
     served.board.show(Some(&Listen::Tcp(free)), "a 1\n", "");
     assert!(ask(connect(free).await, REQUEST).await.ends_with("a 1\n"));
-    assert_eq!(served.health.remarks(), []);
+    assert_eq!(served.health.issues(), []);
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         let text = ask(connect(address).await, request).await;
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
     }
-    // One that goes on sending may lose the answer, and disturbs nobody.
+    // One that goes on sending may lose the answer, and disturbs no one.
     let body = [REQUEST, &[b'x'; 20 * HEAD_MAX]].concat();
     let mut stream = connect(address).await;
     let _ = stream.write_all(&body).await;
@@ -295,12 +295,12 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         .unwrap();
     assert_eq!(rest, b"");
     // Byte by byte is slow, and still in time.
-    let mut patient = connect(address).await;
+    let mut slow = connect(address).await;
     for byte in REQUEST {
-        patient.write_all(&[*byte]).await.unwrap();
+        slow.write_all(&[*byte]).await.unwrap();
         tokio::task::yield_now().await;
     }
-    assert!(ask(patient, b"").await.ends_with("a 1\n"));
+    assert!(ask(slow, b"").await.ends_with("a 1\n"));
 }
 
 #[tokio::test]

@@ -14,9 +14,9 @@ use crate::report::sink::StderrStyle;
 
 /// The format.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lines(pub(super) StderrStyle);
+pub(super) struct EntryLines(pub(super) StderrStyle);
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for EntryLines
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     N: for<'writer> FormatFields<'writer> + 'static,

@@ -11,7 +11,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::lines::Lines;
+use super::lines::EntryLines;
 use super::record::{Priority, Record};
 use crate::config::LogLevel;
 use crate::report::sink::{Sink, StderrStyle};
@@ -80,9 +80,9 @@ where
     S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
 {
     tracing_subscriber::fmt::layer()
-        .event_format(Lines(style))
+        .event_format(EntryLines(style))
         .with_writer(io::stderr)
-        // Nobody can be told that stderr is gone.
+        // No one can be determined that stderr is gone.
         .log_internal_errors(false)
 }
 

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// Fields of every entry that say where in the sources it comes from.
 const ORIGIN: [&str; 3] = ["CODE_FILE", "CODE_LINE", "TARGET"];
 
-/// Puts a journald that nobody reads from in place of the machine's, for this process only.
+/// Puts a journald that no one reads from in place of the machine's, for this process only.
 fn listen() -> UnixDatagram {
     run(&["mount", "-t", "tmpfs", "none", "/run"]);
     std::fs::create_dir_all("/run/systemd/journal").unwrap();
@@ -91,7 +91,7 @@ fn text(record: &Record, style: StderrStyle) -> String {
     let kept = Kept::default();
     let writer = kept.clone();
     let layer = tracing_subscriber::fmt::layer()
-        .event_format(lines::Lines(style))
+        .event_format(lines::EntryLines(style))
         .with_writer(move || writer.clone());
     let stack = tracing_subscriber::registry().with(layer);
     tracing::subscriber::with_default(stack, || record.emit());
@@ -203,7 +203,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
     let took = started.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
 
-    // The journal comes back. What was lost is told without another entry, and nothing is missing from the count.
+    // The journal comes back. What was lost is reported without another entry, and nothing is missing from the count.
     let (mut received, mut lost) = (0, 0);
     while received + lost < sent {
         let fields = receive(&socket);
@@ -261,11 +261,13 @@ fn a_loss_is_told_as_soon_as_the_queue_is_empty() {
     let lost = AtomicU64::new(3);
     let before = Record::new(Priority::Info, "before");
     queue.send(Some(Box::new(before.clone()))).unwrap();
-    let (told, written) = std::sync::mpsc::channel();
+    let (reported, written) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let lost = &lost;
         scope.spawn(move || {
-            drain(&records, lost, |record| told.send(record.clone()).unwrap());
+            drain(&records, lost, |record| {
+                reported.send(record.clone()).unwrap()
+            });
         });
         assert_eq!(written.recv_timeout(SOON).unwrap(), before);
         assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(3));

@@ -18,7 +18,7 @@ use super::record::Record;
 /// Entries that wait: more than one change of everything that we report on. journald's socket holds as many again, or more.
 pub(super) const QUEUE_LENGTH: usize = 64;
 
-/// An entry, or nothing: a reason to look at the count of lost ones.
+/// An entry, or nothing: a reason to read the count of lost ones.
 pub(super) type Queued = Option<Box<Record>>;
 
 /// The sending end. The thread ends when this is dropped and all is written.
@@ -59,7 +59,7 @@ impl Writer {
     pub(super) fn queue(&self, record: Record) {
         if self.queue.try_send(Some(Box::new(record))).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
-            // The thread may have emptied the queue since, and would sleep without a look at the count.
+            // The thread may have emptied the queue since, and would sleep without reading the count.
             let _ = self.queue.try_send(None);
         }
     }
@@ -93,7 +93,7 @@ pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: imp
             None => break,
         }
     }
-    // The queue is closed: nobody else will tell of what was lost last.
+    // The queue is closed: no one else will tell of what was lost last.
     let count = lost.swap(0, Ordering::Relaxed);
     if count > 0 {
         write(&Record::lost(count));

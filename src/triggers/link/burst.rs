@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many announcements of one move are one reason to look.
+//! Many announcements of one move are one reason to reconcile.
 
 use std::time::Duration;
 
 /// Silence that ends a burst. QEMU lets each NIC announce itself five times within 0.8 s.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// No move makes a longer burst: noise must not hide a second move for ever.
+/// No move makes a longer burst: noise must not hide a second move indefinitely.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A burst of events.
@@ -32,8 +32,8 @@ impl Burst {
 mod tests {
     use super::*;
 
-    /// How many of events at these milliseconds are told.
-    fn told(events: impl IntoIterator<Item = u64>) -> usize {
+    /// How many of events at these milliseconds are reported.
+    fn reported(events: impl IntoIterator<Item = u64>) -> usize {
         let mut burst = Burst::default();
         let begins = |at: &u64| burst.begins(Duration::from_millis(*at));
         events.into_iter().filter(begins).count()
@@ -49,17 +49,17 @@ mod tests {
             .collect();
         events.sort_unstable();
         assert_eq!(events.len(), 15);
-        assert_eq!(told(events), 1);
+        assert_eq!(reported(events), 1);
     }
 
     #[test]
     fn a_second_move_after_two_seconds_of_silence_is_told_and_one_before_is_not() {
-        assert_eq!(told([0, 800, 2800]), 2);
-        assert_eq!(told([0, 800, 2799]), 1);
+        assert_eq!(reported([0, 800, 2800]), 2);
+        assert_eq!(reported([0, 800, 2799]), 1);
     }
 
     #[test]
     fn noise_without_end_is_told_every_ten_seconds() {
-        assert_eq!(told((0..30_000).step_by(100)), 3);
+        assert_eq!(reported((0..30_000).step_by(100)), 3);
     }
 }

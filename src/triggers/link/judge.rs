@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which message of the kernel tells that a virtio NIC announces itself anew.
+//! Which message of the kernel tells that a virtio NIC announces itself again.
 
 use crate::wire::netlink::inventory::VIRTIO;
 use crate::wire::netlink::message::{Message, MessageError, NOTIFY_PEERS, messages};
@@ -12,7 +12,7 @@ pub struct LinkAnnounce {
     pub nic: String,
 }
 
-/// Why a message is no reason to look.
+/// Why a message is no reason to reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum RefusedAnnounce {
     /// A process sent it, not the kernel.

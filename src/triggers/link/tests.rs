@@ -53,7 +53,7 @@ fn listening() -> (Listening, Effects) {
 
 impl Effects {
     /// The reasons that were given since the last time, which are on record as well.
-    fn told(&mut self) -> u64 {
+    fn reported(&mut self) -> u64 {
         let recorded = self.announced.swap(0, Ordering::Relaxed);
         let reasons = std::iter::from_fn(|| self.reasons.try_recv().ok()).count();
         assert!(reasons as u64 <= recorded.min(1), "{reasons} of {recorded}");
@@ -219,9 +219,9 @@ fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_
     };
     for moves in 1..=2 {
         listening.follow(&storm());
-        assert_eq!(effects.told(), 1);
+        assert_eq!(effects.reported(), 1);
         assert_eq!(listening.tally.announced, 15 * moves);
-        assert_eq!(listening.tally.told, moves);
+        assert_eq!(listening.tally.reported, moves);
         effects.pass(2000);
     }
 }
@@ -238,10 +238,10 @@ fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_m
         let wait = listening.live(opened);
         waits.push(wait.as_secs());
         effects.pass(wait.as_millis() as u64);
-        // The complaint stands while nobody listens.
-        assert_eq!(effects.health.remarks().len(), 1);
+        // The finding stands while no one listens.
+        assert_eq!(effects.health.issues().len(), 1);
         // What a deaf listener missed is made up for as soon as it hears again.
-        assert_eq!(effects.told(), u64::from(turn >= 2), "{turn}");
+        assert_eq!(effects.reported(), u64::from(turn >= 2), "{turn}");
     }
     assert_eq!(waits, [1, 2, 4, 8]);
 }
@@ -253,18 +253,18 @@ fn a_dead_source_is_said_and_a_living_one_takes_it_back() {
     let (live, said) = detail(&effects.health);
     assert!(!live && said.contains("AF_NETLINK"), "{said}");
     assert!(
-        matches!(&effects.health.remarks()[..], [ObservationIssue::SignalUnavailable { what }] if what.starts_with(&said))
+        matches!(&effects.health.issues()[..], [ObservationIssue::SignalUnavailable { what }] if what.starts_with(&said))
     );
 
     struct Asking(SignalBoard);
     impl MessageSource for Asking {
         fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
-            assert_eq!(self.0.remarks(), []);
+            assert_eq!(self.0.issues(), []);
             Err(io::Error::from_raw_os_error(19))
         }
     }
     listening.live(Ok(Asking(effects.health.clone())));
-    assert_eq!(effects.health.remarks().len(), 1);
+    assert_eq!(effects.health.issues().len(), 1);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
     for next in [Next::Message(vec![0; MESSAGE_MAX + 1]), Next::Overrun] {
         let (mut listening, mut effects) = listening();
         listening.follow(&Played::new([next]));
-        assert_eq!(effects.told(), 1);
-        assert_eq!((listening.tally.overruns, listening.tally.told), (1, 1));
+        assert_eq!(effects.reported(), 1);
+        assert_eq!((listening.tally.overruns, listening.tally.reported), (1, 1));
     }
 }
 
@@ -299,7 +299,7 @@ impl MessageSource for Until<'_> {
 
 fn open(filter: &[SockFilter], receive_buffer: usize) -> LinkSocket {
     let socket = LinkSocket::open(filter, receive_buffer).unwrap();
-    socket.patient(Duration::from_millis(50))
+    socket.with_timeout(Duration::from_millis(50))
 }
 
 /// Listens until nothing more can be there: what the kernel tells is in the socket when the call that caused it returns.
@@ -360,7 +360,7 @@ fn interfaces_that_come_and_go_wake_nobody() {
     );
     assert_eq!(filtered.tally, HintTally::default());
     assert!(unfiltered.tally.refused > 300, "{:?}", unfiltered.tally);
-    assert_eq!(effects.told(), 0);
+    assert_eq!(effects.reported(), 0);
     // The socket is not deaf: what it is for goes through.
     forge(&event(VIRTIO, NOTIFY_PEERS));
     drain(&mut filtered, &ours);
@@ -382,7 +382,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     ] {
         forge(&message);
     }
-    // The filter keeps these out, whoever sends them.
+    // The filter keeps these out, no matter who sends them.
     for message in [
         VIRTIO.to_vec(),
         event(VIRTIO, 5),
@@ -398,7 +398,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
         ..HintTally::default()
     };
     assert_eq!(listening.tally, tally);
-    assert_eq!(effects.told(), 0);
+    assert_eq!(effects.reported(), 0);
     let said = (
         false,
         "rtnetlink; no virtio NIC; 2 forged messages ignored".to_owned(),
@@ -434,7 +434,7 @@ fn other_events_of_the_kernel_are_no_reason() {
     drain(&mut filtered, &ours);
     assert_eq!(filtered.tally, HintTally::default());
     for effects in [&mut effects, &mut others, &mut none] {
-        assert_eq!(effects.told(), 0);
+        assert_eq!(effects.reported(), 0);
     }
 }
 
@@ -445,12 +445,12 @@ fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on
         return;
     }
     let (mut listening, mut effects) = listening();
-    // No room for more than a message or two, and nobody takes them meanwhile.
+    // No room for more than a message or two, and no one takes them meanwhile.
     let socket = open(&EVERYTHING, 0);
     churn(20);
     drain(&mut listening, &socket);
-    assert_eq!((listening.tally.overruns, listening.tally.told), (1, 1));
-    assert_eq!(effects.told(), 1);
+    assert_eq!((listening.tally.overruns, listening.tally.reported), (1, 1));
+    assert_eq!(effects.reported(), 1);
     let before = listening.tally.refused;
     forge(VIRTIO);
     drain(&mut listening, &socket);

@@ -190,7 +190,7 @@ async fn ten_thousand_commands_with_nobody_reading_take_a_bounded_room_and_are_a
     let all = b"{\"execute\":\"guest-ping\"}\n".repeat(COMMANDS);
     let mut rest = &all[..];
     let mut most = 0;
-    // Nobody reads: until neither side can do anything.
+    // No one reads: until neither side can do anything.
     loop {
         let written = match talk.host.write(rest) {
             Ok(count) => count,
@@ -236,12 +236,12 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
     let port = Port::new(path.clone(), file).unwrap();
     let mut guest = Conversation::new(Root::new(dir.path()), port);
     // A task of its own, which sleeps whenever the host does something.
-    let (told, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let (reported, mut events) = tokio::sync::mpsc::unbounded_channel();
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
     let task = tokio::spawn(async move {
         loop {
             tokio::select! {
-                event = guest.next() => told.send(event.unwrap()).unwrap(),
+                event = guest.next() => reported.send(event.unwrap()).unwrap(),
                 _ = &mut stopped => return guest,
             }
         }
@@ -256,7 +256,7 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
         }
     };
     tokio::time::timeout(SOON, scene).await.unwrap();
-    // A hang-up that lasts wakes nobody.
+    // A hang-up that lasts wakes no one.
     let quiet = tokio::time::timeout(Duration::from_millis(200), events.recv()).await;
     quiet.unwrap_err();
     stop.send(()).unwrap();

@@ -17,7 +17,7 @@ impl Watched for Node {
         self.name.as_str()
     }
 
-    /// Labels, and of the annotations only ours: others change at each heartbeat of somebody.
+    /// Labels, and of the annotations only ours: others change at each heartbeat of someone.
     fn snapshot(&self) -> Self::Snapshot {
         let ours =
             |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);

@@ -101,7 +101,7 @@ impl<T, C> Target<T, C> {
 
 /// An object as a watch delivers it.
 pub trait Watched: DeserializeOwned + Send + 'static {
-    /// The part of it whose change is a reason to look.
+    /// The part of it whose change is a reason to reconcile.
     type Snapshot: PartialEq + Send + Sync;
 
     /// Whether its metadata is all that is asked for.
@@ -110,7 +110,7 @@ pub trait Watched: DeserializeOwned + Send + 'static {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// The part of it whose change is a reason to look.
+    /// The part of it whose change is a reason to reconcile.
     fn snapshot(&self) -> Self::Snapshot;
 }
 
@@ -131,10 +131,10 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Begins the watch anew, from where it stands, unless the server has said something since `since`.
+    /// Re-establishes the watch, from where it stands, unless the server has said something since `since`.
     pub fn verify(&self, since: Instant) {
         if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < since {
-            // Only to one that listens: one that is between two connections begins anew anyway.
+            // Only to one that listens: one that is between two connections starts again anyway.
             self.redial.notify_waiters();
         }
     }

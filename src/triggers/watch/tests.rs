@@ -34,7 +34,7 @@ impl Watched for Thing {
     }
 }
 
-/// What a stream does: after so long, this. After the last step it says nothing for ever.
+/// What a stream does: after so long, this. After the last step it says nothing indefinitely.
 type Steps = Vec<(Duration, Result<WatchEvent<Thing>, Error>)>;
 
 /// A server: what becomes of each watch that is opened, and what was asked of it. After the script it refuses with 503.
@@ -412,9 +412,9 @@ async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_told
     assert_eq!(asked[before].1, "5");
     assert!(matches!(kept.feed.take().reach, Some(Reach::Reached)));
     assert!(
-        kept.health.remarks().is_empty(),
+        kept.health.issues().is_empty(),
         "{:?}",
-        kept.health.remarks()
+        kept.health.issues()
     );
 }
 
@@ -444,7 +444,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     assert_eq!(kept.reasons(), 0);
     let waiting = kept.feed.take();
     assert!(waiting.delivered.is_none() && waiting.reach.is_none());
-    assert!(kept.health.remarks().is_empty());
+    assert!(kept.health.issues().is_empty());
     let asked = kept.after(15).await;
     let [_, (second, _), (third, _)] = asked.as_slice() else {
         panic!("{asked:?}");
@@ -471,5 +471,5 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
         Some(Delivered::Unknown)
     ));
     kept.after(600).await;
-    assert_eq!(kept.health.remarks().len(), 1);
+    assert_eq!(kept.health.issues().len(), 1);
 }

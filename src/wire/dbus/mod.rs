@@ -52,10 +52,10 @@ pub const MANAGER: Peer<'_> = Peer {
     interface: "org.freedesktop.systemd1.Manager",
 };
 
-/// Where properties of any object are read and told.
+/// Where properties of any object are read and reported.
 pub const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// Why the bus, or somebody on it, did not answer.
+/// Why the bus, or someone on it, did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// There is no system bus on this machine, or not yet.
@@ -138,7 +138,7 @@ impl BusAddress {
     }
 }
 
-/// The system bus. Clones share the one connection, which is made when it is first needed, and made anew when it has ended.
+/// The system bus. Clones share the one connection, which is made when it is first needed, and re-created when it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
     shared: Arc<SharedBus>,

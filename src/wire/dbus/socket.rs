@@ -2,7 +2,7 @@
 //! A socket to the bus that lets no large message into memory.
 //!
 //! Any user of this machine may send us a signal of 128 MiB, past all match rules, and the bus hands it on. The library makes
-//! room for a whole message as soon as it has its first 16 bytes. So they are looked at before, and a message beyond
+//! room for a whole message as soon as it has its first 16 bytes. So they are checked before, and a message beyond
 //! [`MESSAGE_MAX`] is read piece by piece and dropped: nothing that we ask for is as large.
 
 use std::io;

@@ -10,7 +10,7 @@ pub enum Age {
     Newer,
     /// It is the same.
     Same,
-    /// Older, or nobody knows. A watch or a cache may lag behind a read; after a restore of etcd the older one is the right one.
+    /// Older, or no one knows. A watch or a cache may lag behind a read; after a restore of etcd the older one is the right one.
     Doubtful,
 }
 

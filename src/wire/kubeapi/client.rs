@@ -28,7 +28,7 @@ pub const MAXIMUM_ITEMS: usize = 10_000;
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
 /// Bytes of one page, which is in memory as a whole.
 pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
-/// Pages of a list: a server may hand out fewer objects than asked for, but not nothing for ever.
+/// Pages of a list: a server may hand out fewer objects than asked for, but not nothing indefinitely.
 const MAXIMUM_PAGES: usize = 200;
 /// What the cap of [`MAXIMUM_LIST`] is about, in messages.
 const LIST_IN_BYTES: &str = "bytes in the list";
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Reads all objects that the selectors choose, and keeps of them what is wanted. One that cannot be read is passed over:
-    /// whoever may write one object of a collection must not make all others unreadable.
+    /// anyone who may write one object of a collection must not make all others unreadable.
     pub async fn pick<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -214,16 +214,6 @@ impl Client {
             self.object(response, &expected, &target).await
         };
         self.transport.in_turn(request).await
-    }
-
-    /// Changes one object and does not look at what it has become.
-    pub async fn patch_discard(
-        &self,
-        path: &str,
-        kind: PatchKind,
-        body: &Value,
-    ) -> Result<(), Error> {
-        self.write(patch_call(path, kind, body)).await
     }
 
     /// Creates one object in the collection `path`.

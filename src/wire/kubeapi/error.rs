@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All that can go wrong between us and an API server, told apart by what there is to do about it.
+//! All that can go wrong between us and an API server, distinguished by what there is to do about it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub enum Error {
         /// What the server said.
         message: Option<String>,
     },
-    /// 403 to nobody: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
+    /// 403 to no one: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
     #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", ServerMessage(.message))]
     Anonymous {
         /// What was asked.
@@ -400,7 +400,7 @@ impl Class {
         }
     }
 
-    /// Whether the same request may well succeed a little later, with nobody having changed a credential, a role or a server.
+    /// Whether the same request may well succeed a little later, with no one having changed a credential, a role or a server.
     #[must_use]
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Retry | Self::Gone | Self::Conflict)

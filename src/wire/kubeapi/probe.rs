@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a server shows to anybody: its certificate and its clock.
+//! What a server shows to anyone: its certificate and its clock.
 //!
 //! No credential is sent, and what is shown is not believed: it only explains why a server is not trusted, or why it does not
 //! trust us.
@@ -19,7 +19,7 @@ use crate::wire::backoff::Backoff;
 /// Everybody may ask for it, and an answer that says no has a date as well.
 const PATH: &str = "/version";
 
-/// What a server shows to anybody.
+/// What a server shows to anyone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownCertificate {
     /// Its certificate, DER. None without TLS.
@@ -28,9 +28,9 @@ pub struct ShownCertificate {
     pub date: Option<i64>,
 }
 
-/// Asks the credential's server, by the way that the credential names and as nobody.
+/// Asks the credential's server, by the way that the credential names and as no one.
 pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<ShownCertificate, Error> {
-    let nobody = Credential {
+    let anonymous = Credential {
         kubeconfig: credential.kubeconfig.clone(),
         files: Vec::new(),
         server: credential.server.clone(),
@@ -42,7 +42,7 @@ pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<ShownC
         client_certificate: None,
         namespace: None,
     };
-    let transport = Transport::new(&nobody, timeouts, Tally::default(), Backoff::default())?;
+    let transport = Transport::new(&anonymous, timeouts, Tally::default(), Backoff::default())?;
     let call = Call {
         verb: "get",
         method: Method::GET,

@@ -31,7 +31,7 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
     } = answered;
     match status {
         401 => Error::Unauthorized { target, message },
-        403 if is_of_nobody(message.as_deref()) => Error::Anonymous { target, message },
+        403 if is_of_none(message.as_deref()) => Error::Anonymous { target, message },
         403 => Error::Forbidden { target, message },
         404 => Error::NotFound {
             target,
@@ -56,7 +56,7 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
 }
 
 /// Whether an authorizer speaks of the user that stands for a request without any credential.
-fn is_of_nobody(message: Option<&str>) -> bool {
+fn is_of_none(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.contains("User \"system:anonymous\""))
 }
 
@@ -141,9 +141,9 @@ mod tests {
             };
             from_status(target, answered).class()
         };
-        let nobody =
+        let anonymous =
             "nodes \"n\" is forbidden: User \"system:anonymous\" cannot get resource \"nodes\"";
-        assert_eq!(refused(nobody), Class::Credential);
+        assert_eq!(refused(anonymous), Class::Credential);
         let known =
             "nodes \"n\" is forbidden: User \"system:node:n\" cannot get resource \"nodes\"";
         assert_eq!(refused(known), Class::Forbidden);

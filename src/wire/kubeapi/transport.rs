@@ -267,7 +267,7 @@ impl Transport {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be for ever.
+    /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be indefinitely.
     pub(super) async fn watch_turn(
         &self,
         target: &Arc<RequestTarget>,

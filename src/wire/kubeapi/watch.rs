@@ -281,7 +281,7 @@ impl<T: DeserializeOwned> Watch<T> {
             if let Some(until) = self.paused_until {
                 sleep_until(until).await;
                 self.paused_until = None;
-                // Nobody listened meanwhile.
+                // No one listened meanwhile.
                 self.heard();
             }
             if let Some(line) = self.lines.next_line().map_err(|_| self.line_too_long())? {

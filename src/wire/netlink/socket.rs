@@ -116,9 +116,9 @@ impl LinkSocket {
         Ok(Self(socket))
     }
 
-    /// The same, but nobody waits longer for a message.
+    /// The same, but no one waits longer for a message.
     #[cfg(test)]
-    pub(crate) fn patient(self, limit: Duration) -> Self {
+    pub(crate) fn with_timeout(self, limit: Duration) -> Self {
         SockRef::from(&self.0)
             .set_read_timeout(Some(limit))
             .unwrap();

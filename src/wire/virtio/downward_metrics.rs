@@ -34,8 +34,8 @@ const CLOCK_TOLERANCE: i64 = 2;
 
 /// How long to wait for the host.
 #[derive(Debug, Clone, Copy)]
-pub struct ReadPatience {
-    /// Until it takes the request: nobody may be there.
+pub struct ReadTimeouts {
+    /// Until it takes the request: no one may be there.
     pub send: Duration,
     /// From then until it has answered, a second request included.
     pub receive: Duration,
@@ -43,7 +43,7 @@ pub struct ReadPatience {
     pub again: Duration,
 }
 
-impl Default for ReadPatience {
+impl Default for ReadTimeouts {
     /// For each request the host asks QEMU for numbers, which may take 12 s.
     fn default() -> Self {
         Self {
@@ -89,7 +89,7 @@ pub enum AskError {
     /// A document that says nothing about the host.
     #[error("unexpected response on `{PORT}`")]
     Document(#[source] MetricsError),
-    /// A document from before the request. Either it answered somebody else, or the clocks differ.
+    /// A document from before the request. Either it answered someone else, or the clocks differ.
     #[error(
         "the response on `{PORT}` is stale: it is {} s older than the request, or the clocks of host and guest differ",
         asked.saturating_sub(*time)
@@ -117,19 +117,19 @@ impl From<PortError> for AskError {
 /// # Errors
 ///
 /// When the host has no such port, or did not give a document of now in time.
-pub async fn ask(root: &Root, wall: i64, patience: ReadPatience) -> Result<HostMetrics, AskError> {
+pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, AskError> {
     let mut question = Question {
         port: Port::open(root, PORT)?,
         answer: MetricsAnswer::default(),
         rejected: None,
     };
-    timeout(patience.send, question.send())
+    timeout(timeouts.send, question.send())
         .await
-        .map_err(|_| AskError::NotServed(patience.send))??;
-    let received = timeout(patience.receive, question.receive(wall, patience.again)).await;
+        .map_err(|_| AskError::NotServed(timeouts.send))??;
+    let received = timeout(timeouts.receive, question.receive(wall, timeouts.again)).await;
     // What came and could not be believed says more than that nothing else came.
     let rejected = question.rejected;
-    received.unwrap_or_else(|_| Err(rejected.unwrap_or(AskError::NoAnswer(patience.receive))))
+    received.unwrap_or_else(|_| Err(rejected.unwrap_or(AskError::NoAnswer(timeouts.receive))))
 }
 
 /// One question on an open port. The port is closed with it.

@@ -2,7 +2,7 @@
 //! One virtio-serial port (`drivers/char/virtio_console.c`).
 //!
 //! What the kernel does, which is not what a socket does: a second opener gets `EBUSY`; a read gives at most 4096 bytes, and
-//! 0 while nobody on the host holds the other end, after which the same descriptor works again when somebody does; a
+//! 0 while no one on the host holds the other end, after which the same descriptor works again when someone does; a
 //! hot-unplugged port gives `ENODEV`.
 
 use std::fs::File;
@@ -89,7 +89,7 @@ pub enum Read {
     Data(usize),
     /// Nothing now; the host side is there.
     Nothing,
-    /// Nothing, and nobody holds the other end.
+    /// Nothing, and no one holds the other end.
     HostAway,
 }
 
@@ -98,7 +98,7 @@ pub enum Read {
 pub enum Change {
     /// There is something to read, or room to write again.
     Ready,
-    /// Nobody holds the other end any more. There may still be something to read.
+    /// No one holds the other end any more. There may still be something to read.
     HostAway,
 }
 
@@ -116,7 +116,7 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// When the host offers none, somebody else holds it, or the kernel refuses.
+    /// When the host offers none, someone else holds it, or the kernel refuses.
     pub fn open(root: &Root, name: &str) -> Result<Self, PortError> {
         let path = find(root, name).ok_or_else(|| PortError::NotOffered(name.to_owned()))?;
         let file = root
@@ -146,7 +146,7 @@ impl Port {
         &self.path
     }
 
-    /// Waits for a change. Read until there is [`Read::Nothing`] or [`Read::HostAway`] after each: a change is told once.
+    /// Waits for a change. Read until there is [`Read::Nothing`] or [`Read::HostAway`] after each: a change is reported once.
     /// Cancel-safe.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Port {
         }
     }
 
-    /// Writes as much as there is room for; 0 while nobody holds the other end or it does not read.
+    /// Writes as much as there is room for; 0 while no one holds the other end or it does not read.
     ///
     /// # Errors
     ///

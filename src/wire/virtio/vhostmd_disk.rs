@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the host's metrics from vhostmd's disk: 256 KiB that the host writes anew every five seconds
+//! Reads the host's metrics from vhostmd's disk: 256 KiB that the host writes again every five seconds
 //! (`pkg/downwardmetrics/vhostmd/disk.go`).
 //!
 //! Sixteen bytes come first, as four big-endian numbers: the signature `mvbd`, whether the host is writing now, the sum of
@@ -64,7 +64,7 @@ pub enum DiskError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The host was writing each time we looked.
+    /// The host was writing each time it was read.
     #[error("the host is writing the metrics on `{}`", .0.display())]
     Busy(PathBuf),
     /// The body does not add up to what the head says.
@@ -92,7 +92,7 @@ pub enum DiskError {
         /// What is wrong with it.
         source: MetricsError,
     },
-    /// It cannot be told which of them is the host's.
+    /// It cannot be determined which of them is the host's.
     #[error("`{}` is not the only metrics disk", .0.display())]
     Several(PathBuf),
     /// The read did not come back.
@@ -101,7 +101,7 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    /// Whether the next look may find the host done with writing.
+    /// Whether the next round may find the host done with writing.
     fn is_half_written(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Checksum(_))
     }
@@ -113,10 +113,10 @@ impl DiskError {
 ///
 /// When there is one and it gave no whole document.
 pub async fn read(root: &Root) -> Result<Option<HostMetrics>, DiskError> {
-    read_patiently(root, PAUSE).await
+    read_with_pause(root, PAUSE).await
 }
 
-async fn read_patiently(root: &Root, pause: Duration) -> Result<Option<HostMetrics>, DiskError> {
+async fn read_with_pause(root: &Root, pause: Duration) -> Result<Option<HostMetrics>, DiskError> {
     let disks = small_disks(root);
     if disks.is_empty() {
         return Ok(None);

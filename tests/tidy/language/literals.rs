@@ -19,8 +19,47 @@ pub(super) struct Literal {
 /// Finds the literals of a file.
 pub(super) fn literals(text: &str) -> Vec<Literal> {
     let code = without_tests(text);
-    let mut literals = Vec::new();
-    let mut rest = code.as_str();
+    let found = spans(&code).into_iter();
+    let literals = found.map(|span| {
+        let before = &code[..span.start];
+        let code = before.trim_end();
+        Literal {
+            line: 1 + before.matches('\n').count(),
+            text: match span.is_raw {
+                true => span.content.to_owned(),
+                false => resolved(span.content),
+            },
+            is_reason: code.ends_with("reason ="),
+            is_error: code.ends_with("#[error("),
+        }
+    });
+    literals.collect()
+}
+
+/// Blanks the literals of a file, so that each line keeps its number.
+pub(super) fn blank_literals(text: &str) -> String {
+    let mut blank = String::new();
+    let mut done = 0;
+    for span in spans(text) {
+        blank.push_str(&text[done..=span.start]);
+        blank.push_str(&"\n".repeat(span.content.matches('\n').count()));
+        done = span.start + 1 + span.content.len();
+    }
+    blank.push_str(&text[done..]);
+    blank
+}
+
+/// Where a literal is: its opening quote, and what it holds as it is written.
+struct Span<'a> {
+    start: usize,
+    content: &'a str,
+    is_raw: bool,
+}
+
+/// Finds the literals of code.
+fn spans(code: &str) -> Vec<Span<'_>> {
+    let mut spans = Vec::new();
+    let mut rest = code;
     while let Some(at) = rest.find(['"', '/', '\'']) {
         let (before, here) = rest.split_at(at);
         rest = match here.as_bytes() {
@@ -29,27 +68,22 @@ pub(super) fn literals(text: &str) -> Vec<Literal> {
             [b'\'', b'\\', _, ..] => here[3..].split_once('\'').map_or("", |(_, rest)| rest),
             [b'\'', b'"', b'\'', ..] => &here[3..],
             [b'"', ..] => {
-                let line = 1 + code[..code.len() - here.len()].matches('\n').count();
-                let code = before.trim_end();
-                let (content, rest) = match raw(before) {
+                let end = raw(before);
+                let (content, rest) = match &end {
                     Some(end) => here[1..].split_once(end.as_str()).unwrap(),
                     None => quoted(&here[1..]),
                 };
-                literals.push(Literal {
-                    line,
-                    text: match raw(before) {
-                        Some(_) => content.to_owned(),
-                        None => resolved(content),
-                    },
-                    is_reason: code.ends_with("reason ="),
-                    is_error: code.ends_with("#[error("),
+                spans.push(Span {
+                    start: code.len() - here.len(),
+                    content,
+                    is_raw: end.is_some(),
                 });
                 rest
             }
             _ => &here[1..],
         };
     }
-    literals
+    spans
 }
 
 /// Returns the end of a literal whose opening quote comes after `before`, if it is a raw one.

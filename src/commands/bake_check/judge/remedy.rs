@@ -81,7 +81,7 @@ impl ImageTree {
         )
     }
 
-    /// Takes a file away that nobody can make sense of.
+    /// Takes a file away that no one can make sense of.
     pub(super) fn correct_or_remove(&self, path: &Path) -> String {
         format!("{}  # or correct it", self.remove(&[path]))
     }

@@ -91,28 +91,28 @@ fn a_service_has_one_fault_at_most_and_that_is_the_first_in_its_way() {
             true,
             false,
             Enablement::Disabled,
-            Some(Code::AgentNotEnabled),
+            Some(FaultCode::AgentNotEnabled),
         ),
         (
             true,
             true,
             true,
             Enablement::Disabled,
-            Some(Code::AgentMasked),
+            Some(FaultCode::AgentMasked),
         ),
         (
             true,
             false,
             false,
             Enablement::Enabled,
-            Some(Code::AgentMissing),
+            Some(FaultCode::AgentMissing),
         ),
         (
             false,
             true,
             true,
             Enablement::Disabled,
-            Some(Code::AgentMissing),
+            Some(FaultCode::AgentMissing),
         ),
     ] {
         let name = "harvester-node-agent.service".to_owned();
@@ -124,7 +124,7 @@ fn a_service_has_one_fault_at_most_and_that_is_the_first_in_its_way() {
         let unit = has_unit.then_some(unit);
         let agent = Service { has_program, unit };
         let faults = judge(&Image { agent, ..clean() }, &ImageTree::new("/"));
-        let codes: Vec<Code> = faults.iter().map(|fault| fault.code).collect();
+        let codes: Vec<FaultCode> = faults.iter().map(|fault| fault.code).collect();
         assert_eq!(codes, Vec::from_iter(code));
     }
 }
@@ -134,11 +134,11 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
     let image = Image {
         traces: vec![
             Trace {
-                code: Code::Logs,
+                code: FaultCode::Logs,
                 place: "/var/log/pods".into(),
             },
             Trace {
-                code: Code::Logs,
+                code: FaultCode::Logs,
                 place: "/var/log/a b".into(),
             },
         ],
@@ -199,7 +199,7 @@ fn commands_apply_to_the_tree_from_outside_and_to_the_machine_from_inside() {
 fn no_more_than_a_few_of_many_things_are_named_and_all_are_removed() {
     let path = |number: usize| format!("/var/log/journal/{number}").as_str().into();
     let traces = (0..20).map(|number| Trace {
-        code: Code::Logs,
+        code: FaultCode::Logs,
         place: path(number),
     });
     let image = Image {

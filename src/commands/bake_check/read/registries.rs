@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the registries of RKE2 and K3s come with a login. Of it only the presence is looked at.
+//! Whether the registries of RKE2 and K3s come with a login. Of it only the presence is checked.
 
 use std::path::Path;
 

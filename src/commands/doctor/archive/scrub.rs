@@ -7,7 +7,7 @@
 //! base64, base64url, hexadecimal or any other alphabet (`random`). Rather too much is removed than too little, but nothing
 //! of what we write ourselves: no setting of our units, no text of the catalogue.
 //!
-//! The texts may be anybody's, and large: each step takes time in proportion to the text.
+//! The texts may be anyone's, and large: each step takes time in proportion to the text.
 
 mod forms;
 mod named;
@@ -20,7 +20,7 @@ use serde_json::Value;
 pub const REMOVED: &str = "[removed]";
 
 /// Fields of a journal record that are kept, beside our own, which begin with `HNA_`. Others hold command lines, ids of this
-/// machine, or what somebody put there. Those with `_` in front are journald's own word of who sent it.
+/// machine, or what someone put there. Those with `_` in front are journald's own word of who sent it.
 const FIELDS: [&str; 12] = [
     "__REALTIME_TIMESTAMP",
     "PRIORITY",

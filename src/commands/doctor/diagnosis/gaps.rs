@@ -8,21 +8,21 @@ use crate::decide::placement::Placement;
 use crate::facts::observation::{Observation, ObservationIssue};
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
-/// Whose rights the process has.
+/// The privileges of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rights {
+pub enum Privileges {
     /// Those of root: what it may not read, the agent may not read either.
     All,
-    /// Those of somebody else, who may not read the credentials.
-    Few,
+    /// Those of someone else, who may not read the credentials.
+    Unprivileged,
 }
 
-/// What the round could not look at.
+/// What the round could not check.
 pub fn gaps(
     observation: &Observation,
     identity: &Identity,
     placement: Option<&Placement>,
-    rights: Rights,
+    privileges: Privileges,
 ) -> Vec<Gap> {
     let machine = &observation.machine;
     let names = Group::Identity;
@@ -50,7 +50,7 @@ pub fn gaps(
             Group::HarvesterCredential,
             "the Harvester kubeconfig",
             &observation.harvester,
-            rights,
+            privileges,
         ),
         unknown_vm(identity),
         unknown_host(observation, identity, placement),
@@ -58,7 +58,7 @@ pub fn gaps(
             Group::Placement,
             "the downward metrics of the host",
             &observation.host_metrics,
-            rights,
+            privileges,
         ),
         unasked(Group::HarvesterApi, "the VM", &observation.candidates),
         Gap::of(names, "the kernel hostname", &machine.kernel_hostname),
@@ -74,11 +74,11 @@ pub fn gaps(
             Group::KubeletCredential,
             "the kubelet kubeconfig",
             &observation.kubelet,
-            rights,
+            privileges,
         ),
         unasked(Group::Node, "the Node", &observation.node),
     ];
-    let files = denied_files(observation, rights).map(|problem| Gap {
+    let files = denied_files(observation, privileges).map(|problem| Gap {
         group: Group::Machine,
         what: "the RKE2/K3s configuration",
         why: Unavailable::new(UnavailableKind::Forbidden, problem.clone()),
@@ -88,12 +88,15 @@ pub fn gaps(
 }
 
 /// What is said of the distribution's files that this user may not read.
-fn denied_files(observation: &Observation, rights: Rights) -> impl Iterator<Item = &String> {
-    let remarks = observation
-        .remarks
+fn denied_files(
+    observation: &Observation,
+    privileges: Privileges,
+) -> impl Iterator<Item = &String> {
+    let issues = observation
+        .issues
         .iter()
-        .filter(move |_| rights == Rights::Few);
-    remarks.filter_map(|remark| match remark {
+        .filter(move |_| privileges == Privileges::Unprivileged);
+    issues.filter_map(|issue| match issue {
         ObservationIssue::DistributionFile {
             problem,
             is_denied: true,
@@ -115,7 +118,7 @@ fn unknown_vm(identity: &Identity) -> Option<Gap> {
     })
 }
 
-/// The host of a VM that nobody tells of. A VM that was read and runs nowhere is a finding.
+/// The host of a VM that no one tells of. A VM that was read and runs nowhere is a finding.
 fn unknown_host(
     observation: &Observation,
     identity: &Identity,
@@ -138,27 +141,32 @@ fn unknown_host(
 }
 
 /// Whether a finding only says that this user may not read what the agent, as root, may.
-pub fn is_hidden(finding: &Finding, observation: &Observation, rights: Rights) -> bool {
+pub fn is_hidden(finding: &Finding, observation: &Observation, privileges: Privileges) -> bool {
     match finding.code {
-        Code::HarvesterCredentialInvalid => forbidden(&observation.harvester, rights).is_some(),
-        Code::KubeletCredentialInvalid => forbidden(&observation.kubelet, rights).is_some(),
-        Code::DownwardMetricsUnusable => forbidden(&observation.host_metrics, rights).is_some(),
+        Code::HarvesterCredentialInvalid => forbidden(&observation.harvester, privileges).is_some(),
+        Code::KubeletCredentialInvalid => forbidden(&observation.kubelet, privileges).is_some(),
+        Code::DownwardMetricsUnusable => forbidden(&observation.host_metrics, privileges).is_some(),
         Code::DistributionFileBroken => {
-            denied_files(observation, rights).any(|problem| *problem == finding.seen)
+            denied_files(observation, privileges).any(|problem| *problem == finding.seen)
         }
         _ => false,
     }
 }
 
-fn forbidden<T>(seen: &Fact<T>, rights: Rights) -> Option<&Unavailable> {
-    let is_few = rights == Rights::Few;
+fn forbidden<T>(seen: &Fact<T>, privileges: Privileges) -> Option<&Unavailable> {
+    let is_few = privileges == Privileges::Unprivileged;
     seen.why()
         .filter(|why| is_few && why.kind == UnavailableKind::Forbidden)
 }
 
 /// A credential that this user may not read; one that cannot be read for another reason is a finding.
-fn hidden<T>(group: Group, what: &'static str, seen: &Fact<T>, rights: Rights) -> Option<Gap> {
-    let why = forbidden(seen, rights)?.clone();
+fn hidden<T>(
+    group: Group,
+    what: &'static str,
+    seen: &Fact<T>,
+    privileges: Privileges,
+) -> Option<Gap> {
+    let why = forbidden(seen, privileges)?.clone();
     Some(Gap {
         group,
         what,

@@ -103,18 +103,24 @@ fn an_agent_that_does_not_run_is_found_and_its_old_complaints_count_no_more() {
 
 #[test]
 fn what_needs_a_memory_is_told_by_the_running_agent() {
-    let codes = |service: &Service, found: &[Finding], rights| -> Vec<Code> {
-        service.told(found, rights).map(|told| told.code).collect()
+    let codes = |service: &Service, found: &[Finding], privileges| -> Vec<Code> {
+        service
+            .reported(found, privileges)
+            .map(|reported| reported.code)
+            .collect()
     };
     let (running, gone) = (service(Some("process 1")), service(None));
-    assert_eq!(codes(&running, &[], Rights::All), [Code::LabelConflict]);
+    assert_eq!(codes(&running, &[], Privileges::All), [Code::LabelConflict]);
     assert_eq!(
-        codes(&running, &[], Rights::Few),
+        codes(&running, &[], Privileges::Unprivileged),
         [Code::LabelConflict, Code::HostnameDiffers]
     );
     let found = [finding(Code::HostnameDiffers)];
-    assert_eq!(codes(&running, &found, Rights::Few), [Code::LabelConflict]);
-    assert_eq!(codes(&gone, &[], Rights::Few), []);
+    assert_eq!(
+        codes(&running, &found, Privileges::Unprivileged),
+        [Code::LabelConflict]
+    );
+    assert_eq!(codes(&gone, &[], Privileges::Unprivileged), []);
 }
 
 #[test]
@@ -133,16 +139,24 @@ fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
     world.observation.host_metrics = Fact::Failed(why.clone());
     let metrics = finding(Code::DownwardMetricsUnusable);
     let invalid = finding(Code::HarvesterCredentialInvalid);
-    for (rights, is_gap) in [(Rights::All, false), (Rights::Few, true)] {
-        let gaps = gaps(&world.observation, &identity, placement.as_ref(), rights);
-        let is_told = gaps
+    for (privileges, is_gap) in [(Privileges::All, false), (Privileges::Unprivileged, true)] {
+        let gaps = gaps(
+            &world.observation,
+            &identity,
+            placement.as_ref(),
+            privileges,
+        );
+        let is_reported = gaps
             .iter()
             .any(|gap| gap.group == Group::HarvesterCredential);
         assert_eq!(
-            (is_told, is_hidden(&invalid, &world.observation, rights)),
+            (
+                is_reported,
+                is_hidden(&invalid, &world.observation, privileges)
+            ),
             (is_gap, is_gap)
         );
-        assert_eq!(is_hidden(&metrics, &world.observation, rights), is_gap);
+        assert_eq!(is_hidden(&metrics, &world.observation, privileges), is_gap);
         // What follows from it is a gap for both.
         for group in [Group::HarvesterApi, Group::Placement] {
             assert!(gaps.iter().any(|gap| gap.group == group), "{group:?}");
@@ -159,7 +173,7 @@ fn a_world_that_was_seen_whole_has_no_gap() {
             &world.observation,
             &identity,
             placement.as_ref(),
-            Rights::Few
+            Privileges::Unprivileged
         ),
         []
     );

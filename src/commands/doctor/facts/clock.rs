@@ -9,7 +9,7 @@ use crate::facts::{Fact, Unavailable};
 /// The clock of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockFacts {
-    /// Whether the kernel was told that the time is kept in step (`adjtimex(2)`, `STA_UNSYNC` not set).
+    /// Whether the kernel was informed that the time is kept in step (`adjtimex(2)`, `STA_UNSYNC` not set).
     pub synchronized: Fact<bool>,
 }
 
@@ -21,7 +21,7 @@ impl ClockFacts {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let gap = Gap::of(
             Group::Machine,

@@ -40,7 +40,7 @@ impl Conflicts {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let harvester = Group::HarvesterApi;
         let gaps = [

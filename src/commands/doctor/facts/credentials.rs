@@ -115,7 +115,7 @@ impl Credentials {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::HarvesterCredential;
         let gaps = [

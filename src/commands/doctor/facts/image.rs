@@ -40,7 +40,7 @@ impl Image {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::Image;
         let gaps = [

@@ -18,7 +18,7 @@ use crate::sys::document::json::{
     spec_interfaces, status_interface_name, status_interface_source, status_interfaces,
 };
 
-/// What `pkg/virt-handler` writes as the source of an interface that the guest agent told of.
+/// What `pkg/virt-handler` writes as the source of an interface that the guest agent reported.
 const GUEST_AGENT: &str = "guest-agent";
 
 /// Interfaces of one VM. The guest agent reports those of each container, too.
@@ -32,7 +32,7 @@ const ADDRESSES_MAX: usize = 64;
 
 /// What only `doctor` reads of the VM's instance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "Wire")]
+#[serde(from = "WireInstance")]
 pub struct InstanceFacts {
     /// Label `harvesterhci.io/creator`.
     pub creator: Option<String>,
@@ -58,42 +58,42 @@ pub struct Interface {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct WireInstance {
     #[serde(default)]
-    metadata: WireMetadata,
+    metadata: WireInstanceMetadata,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WireInstanceSpec,
     #[serde(default)]
-    status: WireStatus,
+    status: WireInstanceStatus,
 }
 
 #[derive(Deserialize, Default)]
-struct WireMetadata {
+struct WireInstanceMetadata {
     #[serde(default, deserialize_with = "labels")]
     labels: StringMap,
 }
 
 #[derive(Deserialize, Default)]
-struct WireSpec {
+struct WireInstanceSpec {
     #[serde(default)]
-    domain: WireDomain,
+    domain: WireInstanceDomain,
 }
 
 #[derive(Deserialize, Default)]
-struct WireDomain {
+struct WireInstanceDomain {
     #[serde(default)]
-    devices: WireDevices,
+    devices: WireInstanceDevices,
 }
 
 #[derive(Deserialize, Default)]
-struct WireDevices {
+struct WireInstanceDevices {
     #[serde(default, deserialize_with = "spec_interfaces")]
-    interfaces: Capped<WireGiven, INTERFACES_MAX>,
+    interfaces: Capped<WireInstanceGiven, INTERFACES_MAX>,
 }
 
 /// An interface that the VM was given.
 #[derive(Deserialize)]
-struct WireGiven {
+struct WireInstanceGiven {
     #[serde(default, deserialize_with = "spec_interface_name")]
     name: Option<String>,
     masquerade: Option<IgnoredAny>,
@@ -101,11 +101,11 @@ struct WireGiven {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireStatus {
+struct WireInstanceStatus {
     #[serde(default, deserialize_with = "conditions")]
     conditions: Capped<NodeCondition, CONDITIONS_MAX>,
     #[serde(default, deserialize_with = "status_interfaces")]
-    interfaces: Capped<WireSeen, INTERFACES_MAX>,
+    interfaces: Capped<WireInstanceSeen, INTERFACES_MAX>,
     #[serde(
         rename = "launcherContainerImageVersion",
         default,
@@ -117,7 +117,7 @@ struct WireStatus {
 /// An interface that KubeVirt or the guest agent reported.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireSeen {
+struct WireInstanceSeen {
     #[serde(default, deserialize_with = "status_interface_name")]
     name: Option<String>,
     #[serde(default, deserialize_with = "status_interface_source")]
@@ -192,9 +192,9 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-impl From<Wire> for InstanceFacts {
-    fn from(wire: Wire) -> Self {
-        let Wire {
+impl From<WireInstance> for InstanceFacts {
+    fn from(wire: WireInstance) -> Self {
+        let WireInstance {
             metadata,
             spec,
             status,
@@ -228,9 +228,9 @@ fn launcher(image: Option<&str>) -> Fact<Release> {
     release(tag.map(|(_, tag)| tag))
 }
 
-/// Returns the interfaces that the VM was given and whose addresses the guest itself has told. One without a name was made by the
+/// Returns the interfaces that the VM was given and whose addresses the guest itself has reported. One without a name was made by the
 /// guest (cni0, cali*), and behind masquerade the address is that of the pod.
-fn interfaces(given: &[WireGiven], seen: Vec<WireSeen>) -> Vec<Interface> {
+fn interfaces(given: &[WireInstanceGiven], seen: Vec<WireInstanceSeen>) -> Vec<Interface> {
     let masked = given.iter().filter(|given| given.masquerade.is_some());
     let masked: BTreeSet<&str> = masked.filter_map(|given| given.name.as_deref()).collect();
     let is_of_guest = |source: &Option<String>| {

@@ -27,7 +27,7 @@ const ADDRESSES_MAX: usize = 256;
 
 /// What only `doctor` reads of the Node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "Wire")]
+#[serde(from = "WireGuestNode")]
 pub struct NodeDetails {
     /// `status.nodeInfo.kubeletVersion`.
     pub kubelet: Fact<Release>,
@@ -49,31 +49,31 @@ pub struct Uninitialized {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct WireGuestNode {
     #[serde(default)]
-    metadata: WireMetadata,
+    metadata: WireGuestNodeMetadata,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WireGuestNodeSpec,
     #[serde(default)]
-    status: WireStatus,
+    status: WireGuestNodeStatus,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireMetadata {
+struct WireGuestNodeMetadata {
     #[serde(default, deserialize_with = "creation_timestamp")]
     creation_timestamp: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct WireSpec {
+struct WireGuestNodeSpec {
     #[serde(default, deserialize_with = "taints")]
-    taints: Capped<WireTaint, TAINTS_MAX>,
+    taints: Capped<WireGuestNodeTaint, TAINTS_MAX>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireTaint {
+struct WireGuestNodeTaint {
     #[serde(default, deserialize_with = "taint_key")]
     key: Option<String>,
     #[serde(default, deserialize_with = "taint_effect")]
@@ -84,15 +84,15 @@ struct WireTaint {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireStatus {
+struct WireGuestNodeStatus {
     #[serde(default, deserialize_with = "addresses")]
-    addresses: Capped<WireAddress, ADDRESSES_MAX>,
+    addresses: Capped<WireGuestNodeAddress, ADDRESSES_MAX>,
     #[serde(default)]
-    node_info: WireNodeInfo,
+    node_info: WireGuestNodeInfo,
 }
 
 #[derive(Deserialize)]
-struct WireAddress {
+struct WireGuestNodeAddress {
     #[serde(rename = "type", default, deserialize_with = "address_type")]
     kind: Option<String>,
     #[serde(default, deserialize_with = "address")]
@@ -101,14 +101,14 @@ struct WireAddress {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireNodeInfo {
+struct WireGuestNodeInfo {
     #[serde(default, deserialize_with = "kubelet_version")]
     kubelet_version: Option<String>,
 }
 
-impl From<Wire> for NodeDetails {
-    fn from(wire: Wire) -> Self {
-        let Wire {
+impl From<WireGuestNode> for NodeDetails {
+    fn from(wire: WireGuestNode) -> Self {
+        let WireGuestNode {
             metadata,
             spec,
             status,
@@ -139,7 +139,7 @@ impl NodeDetails {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let node = Group::Node;
         let gaps = [
@@ -162,7 +162,7 @@ pub fn release(text: Option<&str>) -> Fact<Release> {
     }
 }
 
-fn uninitialized(taint: WireTaint, created: Option<String>) -> Uninitialized {
+fn uninitialized(taint: WireGuestNodeTaint, created: Option<String>) -> Uninitialized {
     let effect = taint.effect.unwrap_or_default();
     let added = taint.time_added;
     let since = added.or(created.filter(|_| effect == "NoSchedule"));

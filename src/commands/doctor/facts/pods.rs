@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::node::seconds;
-use super::{Gap, bundle};
+use super::{Gap, rke2_charts};
 use crate::catalogue::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -48,7 +48,7 @@ pub struct Pods {
 
 /// One pod.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "Wire")]
+#[serde(from = "WirePod")]
 pub struct Pod {
     /// `namespace/name`.
     pub reference: String,
@@ -102,17 +102,17 @@ pub struct Provision<'a> {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct WirePod {
     #[serde(default)]
-    metadata: WireMetadata,
+    metadata: WirePodMetadata,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WirePodSpec,
     #[serde(default)]
-    status: WireStatus,
+    status: WirePodStatus,
 }
 
 #[derive(Deserialize, Default)]
-struct WireMetadata {
+struct WirePodMetadata {
     #[serde(default, deserialize_with = "namespace")]
     namespace: Option<String>,
     #[serde(default, deserialize_with = "name")]
@@ -120,43 +120,43 @@ struct WireMetadata {
 }
 
 #[derive(Deserialize, Default)]
-struct WireSpec {
+struct WirePodSpec {
     #[serde(default, deserialize_with = "containers")]
-    containers: Capped<WireContainer, CONTAINERS_MAX>,
+    containers: Capped<WirePodContainer, CONTAINERS_MAX>,
 }
 
 #[derive(Deserialize)]
-struct WireContainer {
+struct WirePodContainer {
     #[serde(default, deserialize_with = "container_image")]
     image: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct WireStatus {
+struct WirePodStatus {
     #[serde(default, deserialize_with = "container_statuses")]
-    container_statuses: Capped<WireContainerStatus, CONTAINERS_MAX>,
+    container_statuses: Capped<WirePodContainerStatus, CONTAINERS_MAX>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireContainerStatus {
+struct WirePodContainerStatus {
     #[serde(default, deserialize_with = "container_name")]
     name: Option<String>,
     #[serde(default)]
     restart_count: i64,
     #[serde(default)]
-    last_state: WireState,
+    last_state: WirePodState,
 }
 
 #[derive(Deserialize, Default)]
-struct WireState {
-    terminated: Option<WireTerminated>,
+struct WirePodState {
+    terminated: Option<WirePodTerminated>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireTerminated {
+struct WirePodTerminated {
     #[serde(default, deserialize_with = "terminated_time")]
     finished_at: Option<String>,
     #[serde(default, deserialize_with = "terminated_reason")]
@@ -164,8 +164,8 @@ struct WireTerminated {
     exit_code: Option<i64>,
 }
 
-impl From<Wire> for Pod {
-    fn from(wire: Wire) -> Self {
+impl From<WirePod> for Pod {
+    fn from(wire: WirePod) -> Self {
         let metadata = wire.metadata;
         let names = [CLOUD_PROVIDER, CSI_DRIVER, KUBEVIRT_CLOUD_PROVIDER, CALICO];
         let matters = |image: &String| names.iter().any(|name| image.contains(name));
@@ -208,7 +208,7 @@ impl Pod {
 }
 
 impl Restarts {
-    fn of(status: WireContainerStatus) -> Option<Self> {
+    fn of(status: WirePodContainerStatus) -> Option<Self> {
         let count = u64::try_from(status.restart_count).ok()?;
         let last = status.last_state.terminated?;
         (count > 0).then(|| Self {
@@ -226,7 +226,7 @@ impl Pods {
     pub fn new(here: Fact<Vec<Pod>>, provision: Provision<'_>) -> Self {
         let bundled = |table| {
             let rke2 = provision.rke2?;
-            let version = bundle::of(table, rke2.rank())?;
+            let version = rke2_charts::of(table, rke2.rank())?;
             Some(Component {
                 release: Release::parse(version).ok()?,
                 origin: PodOrigin::BundledWith(rke2.clone()),
@@ -238,7 +238,7 @@ impl Pods {
         };
         let cloud_provider = match component(&here, CLOUD_PROVIDER) {
             Some(seen) => seen,
-            None => match bundled(bundle::CLOUD_PROVIDER) {
+            None => match bundled(rke2_charts::CLOUD_PROVIDER) {
                 Some(bundled) => Fact::Known(bundled),
                 None if provision.has_cloud_provider => unseen(),
                 None => Fact::Absent,
@@ -247,7 +247,7 @@ impl Pods {
         // It runs on every Node: where it is not seen among the pods, it is not installed or starts later.
         let csi_driver = match component(&here, CSI_DRIVER) {
             Some(seen) => seen,
-            None => match (bundled(bundle::CSI_DRIVER), &here) {
+            None => match (bundled(rke2_charts::CSI_DRIVER), &here) {
                 (Some(bundled), _) => Fact::Known(bundled),
                 (None, Fact::Failed(why)) => Fact::Failed(why.clone()),
                 (None, Fact::Known(_) | Fact::Absent) => Fact::Absent,
@@ -284,7 +284,7 @@ impl Pods {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::Versions;
         let components = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What do the two servers show to anybody? Their certificates and their clocks, of which nothing is verified.
+//! What do the two servers show to anyone? Their certificates and their clocks, of which nothing is verified.
 
 use super::Gap;
 use super::credentials::CertificateFacts;
@@ -34,7 +34,7 @@ impl Servers {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let what = "the server's certificate and clock";
         let gaps = [

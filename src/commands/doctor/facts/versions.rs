@@ -46,7 +46,7 @@ impl Versions {
         }
     }
 
-    /// What could not be looked at.
+    /// What could not be checked.
     pub fn gaps(&self) -> Vec<Gap> {
         let facts = [
             ("the version of Harvester", &self.harvester),

@@ -41,16 +41,19 @@ fn stale_on_node(case: &Case<'_>, node: &[IpAddr]) -> Option<String> {
         .copied()
         .filter(|address| !known.contains(address))
         .collect();
-    // The VM's interfaces may be without any address: the guest agent has not told yet.
+    // The VM's interfaces may be without any address: the guest agent has not reported yet.
     if stale.is_empty() || known.is_empty() {
         return None;
     }
-    let told = if machine.is_some() {
+    let reported = if machine.is_some() {
         of_machine(case)
     } else {
         of_harvester(case)
     };
-    Some(format!("the Node has InternalIP {}, {told}", join(&stale)))
+    Some(format!(
+        "the Node has InternalIP {}, {reported}",
+        join(&stale)
+    ))
 }
 
 /// What Harvester believes that this machine does not have.

@@ -47,7 +47,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
             findings.push(Finding::new(Code::ClockDrift, text));
         }
         (None, _) if is_confirmed(case) => {}
-        // Nobody tells the time, and something was made in the future.
+        // No one tells the time, and something was made in the future.
         (None, _) => findings.extend(lives.iter().find(|life| now < life.begins).map(|life| {
             let text = format!(
                 "it is {} on this node, and {} is not yet valid ({})",

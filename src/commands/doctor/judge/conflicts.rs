@@ -32,7 +32,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     .collect()
 }
 
-/// Somebody else wrote a topology label last, and not what the host says.
+/// Someone else wrote a topology label last, and not what the host says.
 fn conflict(case: &Case<'_>) -> Option<Finding> {
     let node = case.observation.node.known()?;
     let topology = &case.placement?.known.as_ref()?.topology;
@@ -57,7 +57,7 @@ fn conflict(case: &Case<'_>) -> Option<Finding> {
     finding(Code::TopologyLabelOverwritten, &texts)
 }
 
-/// A topology key and its older twin that disagree.
+/// A topology key and its deprecated beta key that disagree.
 fn twins(case: &Case<'_>) -> Option<Finding> {
     let node = case.observation.node.known()?;
     let labels = &node.labels;

@@ -6,7 +6,7 @@ use crate::catalogue::{Code, Expiry, Finding, Group};
 use crate::commands::doctor::facts::credentials::{
     CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, TokenFacts,
 };
-use crate::decide::findings::expiry::{End, told};
+use crate::decide::findings::expiry::{End, reported};
 use crate::decide::identity::OwnVm;
 use crate::facts::UnavailableKind;
 use crate::facts::observation::{Api, Harvester};
@@ -196,7 +196,7 @@ fn group(api: Api) -> Group {
 /// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
 fn ends(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     let (End::Over(when) | End::Near(when)) =
-        told(certificate.ends, case.now.wall.unix_timestamp())?;
+        reported(certificate.ends, case.now.wall.unix_timestamp())?;
     let CertificateFacts {
         origin, subject, ..
     } = certificate;

@@ -8,9 +8,9 @@ use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
 
-/// For how long the taint is nothing to complain about: a cloud provider takes a Node on within seconds once it runs, and its
+/// For how long the taint is nothing to report: a cloud provider takes a Node on within seconds once it runs, and its
 /// image may have to be pulled first.
-const PATIENCE_SECONDS: i64 = 120;
+const GRACE_SECONDS: i64 = 120;
 
 /// Starts of a container after which it ends again and again; a few belong to each upgrade.
 const RESTARTS_LEAST: u64 = 3;
@@ -45,8 +45,8 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
     let age = taint
         .since
         .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
-    // One of the future is a matter of clocks, and no reason for patience.
-    if age.is_some_and(|age| (-PATIENCE_SECONDS..PATIENCE_SECONDS).contains(&age)) {
+    // One of the future is a matter of clocks, and gets no grace period.
+    if age.is_some_and(|age| (-GRACE_SECONDS..GRACE_SECONDS).contains(&age)) {
         return None;
     }
     let since = match (age, since(taint)) {

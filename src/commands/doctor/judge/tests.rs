@@ -153,7 +153,7 @@ fn another_vm_with_hardware_of_ours_is_named_and_we_ourselves_are_not() {
     copy.firmware_uuid = None;
     let mut other = copy.clone();
     other.macs = [Mac::parse("6e:00:00:00:00:01").unwrap()].into();
-    // The same VM, made anew since the round.
+    // The same VM, re-created since the round.
     let mut restarted = own.clone();
     restarted.uid = "new".to_owned();
     bench.examination.conflicts.namespace = Fact::Known(vec![own, restarted, other, copy]);
@@ -244,7 +244,7 @@ fn where_this_machine_cannot_tell_its_addresses_harvesters_word_counts() {
         addresses: vec!["172.19.106.7".parse().unwrap()],
     }];
     assert_eq!(bench.codes(of_addresses::findings), ["address-differs"]);
-    // An agent that has not told yet is no witness.
+    // An agent that has not reported yet is no witness.
     for addresses in [vec![], vec!["fe80::1".parse().unwrap()]] {
         bench.instance().interfaces[0].addresses = addresses;
         assert_eq!(bench.found(of_addresses::findings), []);

@@ -5,7 +5,7 @@ use super::{CheckState, View};
 use crate::catalogue::Group;
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::pods::Component;
-use crate::decide::verdict::Verdict;
+use crate::decide::name_match::Verdict;
 use crate::facts::Fact;
 use crate::report::relative::{relative, span};
 use crate::report::status::{CredentialStatus, Status};

@@ -7,7 +7,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::*;
 use crate::catalogue::{Code, Expiry, Group};
-use crate::commands::doctor::diagnosis::Rights;
+use crate::commands::doctor::diagnosis::Privileges;
 use crate::commands::doctor::facts::Need;
 use crate::facts::Unavailable;
 use crate::report::layout::{Charset, TermStyle};
@@ -16,7 +16,7 @@ const PLAIN: TermStyle = TermStyle::PLAIN;
 
 /// The diagnosis on a terminal of which nothing is known.
 fn plain(view: &View<'_>) -> String {
-    text(view, PLAIN, false, Rights::All)
+    text(view, PLAIN, false, Privileges::All)
 }
 
 /// The words of a text, however it is wrapped.
@@ -132,7 +132,7 @@ fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
                 service: &service,
                 ..*view
             };
-            super::text(&view, PLAIN, true, Rights::All)
+            super::text(&view, PLAIN, true, Privileges::All)
         });
         let (title, lines) = block(&text);
         let entry = code.entry();
@@ -225,7 +225,7 @@ fn problems_are_sorted_by_severity_and_a_notice_takes_one_line() {
         "{text}"
     );
     let verbose = shown(&findings, &[], |view| {
-        super::text(view, PLAIN, true, Rights::All)
+        super::text(view, PLAIN, true, Privileges::All)
     });
     assert!(verbose.contains("NTPSynchronized=no"), "{verbose}");
 }
@@ -241,7 +241,7 @@ fn symbols_and_colors_are_used_only_where_they_are_allowed() {
         width: 80,
     };
     let color = shown(&finding, &[], |view| {
-        super::text(view, style, false, Rights::All)
+        super::text(view, style, false, Privileges::All)
     });
     assert!(color.contains("\u{1b}[33m▲\u{1b}[0m Node"), "{color}");
     assert!(!color.contains("\u{1b}[2J"), "{color}");
@@ -282,16 +282,16 @@ fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
         ),
     ];
     let cause = Finding::new(Code::HarvesterCredentialMissing, "no kubeconfig");
-    let few = |is_verbose| {
+    let unprivileged = |is_verbose| {
         shown(std::slice::from_ref(&cause), &gaps, |view| {
-            super::text(view, PLAIN, is_verbose, Rights::Few)
+            super::text(view, PLAIN, is_verbose, Privileges::Unprivileged)
         })
     };
     let line = "5 checks skipped: due to harvester-credential-missing; run as root. -v lists them.";
-    let text = few(false);
+    let text = unprivileged(false);
     assert!(words(&text).contains(line), "{text}");
     assert!(!text.contains("the firmware UUID"), "{text}");
-    let verbose = words(&few(true));
+    let verbose = words(&unprivileged(true));
     for line in [
         "the firmware UUID, the serial number: not allowed to read `/dmi` (run as root)",
         "the VM: due to harvester-credential-missing",
@@ -371,7 +371,7 @@ fn no_line_but_a_command_is_wider_than_the_terminal() {
     for width in [60, 80, 120] {
         let style = TermStyle { width, ..PLAIN };
         let text = shown(&findings, &gaps, |view| {
-            super::text(view, style, true, Rights::All)
+            super::text(view, style, true, Privileges::All)
         });
         let shown = Code::ALL.iter();
         let commands: Vec<&str> = shown
@@ -480,7 +480,7 @@ fn each_problem_of_the_configuration_has_a_line_and_verbose_cuts_none() {
         ..PLAIN
     };
     let text = shown(&findings, &[], |view| {
-        super::text(view, style, true, Rights::All)
+        super::text(view, style, true, Privileges::All)
     });
     for line in [
         "  Observed  config.toml:1: not valid TOML",
@@ -514,7 +514,7 @@ fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
     ];
     let text = |findings: &[Finding], is_verbose| {
         words(&shown(findings, &gaps, |view| {
-            super::text(view, PLAIN, is_verbose, Rights::All)
+            super::text(view, PLAIN, is_verbose, Privileges::All)
         }))
     };
     let summary = text(&findings, false);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::{SHOWN_MAX, View, by_reason};
 use crate::catalogue::{Code, CommandPlace, Expiry, Finding, Group, Severity};
-use crate::commands::doctor::diagnosis::{DoctorOutcome, Rights};
+use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::facts::UnavailableKind;
 use crate::facts::observation::Api;
@@ -32,7 +32,7 @@ pub(super) struct ProblemBlock<'a> {
 }
 
 /// Returns the verdict, the problems, and what was checked. `is_verbose`: with everything that was checked and skipped.
-pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights) -> String {
+pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Privileges) -> String {
     let mut text = String::new();
     headline(&mut text, view, style);
     let problems = problems(view);
@@ -49,9 +49,9 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, rights: Rights)
     }
     let skipped = skipped(view, Need::Usual);
     if is_verbose {
-        skipped_checks(&mut text, view, style, rights);
+        skipped_checks(&mut text, view, style, privileges);
     } else if !skipped.is_empty() {
-        let line = collapsed(view, &skipped, rights);
+        let line = collapsed(view, &skipped, privileges);
         paragraph(&mut text, "  ", 2, &line, style.width);
     }
     text.push('\n');
@@ -312,9 +312,10 @@ pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
 }
 
 /// All skipped checks in one line: how many, and why.
-fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
-    let is_denied =
-        |gap: &&&Gap| gap.why.kind == UnavailableKind::Forbidden && rights == Rights::Few;
+fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> String {
+    let is_denied = |gap: &&&Gap| {
+        gap.why.kind == UnavailableKind::Forbidden && privileges == Privileges::Unprivileged
+    };
     let root = problems(view).into_iter().find(|problem| {
         let mut findings = problem.findings.iter();
         // With the defaults in the place of an invalid configuration, nothing else is known to be the cause.
@@ -355,13 +356,13 @@ fn collapsed(view: &View<'_>, skipped: &[&Gap], rights: Rights) -> String {
 }
 
 /// Every skipped check with its reason.
-fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, rights: Rights) {
+fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, privileges: Privileges) {
     let sections = view.diagnosis.sections.iter();
     for section in sections.filter(|section| !section.gaps.is_empty()) {
         let _ = writeln!(text, "\n  Skipped: {}", section.group.title());
         for (what, gap) in by_reason(&section.gaps) {
-            let hint = match (gap.why.kind, rights) {
-                (UnavailableKind::Forbidden, Rights::Few) => " (run as root)",
+            let hint = match (gap.why.kind, privileges) {
+                (UnavailableKind::Forbidden, Privileges::Unprivileged) => " (run as root)",
                 _ => "",
             };
             let why = match (view.cause(gap), view.first(gap)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads clock synchronization (NTP), from systemd-timedated: it asks the kernel, whoever keeps it
+//! Reads clock synchronization (NTP), from systemd-timedated: it asks the kernel, no matter who keeps it
 //! (org.freedesktop.timedate1(5), `NTPSynchronized`).
 
 use zbus::wire::Variant;

@@ -60,9 +60,9 @@ async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
 /// A host of a list: of its labels only the zone is kept.
 #[derive(Deserialize)]
 #[serde(from = "PartialObjectMetadata")]
-struct Listed(Host);
+struct ListedHost(Host);
 
-impl From<PartialObjectMetadata> for Listed {
+impl From<PartialObjectMetadata> for ListedHost {
     fn from(node: PartialObjectMetadata) -> Self {
         let mut labels = node.metadata.labels.0;
         Self(Host {
@@ -94,8 +94,8 @@ async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
             }
             Err(error) => return Fact::Failed(why(&error)),
         }
-        match client.list_metadata::<Listed>("/api/v1/nodes").await {
-            Ok(list) => Fact::Known(list.into_iter().map(|Listed(host)| host).collect()),
+        match client.list_metadata::<ListedHost>("/api/v1/nodes").await {
+            Ok(list) => Fact::Known(list.into_iter().map(|ListedHost(host)| host).collect()),
             Err(error) => Fact::Failed(why(&error)),
         }
     })

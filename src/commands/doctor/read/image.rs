@@ -18,7 +18,7 @@ const FIRST_RUN: &str = "/var/lib/cloud/instance/sem";
 /// What only one machine may have: the identities that systemd, and RKE2 and K3s, make at a first boot.
 const BELONGINGS: [&str; 2] = ["/etc/machine-id", "/etc/rancher/node/password"];
 
-/// Notes of cloud-init that are looked at; there are some thirty.
+/// Notes of cloud-init that are checked; there are some thirty.
 const NOTES_MAX: usize = 200;
 
 /// Reads them.

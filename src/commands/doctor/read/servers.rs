@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the two servers show to anybody. No credential goes along.
+//! Reads what the two servers show to anyone. No credential goes along.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ fn client(server: &str) -> Client {
 }
 
 /// All times are long but those that a test shortens, so that a slow machine cannot end another one first.
-fn impatient(server: &str, shorten: impl FnOnce(&mut Timeouts)) -> Client {
+fn client_with(server: &str, shorten: impl FnOnce(&mut Timeouts)) -> Client {
     let long = Duration::from_secs(60);
     let mut timeouts = Timeouts {
         connect: long,

@@ -271,7 +271,7 @@ async fn a_patch_names_its_kind_and_its_manager() {
         .await
         .unwrap();
     client
-        .patch_discard(path, PatchKind::StrategicMerge, &body)
+        .patch::<Value>(path, PatchKind::StrategicMerge, &body)
         .await
         .unwrap();
     let requests = server.requests();
@@ -322,7 +322,7 @@ async fn a_write_that_was_refused_is_an_error_and_is_sent_once() {
         let server = Server::saying(status(code, "no")).await;
         let client = client(&server.url());
         let error = client
-            .patch_discard("/api/v1/nodes/n", PatchKind::Merge, &json!({}))
+            .patch::<Value>("/api/v1/nodes/n", PatchKind::Merge, &json!({}))
             .await
             .unwrap_err();
         assert_eq!(error.class(), class, "{error:?}");

@@ -9,7 +9,7 @@ use super::super::{
     Class, Client, Error, PartialObjectMetadata, RequestPhase, Watch, WatchEvent, WatchRequest,
 };
 use super::server::{Server, Step, json, piece, status, stream_end, stream_head};
-use super::{client, impatient};
+use super::{client, client_with};
 
 const PATH: &str = "/api/v1/nodes";
 
@@ -338,7 +338,7 @@ async fn bookmarks_keep_a_stream_alive() {
     }
     steps.push(stream_end());
     let server = Server::saying(steps).await;
-    let client = impatient(&server.url(), |timeouts| {
+    let client = client_with(&server.url(), |timeouts| {
         timeouts.watch_silence = Duration::from_millis(800);
     });
     let mut watch = open(&client).await;
@@ -354,7 +354,7 @@ async fn a_silent_stream_ends_and_bytes_without_a_line_do_not_count() {
     for end in [Step::Stay, trickle] {
         let server = Server::saying(vec![stream_head(), piece(event("ADDED", "1")), end]).await;
         let limit = Duration::from_millis(300);
-        let client = impatient(&server.url(), |timeouts| timeouts.watch_silence = limit);
+        let client = client_with(&server.url(), |timeouts| timeouts.watch_silence = limit);
         let mut watch = open(&client).await;
         assert_eq!(version(watch.next().await.unwrap()), "1");
         let begin = Instant::now();
@@ -385,7 +385,7 @@ async fn the_request_may_allow_more_silence_until_the_first_bookmark() {
         Step::Stay,
     ])
     .await;
-    let client = impatient(&server.url(), |timeouts| timeouts.watch_silence = usual);
+    let client = client_with(&server.url(), |timeouts| timeouts.watch_silence = usual);
     let mut request = WatchRequest::new(PATH);
     request.silence_limit = Some(Duration::from_secs(30));
     let mut watch = client.watch::<Value>(&request).await.unwrap();
@@ -412,7 +412,7 @@ async fn what_arrived_while_nobody_looked_is_not_silence() {
         Step::Stay,
     ])
     .await;
-    let client = impatient(&server.url(), |timeouts| {
+    let client = client_with(&server.url(), |timeouts| {
         timeouts.watch_silence = Duration::from_millis(200);
     });
     let mut watch = open(&client).await;
@@ -447,7 +447,7 @@ async fn a_request_and_a_watch_take_two_connections() {
 #[tokio::test]
 async fn a_third_watch_is_refused_while_one_replaces_the_other() {
     let server = Server::saying(vec![stream_head(), Step::Stay]).await;
-    let client = impatient(&server.url(), |timeouts| {
+    let client = client_with(&server.url(), |timeouts| {
         timeouts.connect = Duration::from_millis(300);
     });
     let first = open(&client).await;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::{Class, Client, Error, RequestPhase, Unreached};
 use super::server::{Server, Step, answer, json, piece, status, stream_end, stream_head};
-use super::{TOKEN, client, impatient, printed};
+use super::{TOKEN, client, client_with, printed};
 
 const SHORT: Duration = Duration::from_millis(200);
 /// Of no object, so that any answer is one to it.
@@ -173,7 +173,7 @@ async fn garbage_instead_of_http_is_a_fault_of_the_protocol() {
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_request_in_time() {
     let server = Server::saying(vec![Step::Stay]).await;
-    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.headers = SHORT);
     let begin = Instant::now();
     let error = get(&client).await.unwrap_err();
     assert!(
@@ -203,7 +203,7 @@ async fn a_kept_connection_that_died_gets_the_time_for_the_head_and_no_more() {
         }
     })
     .await;
-    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.headers = SHORT);
     get(&client).await.unwrap();
     let error = get(&client).await.unwrap_err();
     assert!(
@@ -226,7 +226,7 @@ async fn a_head_of_one_byte_at_a_time_ends_the_request_in_time() {
         Step::Endless(b"x".to_vec(), Duration::from_millis(20)),
     ])
     .await;
-    let client = impatient(&server.url(), |timeouts| timeouts.headers = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.headers = SHORT);
     let error = get(&client).await.unwrap_err();
     assert!(
         matches!(
@@ -243,7 +243,7 @@ async fn a_head_of_one_byte_at_a_time_ends_the_request_in_time() {
 #[tokio::test]
 async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
     let server = Server::saying(vec![stream_head(), piece("{"), Step::Stay]).await;
-    let client = impatient(&server.url(), |timeouts| timeouts.body_progress = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.body_progress = SHORT);
     let error = get(&client).await.unwrap_err();
     assert!(
         matches!(
@@ -261,7 +261,7 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
         Step::Endless(b"1\r\n \r\n".to_vec(), Duration::from_millis(20)),
     ])
     .await;
-    let client = impatient(&server.url(), |timeouts| timeouts.body = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.body = SHORT);
     let error = get(&client).await.unwrap_err();
     assert!(
         matches!(
@@ -414,7 +414,7 @@ async fn a_status_stands_though_its_body_never_ends() {
         Step::Stay,
     ])
     .await;
-    let client = impatient(&server.url(), |timeouts| timeouts.body_progress = SHORT);
+    let client = client_with(&server.url(), |timeouts| timeouts.body_progress = SHORT);
     let error = get(&client).await.unwrap_err();
     assert!(
         matches!(error, Error::Unauthorized { message: None, .. }),

@@ -39,7 +39,7 @@ pub(super) fn configure(credential: &Credential) -> Result<ClientConfig, Credent
         ServerVerification::Required if trust_is_needed => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier(credential, &provider, name)?)),
-        // No handshake takes place with `http`; if one did, nobody would be trusted.
+        // No handshake takes place with `http`; if one did, no one would be trusted.
         ServerVerification::Required => builder.with_root_certificates(RootCertStore::empty()),
     };
     let mut config = match &credential.client_certificate {

@@ -15,7 +15,7 @@ use super::verifier::UnknownAuthority;
 /// What a handshake failed on. All text in it is described.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsReason {
-    /// Signed by somebody who is not trusted here.
+    /// Signed by someone who is not trusted here.
     #[error(
         "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
     )]
@@ -241,7 +241,7 @@ fn moment(time: UnixTime) -> Option<String> {
         .ok()
 }
 
-/// Two authorities of one name are what a cluster has before and after it is installed anew.
+/// Two authorities of one name are what a cluster has before and after it is reinstalled.
 fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
     if issuer == trusted {
         ", which has the same name but another key"

@@ -2,7 +2,7 @@
 //! The verifier that believes any certificate, for lab set-ups whose kubeconfig says `insecure-skip-tls-verify`.
 //!
 //! It is reached only by [`crate::access::ServerVerification::Skipped`], that is when the kubeconfig and our own configuration both
-//! ask for it. Whoever answers gets the token. The signatures of the handshake are still checked, so that at least the holder of the
+//! ask for it. Anyone who answers gets the token. The signatures of the handshake are still checked, so that at least the holder of the
 //! shown certificate is on the other side.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -40,7 +40,7 @@ impl Verifier {
     }
 }
 
-/// Who signed the server's certificate and who is trusted to; without both nobody finds out which of the two is the wrong one.
+/// Who signed the server's certificate and who is trusted to; without both no one finds out which of the two is the wrong one.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("unknown issuer")]
 pub(super) struct UnknownAuthority {
@@ -61,7 +61,7 @@ impl ServerCertVerifier for Verifier {
         self.webpki
             .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
             .map_err(|error| match error {
-                // A bad signature is an authority of the same name with another key: the cluster was installed anew.
+                // A bad signature is an authority of the same name with another key: the cluster was reinstalled.
                 Error::InvalidCertificate(
                     CertificateError::UnknownIssuer | CertificateError::BadSignature,
                 ) => {

@@ -8,7 +8,7 @@ use super::*;
 use crate::sys::escape::chain;
 
 /// Short enough for a test, and long enough for a busy machine.
-const PATIENCE: ReadPatience = ReadPatience {
+const TIMEOUTS: ReadTimeouts = ReadTimeouts {
     send: Duration::from_millis(400),
     receive: Duration::from_millis(1500),
     again: Duration::from_millis(300),
@@ -31,7 +31,7 @@ fn offer(tree: &GuestTree, behaviour: Behaviour) -> DownwardMetrics {
 }
 
 async fn asked(root: &Root) -> Result<HostMetrics, AskError> {
-    ask(root, wall(), PATIENCE).await
+    ask(root, wall(), TIMEOUTS).await
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn the_host_names_itself_and_the_port_is_free_again_for_others() {
     assert!((wall() - found.time.unwrap()).abs() < 10);
     device.set_host("hv-b");
     // The host takes the second request a second later, and we wait for it.
-    let found = ask(&root, wall(), ReadPatience::default()).await.unwrap();
+    let found = ask(&root, wall(), ReadTimeouts::default()).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-b");
     assert!(begun.elapsed() >= PACE);
     assert_eq!(
@@ -135,7 +135,7 @@ async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
     });
     assert_eq!(found.unwrap().host.as_str(), "hv-a");
     assert_eq!(device.requests(), 2);
-    assert!(begun.elapsed() >= PATIENCE.again);
+    assert!(begun.elapsed() >= TIMEOUTS.again);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_clock_that_differs_for_good_is_said_with_the_difference() {
     let (host, clock) = ("hv-a".to_owned(), -3600);
     let device = offer(&tree, Behaviour::Serve { host, clock });
     let now = wall();
-    let error = ask(&root, now, PATIENCE).await.unwrap_err();
+    let error = ask(&root, now, TIMEOUTS).await.unwrap_err();
     let AskError::Stale { time, asked } = error else {
         panic!("{error:?}")
     };
@@ -188,7 +188,7 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
         (
             Behaviour::Slow {
                 host: "a".to_owned(),
-                delay: PATIENCE.receive * 2,
+                delay: TIMEOUTS.receive * 2,
             },
             "no response from the host",
             1,
@@ -212,7 +212,7 @@ async fn everything_that_is_no_answer_is_refused_in_one_line_that_names_the_port
         );
         assert_eq!(device.requests(), requests, "{behaviour:?}");
         assert!(
-            begun.elapsed() < (PATIENCE.send + PATIENCE.receive) * 2,
+            begun.elapsed() < (TIMEOUTS.send + TIMEOUTS.receive) * 2,
             "{behaviour:?}"
         );
     }
@@ -232,7 +232,7 @@ async fn a_host_that_comes_while_we_wait_is_asked() {
 async fn a_host_that_goes_away_is_not_waited_for() {
     let (_dir, tree, root) = guest();
     let device = offer(&tree, Behaviour::Never);
-    let (found, ()) = tokio::join!(ask(&root, wall(), ReadPatience::default()), async {
+    let (found, ()) = tokio::join!(ask(&root, wall(), ReadTimeouts::default()), async {
         device.asked(1).await;
         drop(device);
     });

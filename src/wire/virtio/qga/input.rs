@@ -41,7 +41,7 @@ impl Input {
         *self = Self::default();
     }
 
-    /// Takes the next value, or the complaint about what stands in its place; nothing where more must come first.
+    /// Takes the next value, or the error about what stands in its place; nothing where more must come first.
     pub fn take(&mut self) -> Option<Result<Value, QgaRefusal>> {
         loop {
             if self.skip > 0 {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// All that comes of these pushes, complaints as texts.
+    /// All that comes of these pushes, errors as texts.
     fn taken(pushes: &[&[u8]]) -> Vec<Value> {
         let mut input = Input::default();
         let mut taken = Vec::new();
@@ -117,7 +117,7 @@ mod tests {
         taken
     }
 
-    fn is_complaint(value: &Value) -> bool {
+    fn is_finding(value: &Value) -> bool {
         value
             .as_str()
             .is_some_and(|text| text.starts_with("JSON parse error, "))
@@ -166,7 +166,7 @@ mod tests {
                     true => taken(&[broken, rest]),
                 };
                 assert_eq!(taken.len(), 2, "{} {taken:?}", broken.escape_ascii());
-                assert!(is_complaint(&taken[0]), "{taken:?}");
+                assert!(is_finding(&taken[0]), "{taken:?}");
                 assert_eq!(taken[1], json!({"b": 2}));
             }
         }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_reset_byte_ends_what_is_no_json_as_well() {
         let taken = taken(&[b"garbage \xff{\"b\":2}"]);
-        assert!(is_complaint(&taken[0]));
+        assert!(is_finding(&taken[0]));
         assert_eq!(taken[1..], [json!({"b": 2})]);
     }
 
@@ -183,18 +183,18 @@ mod tests {
     fn a_megabyte_without_an_end_is_one_complaint_and_no_more_memory() {
         for (fill, end) in [(b'x', b"\n"), (b'"', b"\xff")] {
             let mut input = Input::default();
-            let mut complaints = 0;
+            let mut findings = 0;
             input.push(b"{\"a\":\"");
             for _ in 0..256 {
                 input.push(&[if fill == b'"' { b'\\' } else { fill }; 4096]);
                 while let Some(next) = input.take() {
                     assert_eq!(next, Err(QgaRefusal::TooLong));
-                    complaints += 1;
+                    findings += 1;
                 }
                 assert!(input.bytes.len() <= INPUT_MAX);
                 assert!(input.bytes.capacity() <= 4 * INPUT_MAX);
             }
-            assert_eq!(complaints, 1);
+            assert_eq!(findings, 1);
             input.push(end);
             input.push(b"{}");
             assert_eq!(input.take(), Some(Ok(json!({}))));
@@ -213,7 +213,7 @@ mod tests {
     fn deep_nesting_is_refused_before_it_costs_anything() {
         let deep = [b"[".repeat(100_000), b"\n{}".to_vec()].concat();
         let taken = taken(&deep.chunks(4096).collect::<Vec<_>>());
-        assert!(is_complaint(&taken[0]));
+        assert!(is_finding(&taken[0]));
         assert_eq!(taken[1..], [json!({})]);
     }
 

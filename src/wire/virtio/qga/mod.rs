@@ -18,7 +18,7 @@ pub use request::{QgaCommand, Request};
 /// Makes the parser of either side forget what it has.
 pub const RESET: u8 = 0xFF;
 
-/// Characters of a foreign name that are told back.
+/// Characters of a foreign name that are reported back.
 const NAME_SHOWN: usize = 200;
 
 /// Why a request is not done. The words are those of qemu-ga, so that they mean the same to a client.

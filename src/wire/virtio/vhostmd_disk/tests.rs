@@ -30,7 +30,7 @@ fn good(host: &str) -> Vec<u8> {
 async fn a_guest_without_the_disk_has_none() {
     let (_dir, tree, root) = guest();
     assert!(read(&root).await.unwrap().is_none());
-    // Of the same size, and somebody else's.
+    // Of the same size, and someone else's.
     offer_disk(&tree, "vdb", &vec![0; 262_144]);
     // A device that sysfs shows and that is not there.
     tree.write("/sys/block/vdc/size", "512\n");
@@ -101,7 +101,7 @@ async fn a_disk_that_is_not_whole_is_refused_in_one_line_that_names_it() {
         (disk_image("<\u{1b}".as_bytes()), "not XML"),
     ] {
         offer_disk(&tree, "vdb", &image);
-        let line = chain(&read_patiently(&root, SHORT).await.unwrap_err());
+        let line = chain(&read_with_pause(&root, SHORT).await.unwrap_err());
         assert!(
             line.contains(part) && line.contains("/dev/vdb"),
             "{part}: {line}"
@@ -118,7 +118,7 @@ async fn a_host_that_is_writing_is_given_time() {
     let (_dir, tree, root) = guest();
     offer_disk(&tree, "vdb", &with(good("hv-a"), 1, 1));
     let pause = Duration::from_millis(300);
-    let (found, ()) = tokio::join!(read_patiently(&root, pause), async {
+    let (found, ()) = tokio::join!(read_with_pause(&root, pause), async {
         sleep(pause / 3).await;
         offer_disk(&tree, "vdb", &good("hv-b"));
     });

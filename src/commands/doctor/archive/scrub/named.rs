@@ -100,7 +100,7 @@ fn plain(name: &str) -> String {
 
 /// What is to go behind the name that `before` ends with, and a sign.
 fn extent(before: &str, hint: &str, after: &str) -> Option<Extent> {
-    // One look for any number of blanks.
+    // One lookup for any number of blanks.
     if before.ends_with(' ') && hint == " " {
         return None;
     }

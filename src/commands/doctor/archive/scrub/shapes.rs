@@ -63,7 +63,7 @@ fn nth(text: &str, number: usize) -> usize {
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Where user and password end in an address. A password may hold a slash that nobody has escaped; what follows a port is a
+/// Where user and password end in an address. A password may hold a slash that no one has escaped; what follows a port is a
 /// path.
 fn user_end(authority: &str, address: &str) -> Option<usize> {
     let (_, port) = authority.rsplit_once(':').unwrap_or_default();

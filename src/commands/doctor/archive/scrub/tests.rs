@@ -90,7 +90,7 @@ fn wherever_a_text_is_cut_no_long_part_of_a_secret_stays() {
         for (at, _) in whole.char_indices() {
             for part in [&whole[..at], &whole[at..]] {
                 let scrubbed = text(part);
-                // Of less than this nobody can tell that it is one.
+                // Of less than this no one can tell that it is one.
                 for window in parts(&secret, random::MIXED_MIN) {
                     assert!(
                         !scrubbed.contains(&window),

@@ -34,7 +34,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
 
 #[test]
 fn a_unit_that_the_next_boot_does_not_start_is_told() {
-    for (enablement, is_masked, is_told) in [
+    for (enablement, is_masked, is_reported) in [
         (Enablement::Enabled, false, false),
         (Enablement::Static, false, false),
         (Enablement::Disabled, false, true),
@@ -46,7 +46,7 @@ fn a_unit_that_the_next_boot_does_not_start_is_told() {
             is_masked,
             enablement,
         });
-        let expected: &[Code] = if is_told {
+        let expected: &[Code] = if is_reported {
             &[Code::AgentNotEnabled]
         } else {
             &[]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table: which release does what it should not, since when it does not any more, and who says so.
 //!
-//! To add a line: a fault that somebody reported, the releases that have it, and the page where it is written.
+//! To add a line: a fault that someone reported, the releases that have it, and the page where it is written.
 
 use crate::catalogue::Code;
 use crate::facts::release::Rank;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The side remarks of an observation, as findings.
+//! The side issues of an observation, as findings.
 
 use crate::catalogue::{Code, Finding, Group};
 use crate::facts::observation::{Api, Observation, ObservationIssue};
 use crate::sys::escape::shell_word;
 
-/// The findings of all remarks, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
+/// The findings of all issues, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
 /// kept open either.
 pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Finding> {
-    let explained = |remark: &&ObservationIssue| match remark {
+    let explained = |issue: &&ObservationIssue| match issue {
         ObservationIssue::WatchUnavailable { api, .. } => match api {
             Api::Harvester => observation.candidates.why().is_some(),
             Api::Guest => observation.node.why().is_some(),
@@ -16,9 +16,9 @@ pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Findin
         _ => false,
     };
     observation
-        .remarks
+        .issues
         .iter()
-        .filter(move |remark| !explained(remark))
+        .filter(move |issue| !explained(issue))
         .map(finding)
 }
 
@@ -47,9 +47,9 @@ fn allow_port(port: u16) -> String {
     )
 }
 
-/// The finding that a remark becomes.
-fn finding(remark: &ObservationIssue) -> Finding {
-    match remark {
+/// The finding that an issue becomes.
+fn finding(issue: &ObservationIssue) -> Finding {
+    match issue {
         ObservationIssue::CredentialExposed { side, path, mode } => {
             let path = path.display();
             Finding::new(
@@ -127,14 +127,14 @@ mod tests {
 
     #[test]
     fn a_port_that_the_unit_denies_is_allowed_by_a_drop_in() {
-        let remark = |forbidden| {
+        let issue = |forbidden| {
             finding(&ObservationIssue::MetricsUnavailable {
                 what: "failed to listen".to_owned(),
                 forbidden,
             })
         };
-        let denied = remark(Some(9879));
+        let denied = issue(Some(9879));
         assert!(denied.remedy().contains("SocketBindAllow=tcp:9879"));
-        assert!(!remark(None).remedy().contains("SocketBindAllow"));
+        assert!(!issue(None).remedy().contains("SocketBindAllow"));
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The service with a configuration that has faults: it does nothing, says so once, and waits until it can be used.
+//! The service with an invalid configuration: it does nothing, says so once, and waits until it can be used.
 //!
-//! If it ended instead, systemd would start it again every few seconds for ever, each time with the same words; and it must
-//! never go on with defaults, which may not be what the faulty file asks for.
+//! If it ended instead, systemd would start it again every few seconds indefinitely, each time with the same words; and it must
+//! never go on with defaults, which may not be what the invalid file asks for.
 
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
-use super::run::Process;
+use super::Process;
 use crate::config::{self, ConfigErrors, LoadedConfig, LogLevel};
 use crate::report::journal::{Journal, Priority, Record};
 use crate::report::message_id;
@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_secs(60);
 const STATUS: &str =
     "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
 
-/// Waits for a configuration that can be used. `None` when the service is told to end first.
+/// Waits for a configuration that can be used. `None` when the service is asked to end first.
 pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<LoadedConfig> {
     let mut signals = (
         signal(SignalKind::terminate()).ok()?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own channel to the host: somebody asks for a look, or the host side is replaced, as a migration does.
+//! Our own channel to the host: someone asks for a round, or the host side is replaced, as a migration does.
 //!
 //! That the host offers no port is normal and costs nothing: the link that udev would make for it is awaited.
 
@@ -23,12 +23,12 @@ use crate::wire::virtio::port::{self, Port, PortError};
 /// What reports call this signal.
 const SIGNAL: &str = "port";
 
-/// Between two looks for the port where the kernel cannot tell of it.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Between two checks for the port where the kernel cannot tell of it.
+const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 const NO_PORT: &str = "the host does not provide the port";
 
-const NOBODY: &str = "provided, host not connected";
+const NOT_CONNECTED: &str = "provided, host not connected";
 
 /// Serves the channel until dropped. How it stands is known at once: the first report comes before the first turn of this.
 pub fn serve(root: Root, sender: Sender, health: SignalBoard) -> impl Future<Output = ()> + Send {
@@ -71,9 +71,9 @@ impl Server {
         loop {
             let offered = || self.offered.notify_one();
             let _ = files::watch_name(self.root.clone(), self.link.clone(), offered).await;
-            // The kernel has no inotify left: a look now and then must do.
+            // The kernel has no inotify left: a round now and then must do.
             self.offered.notify_one();
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(CHECK_AGAIN).await;
         }
     }
 
@@ -95,8 +95,8 @@ impl Server {
                 Err(error) => {
                     let wait = may_pass(&error).then(|| waits.after(opened.elapsed()));
                     let what = chain(&error);
-                    let remark = wait.map(|_| ObservationIssue::SignalUnavailable { what });
-                    self.health.remark(SIGNAL, remark);
+                    let issue = wait.map(|_| ObservationIssue::SignalUnavailable { what });
+                    self.health.issue(SIGNAL, issue);
                     self.say(false, &describe(&error));
                     wait
                 }
@@ -108,14 +108,14 @@ impl Server {
     async fn serve_one(&self) -> Result<(), PortError> {
         let target = self.root.link_target(&self.link);
         let port = Port::open(&self.root, NAME)?;
-        self.health.remark(SIGNAL, None);
-        self.say(true, NOBODY);
+        self.health.issue(SIGNAL, None);
+        self.say(true, NOT_CONNECTED);
         let mut conversation = Conversation::new(self.root.clone(), port);
         loop {
             let attached = conversation.is_attached();
             let event = tokio::select! {
                 event = conversation.next() => event,
-                // Whoever is attached to the port that we hold is served first.
+                // Anyone who is attached to the port that we hold is served first.
                 () = self.offered.notified(), if !attached => {
                     if self.root.link_target(&self.link) == target {
                         continue;
@@ -126,10 +126,10 @@ impl Server {
             match event {
                 Ok(Event::Attached) => self.say(true, "host connected"),
                 Ok(Event::HungUp) => {
-                    self.say(true, NOBODY);
+                    self.say(true, NOT_CONNECTED);
                     self.sender.send(Trigger::Port);
                 }
-                Ok(Event::Left) => self.say(true, NOBODY),
+                Ok(Event::Left) => self.say(true, NOT_CONNECTED),
                 Ok(Event::Resync) => self.sender.send(Trigger::Operator),
                 Err(error) => {
                     if conversation.is_attached() && !conversation.has_just_answered() {

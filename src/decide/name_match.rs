@@ -53,7 +53,7 @@ impl Verdict {
         Self::ALL.into_iter().find(|verdict| verdict.name() == name)
     }
 
-    /// Whether a Node may register under such a name: it is the VM's, or somebody chose another on purpose (the platform, Rancher,
+    /// Whether a Node may register under such a name: it is the VM's, or someone chose another on purpose (the platform, Rancher,
     /// the distribution's configuration). What was chosen does not change by waiting.
     pub fn may_register(self) -> bool {
         match self {
