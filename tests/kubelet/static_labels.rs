@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kubelet whose flags set topology labels sets them again at each start.
 
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::real::FLAGS_FILE;
 use harvester_lab::world::{SOON, eventually};
 
@@ -8,8 +9,8 @@ use crate::{REGION, ZONE, all_is_well, beside_a_kubelet, kubelet, serve, status_
 
 beside_a_kubelet!(static_node_labels_are_put_right_after_each_start_and_nobody_fights);
 
-async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights() {
-    let world = world().await;
+async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights(version: Kubernetes) {
+    let world = world(version).await;
     let mut kubelet = kubelet(&world, &[]).await;
     let _agent = serve(&world).await;
     all_is_well(&world).await;

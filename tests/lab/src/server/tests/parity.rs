@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client, MERGE, METADATA, STRATEGIC};
 use crate::Endpoint;
+use crate::kubernetes::Kubernetes;
 use crate::pki::Authority;
 use crate::real::{RealApi, RealOptions};
 use crate::server::{Server, ServerOptions};
@@ -455,15 +456,15 @@ const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
     (Admin, "DELETE", N1, "", ""),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn answers_are_those_of_a_real_kube_apiserver() {
-    if !RealApi::available("answers_are_those_of_a_real_kube_apiserver") {
-        return;
-    }
-    let real = RealApi::start("parity", RealOptions::default()).await;
+crate::on_each_kubernetes!(
+    crate::real::RealApi::available, std::convert::identity;
+    answers_are_those_of_a_real_kube_apiserver,
+);
+
+async fn answers_are_those_of_a_real_kube_apiserver(version: Kubernetes) {
+    let real = RealApi::start("parity", RealOptions::of(version)).await;
     let options = ServerOptions {
-        // The real one is older than 1.32.
-        node_reads_restricted: false,
+        kubernetes: version,
         ..ServerOptions::guest()
     };
     let lab = Server::start(options).await;
