@@ -216,6 +216,9 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
             Fact::Absent => LabelState::NoNode {
                 reason: "NodeMissing",
             },
+            Fact::Failed(why) if why.kind == UnavailableKind::AnotherNode => LabelState::NoNode {
+                reason: "NodeMissing",
+            },
             Fact::Failed(_) => LabelState::NoNode {
                 reason: "NodeNotRead",
             },
@@ -267,7 +270,8 @@ fn without_host(identity: &Identity) -> LabelState {
                 UnavailableKind::Refused
                 | UnavailableKind::UnexpectedObject
                 | UnavailableKind::Malformed
-                | UnavailableKind::AnotherMachine => (
+                | UnavailableKind::AnotherMachine
+                | UnavailableKind::AnotherNode => (
                     "HarvesterBadResponse",
                     "unexpected response from the Harvester API; labels are unchanged",
                 ),

@@ -36,6 +36,7 @@ mod resync;
 mod service;
 mod signals;
 mod status;
+mod versions;
 
 use harvester_lab::process::{Agent, Output, run_once};
 use harvester_lab::world::{Api, World};
