@@ -198,6 +198,8 @@ fn prepare(tree: &GuestTree, version: Kubernetes) {
         "imageGCHighThresholdPercent": 100,
     });
     if version >= Kubernetes::V1_36 {
+        // It looks for a user of its own, for user namespaces, and goes on without one.
+        tree.write("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
         config["containerRuntimeEndpoint"] = json!(format!("unix://{CONTAINERD}"));
         config["failCgroupV1"] = json!(false);
         config["localStorageCapacityIsolation"] = json!(false);

@@ -126,7 +126,7 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
                 stream.send_object("ADDED", &object);
             }
         }
-        let is_from_cache = call.query.get("resourceVersion").is_some() || is_custom(&call.kind);
+        let is_from_cache = call.query.get("resourceVersion").is_some() || call.kind.custom;
         if is_new && stream.bookmarks && is_from_cache {
             stream.send_bookmark(json!({"k8s.io/initial-events-end": "true"}));
         }
@@ -145,11 +145,6 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
         watching.watches.lock().commands.remove(&number);
     });
     Ok(Body::stream(receiver, shared))
-}
-
-/// Whether a CustomResourceDefinition serves it.
-fn is_custom(kind: &Kind) -> bool {
-    kind.group.contains('.') && !kind.group.ends_with(".k8s.io")
 }
 
 struct Stream {
@@ -215,13 +210,7 @@ impl Stream {
                     }
                 }
                 () = pieces.closed() => return,
-                () = &mut end => {
-                    let is_new = self.shared.options.kubernetes >= Kubernetes::V1_36;
-                    if is_new && self.bookmarks {
-                        self.send_bookmark(Value::Null);
-                    }
-                    return;
-                }
+                () = &mut end => return,
                 result = changed.changed() => match result {
                     Ok(()) => is_behind = true,
                     Err(_) => return,
