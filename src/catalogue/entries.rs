@@ -377,7 +377,7 @@ catalogue! {
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
         impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
         fix: [
-            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry, which was unused for a year: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. Without that label it is valid again.",
+            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry, which was unused for a year: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
             USE_SERVICE_ACCOUNT,
             REPLACE_FILE,
         ],
@@ -608,7 +608,7 @@ catalogue! {
         ],
         run: [vm "harvester-node-agent status", vm ROLES, harvester APPLY];
     WatchProgressMissing, "watch-progress-missing", Node, Warning, "etcd is too old for this API server: watches have no bookmarks",
-        impact: "The agent watches without bookmarks. Other clients may not: kube-apiserver 1.36 ends their watches with the error `RequestWatchProgress is disabled`.",
+        impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
         run: [guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
     SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
