@@ -53,12 +53,37 @@ need() { # COMMAND=PACKAGE...
   done
 }
 
-# Makes programs of Kubernetes, where neither KUBEBUILDER_ASSETS nor `target/envtest` has them, which are the places where tests look.
+# Makes programs of Kubernetes 1.20, and of 1.36 where they are packed beside the checkout, unless a directory of KUBEBUILDER_ASSETS
+# has them. Tests look there and in `target`. Says which releases they find.
 need_kubernetes() { # kube-apiserver or kubelet...
-  local program
-  mkdir -p "$target/envtest"
+  local program dir
   for program in "$@"; do
-    [ -x "${KUBEBUILDER_ASSETS:-}/$program" ] || flock "$target/envtest" tests/lab/kubernetes "$program" "$target/envtest"
+    if [ -z "$(kubernetes_release 1.20 "$program")" ]; then
+      dir=$target/envtest
+      mkdir -p "$dir"
+      flock "$dir" tests/lab/kubernetes "$program" "$dir" >&2
+    fi
+    if [ -z "$(kubernetes_release 1.36 "$program")" ]; then
+      dir=$target/envtest-1.36
+      mkdir -p "$dir"
+      flock "$dir" tests/lab/kubernetes "$program" "$dir" 1.36 >&2 || [ $? = 3 ]
+    fi
+    dir=$(kubernetes_release 1.36 "$program")
+    say "tests run on $program $(kubernetes_release 1.20 "$program")${dir:+ and $dir}"
+    [ -n "$dir" ] ||
+      say "to add Kubernetes 1.36, set KUBEBUILDER_ASSETS to a directory of its $program and etcd; see packaging/docs/pages/development.md"
+  done
+}
+
+# Prints the release of the program of a minor version that tests find, if there is one.
+kubernetes_release() { # minor version, program
+  local dir release dirs
+  IFS=: read -r -a dirs <<<"${KUBEBUILDER_ASSETS:-}"
+  for dir in "${dirs[@]}" "$target/envtest" "$target/envtest-1.36"; do
+    [ -x "$dir/$2" ] || continue
+    release=$("$dir/$2" --version 2>/dev/null) || continue
+    release=${release#Kubernetes v}
+    [[ $release != "$1".* ]] || { echo "$release"; return; }
   done
 }
 

@@ -194,7 +194,7 @@ catalogue! {
         ],
         run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
     StaticNodeLabel, "static-node-label", Node, Warning, "the RKE2/K3s or kubelet configuration sets a topology label",
-        impact: "The kubelet resets the label to that value at every start, whatever the host.",
+        impact: "The kubelet resets the label to that value at every start, whatever the host. On Kubernetes 1.35 and later a pod takes the zone of the Node at its creation and keeps it, also when the agent corrects the Node.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],
         run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
 
@@ -395,7 +395,11 @@ catalogue! {
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
         impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
-        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
+        fix: [
+            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry, which was unused for a year: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
+            USE_SERVICE_ACCOUNT,
+            REPLACE_FILE,
+        ],
         run: [vm "harvester-node-agent whoami", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
@@ -468,6 +472,7 @@ catalogue! {
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
+            "If the credential is for another Node, set `[guest_cluster] node_name` to its name.",
             "If it has not registered, see the journal of rke2-server, rke2-agent, k3s or kubelet.",
         ],
         run: [guest "kubectl get nodes", vm JOURNAL],
@@ -624,6 +629,10 @@ catalogue! {
             "If it is allowed, find the proxy or load balancer that closes idle connections, and raise its timeout.",
         ],
         run: [vm "harvester-node-agent status -v", vm ROLES, harvester APPLY];
+    WatchProgressMissing, "watch-progress-missing", Node, Warning, "etcd is too old for this API server: watches have no bookmarks",
+        impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
+        fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
+        run: [guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
     SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [

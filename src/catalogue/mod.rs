@@ -249,6 +249,7 @@ impl Code {
                 | Self::StateDiscarded
                 | Self::WatchUnavailable
                 | Self::WatchInterrupted
+                | Self::WatchProgressMissing
                 | Self::MetricsUnavailable
                 | Self::DownwardMetricsUnusable
                 | Self::SignalUnavailable

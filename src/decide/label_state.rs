@@ -219,6 +219,9 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
             Fact::Absent => LabelState::NoNode {
                 reason: "NodeMissing",
             },
+            Fact::Failed(why) if why.kind == UnavailableKind::AnotherNode => LabelState::NoNode {
+                reason: "NodeMissing",
+            },
             Fact::Failed(_) => LabelState::NoNode {
                 reason: "NodeNotRead",
             },
@@ -276,7 +279,8 @@ fn without_host(inputs: &Inputs<'_>) -> LabelState {
                 UnavailableKind::Refused
                 | UnavailableKind::UnexpectedObject
                 | UnavailableKind::Malformed
-                | UnavailableKind::AnotherMachine => (
+                | UnavailableKind::AnotherMachine
+                | UnavailableKind::AnotherNode => (
                     "HarvesterBadResponse",
                     "unexpected response from the Harvester API; labels are unchanged",
                 ),

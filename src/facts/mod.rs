@@ -133,6 +133,8 @@ pub enum UnavailableKind {
     Malformed,
     /// The object belongs to another machine.
     AnotherMachine,
+    /// The kubelet's credential is for another Node than the one that was asked for.
+    AnotherNode,
 }
 
 impl UnavailableKind {

@@ -123,6 +123,13 @@ pub enum ObservationIssue {
         /// Of what, and how often.
         what: String,
     },
+    /// The storage of the API server does not tell its progress, so that watches have no bookmarks.
+    NoWatchProgress {
+        /// At which of the two APIs.
+        api: Api,
+        /// Where.
+        what: String,
+    },
     /// A signal of this machine does not work.
     SignalUnavailable {
         /// Why not, and what is done without it.

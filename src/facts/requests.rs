@@ -12,4 +12,6 @@ pub struct Requests {
     pub result: &'static str,
     /// How many.
     pub count: u64,
+    /// How many warnings the server sent with its responses.
+    pub warnings: u64,
 }

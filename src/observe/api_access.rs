@@ -151,7 +151,12 @@ impl Connections {
         let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
         let of = |(api, side): (Api, &ApiAccess)| {
             let counts = side.tally.counts().into_iter();
-            counts.map(move |(result, count)| Requests { api, result, count })
+            counts.map(move |(result, count)| Requests {
+                api,
+                result,
+                count: count.requests,
+                warnings: count.warnings,
+            })
         };
         sides.into_iter().flat_map(of).collect()
     }

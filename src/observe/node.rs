@@ -8,6 +8,7 @@ use crate::facts::names::NodeName;
 use crate::facts::node::Node;
 use crate::facts::{Fact, UnavailableKind};
 use crate::observe::api_access::ApiLink;
+use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error};
 
 /// How new an answer must be.
@@ -39,6 +40,9 @@ pub async fn read(link: &ApiLink, name: &NodeName, freshness: Freshness) -> Fact
             format!("requested Node `{name}`, got `{}`", node.name),
         ),
         Err(error) if error.is_absence() => Fact::Absent,
+        Err(error @ Error::OtherNode { .. }) => {
+            Fact::failed(UnavailableKind::AnotherNode, chain(&error))
+        }
         Err(error) => Fact::Failed(why(&error)),
     }
 }

@@ -19,7 +19,7 @@ use crate::decide::identity::Identity;
 use crate::decide::label_state;
 use crate::decide::name_match::Verdict;
 use crate::decide::schedule;
-use crate::facts::observation::Observation;
+use crate::facts::observation::{Api, Observation};
 use crate::facts::requests::Requests;
 
 /// Returns the page of the state and of what happened.
@@ -250,8 +250,20 @@ fn requests(page: &mut String, requests: &[Requests]) {
         Kind::Counter,
         "Requests to the Harvester API and the guest cluster API, by result.",
     );
-    for Requests { api, result, count } in requests {
-        family.sample(&[("api", api.as_str()), ("result", result)], *count as f64);
+    for one in requests {
+        let labels = [("api", one.api.as_str()), ("result", one.result)];
+        family.sample(&labels, one.count as f64);
+    }
+    let mut family = MetricFamily::new(
+        page,
+        "harvester_node_agent_api_warnings_total",
+        Kind::Counter,
+        "Warning headers in responses of both APIs; the log level debug shows each text once.",
+    );
+    for api in [Api::Harvester, Api::Guest] {
+        let of_api = requests.iter().filter(|one| one.api == api);
+        let warnings: u64 = of_api.map(|one| one.warnings).sum();
+        family.sample(&[("api", api.as_str())], warnings as f64);
     }
 }
 

@@ -75,6 +75,10 @@ pub struct Keeper<T: Watched, C = Client> {
     /// Whether the last thing that was said of the API is that it is away.
     is_away: bool,
     interruptions: Interruptions,
+    /// Whether bookmarks are asked for.
+    bookmarks: bool,
+    /// Whether the storage of the server was last seen without watch progress.
+    lacks_progress: bool,
 }
 
 /// How a stream ended, or was left.
@@ -119,6 +123,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             short: 0,
             is_away: false,
             interruptions: Interruptions::default(),
+            bookmarks: true,
+            lacks_progress: false,
         }
     }
 
@@ -154,6 +160,13 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     self.ended(opened, None);
                     self.pause(false).await;
                 }
+                WatchEnd::Broken(error @ Error::NoWatchProgress { .. }) if self.bookmarks => {
+                    self.health.set(self.trigger.as_str(), false, chain(&error));
+                    self.bookmarks = false;
+                    self.lacks_progress = true;
+                    // The wait before the first stream has spread the fleet already.
+                    self.pause(true).await;
+                }
                 WatchEnd::Broken(error) => {
                     self.ended(opened, Some(&error));
                     let is_short = opened.elapsed() < SHORT;
@@ -172,8 +185,14 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             metadata_only: T::METADATA_ONLY,
             silence_limit: Some(silence_limit(
                 Timeouts::default().watch_silence,
-                self.silent,
+                // Where no bookmarks are asked for, silence proves nothing.
+                if self.bookmarks {
+                    self.silent
+                } else {
+                    u32::MAX
+                },
             )),
+            bookmarks: self.bookmarks,
             ..WatchRequest::new(self.target.path.clone())
         }
     }
@@ -216,6 +235,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
         if error.is_of_whole_api() {
             self.is_away = true;
+            // A server that was away may have another storage.
+            self.bookmarks = true;
             let left = self.target.client.backoff().left();
             let why = error.deferral(left.unwrap_or_default());
             self.target.feed.reach(Reach::Away(why));
@@ -255,8 +276,21 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
         if self.interruptions.alive(began, self.started.elapsed()) {
-            self.health.issue(self.trigger.as_str(), None);
+            self.health.issue(self.trigger.as_str(), self.shortcoming());
         }
+    }
+
+    /// What is wrong with a watch that works.
+    fn shortcoming(&self) -> Option<ObservationIssue> {
+        let what = || {
+            let server = self.target.client.server();
+            format!("the storage of {server} has no watch progress (RequestWatchProgress)")
+        };
+        self.lacks_progress
+            .then(|| ObservationIssue::NoWatchProgress {
+                api: api_of(self.trigger),
+                what: what(),
+            })
     }
 
     /// Follows a stream to its end.
@@ -294,7 +328,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             };
             if event.is_ok() {
                 self.pulse.beat();
-                if self.interruptions.count() > 0 {
+                let has_progress = self.bookmarks && std::mem::take(&mut self.lacks_progress);
+                if has_progress || self.interruptions.count() > 0 {
                     self.alive(opened);
                 }
             }

@@ -19,6 +19,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::process::{Agent, Signal, Usage, run_once};
 use harvester_lab::real::RealApi;
 use harvester_lab::world::{AGENT, HostAccess, World, WorldOptions, eventually};
@@ -429,7 +430,7 @@ async fn event_to_patch(binary: &Path) -> Vec<Figure> {
 
 async fn visible(binary: &Path) -> Vec<Figure> {
     let name = "VMI event -> label visible, kube-apiserver";
-    if let Err(why) = RealApi::binary() {
+    if let Err(why) = RealApi::binary(Kubernetes::V1_20) {
         return vec![Figure::new(name, None, "ms").target(20.0).note(why)];
     }
     let mut figures = Vec::new();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use harvester_lab::admin::{Admin, paths};
 use harvester_lab::harvester::Order;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::names::HOST;
 use harvester_lab::server::RequestRecord;
 use harvester_lab::world::{
@@ -98,7 +99,7 @@ pub(crate) async fn event_to_label(binary: &Path, access: HostAccess) -> Visible
         },
         ..WorldOptions::default()
     };
-    let world = World::real(options).await;
+    let world = World::real(Kubernetes::V1_20, options).await;
     let _agent = started(&world, binary, &[]).await;
     let kubelet = Admin::with_identity(&world.guest_api.endpoint(), "kubelet", &world.kubelet);
     let events = Events::watch(&world).await;

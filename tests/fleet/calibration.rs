@@ -10,6 +10,7 @@ use std::time::Duration;
 use harvester_lab::Endpoint;
 use harvester_lab::admin::Admin;
 use harvester_lab::harvester::VmSpec;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::pki::Identity;
 use harvester_lab::process::{Agent, Usage};
 use harvester_lab::real::RealApi;
@@ -48,7 +49,7 @@ fn real_processes() {
     let count = variable("FLEET_PROCESSES").expect("their number");
     let count: usize = count.parse().expect("a number");
     let directory: PathBuf = variable("FLEET_DIRECTORY").expect("a directory").into();
-    if !RealApi::available("fleet::calibration") {
+    if !RealApi::available(Kubernetes::V1_20, "fleet::calibration") {
         return;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -185,7 +186,7 @@ async fn measure(binary: &std::path::Path, count: usize) -> String {
         access: HostAccess::Nodes,
         ..WorldOptions::default()
     };
-    let mut world = World::real(options).await;
+    let mut world = World::real(Kubernetes::V1_20, options).await;
     let mut machines: Vec<Machine> = Vec::new();
     for index in 1..count {
         let (host, _, _) = HOSTS[index % HOSTS.len()];

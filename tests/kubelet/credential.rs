@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use harvester_lab::admin::{Admin, paths};
 use harvester_lab::guest::Distribution;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::pki::Validity;
 use harvester_lab::world::{HOSTS, Side};
 
@@ -17,8 +18,8 @@ const REMAINING: Duration = Duration::from_secs(60);
 
 const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 
-async fn the_agent_goes_on_with_the_certificate_that_the_kubelet_gets() {
-    let world = world().await;
+async fn the_agent_goes_on_with_the_certificate_that_the_kubelet_gets(version: Kubernetes) {
+    let world = world(version).await;
     let user = format!("system:node:{}", world.node_name());
     let validity = Validity::from_now(REMAINING.try_into().unwrap());
     let authority = guest_api(&world).authority();

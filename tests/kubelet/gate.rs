@@ -2,6 +2,7 @@
 //! The gate before the first start of a kubelet, as `harvester-node-agent-gate.service` runs it.
 
 use harvester_lab::guest::Distribution;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::process::run_once;
 use harvester_lab::world::SOON;
 use serde_json::{Value, json};
@@ -16,8 +17,10 @@ beside_a_kubelet!(a_node_is_registered_with_the_labels_that_the_gate_gave_to_its
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf";
 const SWITCH: &str = "[registration]\nnode_labels = true\n";
 
-async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet() {
-    let world = world().await;
+async fn a_node_is_registered_with_the_labels_that_the_gate_gave_to_its_kubelet(
+    version: Kubernetes,
+) {
+    let world = world(version).await;
     world.guest.agent_config("10-registration.toml", SWITCH);
     world
         .guest

@@ -16,6 +16,7 @@ mod static_labels;
 
 use harvester_lab::admin::paths;
 use harvester_lab::guest::Distribution;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::process::Agent;
 use harvester_lab::real::{Kubelet, RealApi};
 use harvester_lab::world::{CloudState, Registration, SOON, World, WorldOptions, eventually};
@@ -24,34 +25,28 @@ pub use harvester_lab::names::{HOST, IDENTITY, REGION, TOPOLOGY, ZONE};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
 
-/// Makes a test of each scenario.
+/// Makes a test of each scenario on each version of Kubernetes.
 #[macro_export]
 macro_rules! beside_a_kubelet {
     ($($scenario:ident),* $(,)?) => {
-        mod real {
-            use harvester_lab::real::{Kubelet, RealApi};
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $scenario() {
-                    let name = stringify!($scenario);
-                    if Kubelet::available(name) && RealApi::available(name) {
-                        super::$scenario().await;
-                    }
-                }
-            )*
-        }
+        harvester_lab::on_each_kubernetes!($crate::available, std::convert::identity; $($scenario),*);
     };
 }
 
+/// Whether there are all programs of a version.
+pub fn available(version: Kubernetes, test: &str) -> bool {
+    Kubelet::available(version, test) && RealApi::available(version, test)
+}
+
 /// The standard story on a kubeadm node that its kubelet has yet to register.
-pub async fn world() -> World {
-    let world = World::real(WorldOptions {
+pub async fn world(version: Kubernetes) -> World {
+    let options = WorldOptions {
         distribution: Distribution::Kubeadm,
         cloud: CloudState::Absent,
         registration: Registration::Kubelet,
         ..WorldOptions::default()
-    })
-    .await;
+    };
+    let world = World::real(version, options).await;
     // The kubelet reports the UUID of the machine that the test runs on.
     world.guest.remove("/sys/class/dmi/id/product_uuid");
     world
@@ -69,7 +64,8 @@ pub async fn serve(world: &World) -> Agent {
 
 /// Starts a kubelet whose flag `--node-labels` has these, and waits for its Node.
 pub async fn kubelet(world: &World, labels: &[(&str, &str)]) -> Kubelet {
-    let kubelet = Kubelet::start(&world.guest, world.node_name(), labels).await;
+    let version = guest_api(world).version();
+    let kubelet = Kubelet::start(version, &world.guest, world.node_name(), labels).await;
     node_appears(world).await;
     kubelet
 }

@@ -2,6 +2,7 @@
 //! One Node, two writers: what the agent writes stays through what its kubelet writes, and a Node made anew is labelled anew.
 
 use harvester_lab::admin::paths;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::world::Side;
 
 use crate::{
@@ -16,8 +17,8 @@ beside_a_kubelet!(
     labels_given_at_registration_are_there_from_the_first_version_on,
 );
 
-async fn labels_and_conditions_stay_through_the_status_updates_of_the_kubelet() {
-    let world = world().await;
+async fn labels_and_conditions_stay_through_the_status_updates_of_the_kubelet(version: Kubernetes) {
+    let world = world(version).await;
     let _agent = serve(&world).await;
     world.findings_become(&["node-missing"]).await;
     let _kubelet = kubelet(&world, &[]).await;
@@ -52,8 +53,8 @@ async fn labels_and_conditions_stay_through_the_status_updates_of_the_kubelet() 
     assert_eq!(world.agent_writes().await.len(), writes);
 }
 
-async fn status_updates_of_the_kubelet_cost_no_request() {
-    let world = world().await;
+async fn status_updates_of_the_kubelet_cost_no_request(version: Kubernetes) {
+    let world = world(version).await;
     let _kubelet = kubelet(&world, &[]).await;
     let _agent = serve(&world).await;
     all_is_well(&world).await;
@@ -69,8 +70,8 @@ async fn status_updates_of_the_kubelet_cost_no_request() {
     assert_eq!(counts[..2], counts[2..]);
 }
 
-async fn a_node_that_the_kubelet_registers_anew_is_labelled_anew() {
-    let world = world().await;
+async fn a_node_that_the_kubelet_registers_anew_is_labelled_anew(version: Kubernetes) {
+    let world = world(version).await;
     let mut kubelet = kubelet(&world, &[]).await;
     let _agent = serve(&world).await;
     all_is_well(&world).await;
@@ -87,8 +88,8 @@ async fn a_node_that_the_kubelet_registers_anew_is_labelled_anew() {
     all_is_well(&world).await;
 }
 
-async fn labels_given_at_registration_are_there_from_the_first_version_on() {
-    let world = world().await;
+async fn labels_given_at_registration_are_there_from_the_first_version_on(version: Kubernetes) {
+    let world = world(version).await;
     assert!(world.recorder.versions().is_empty());
     let labels = [(REGION, "eu-1"), (ZONE, "rack-a"), (HOST, "hv-a")];
     let _kubelet = kubelet(&world, &labels).await;

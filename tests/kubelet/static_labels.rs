@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A kubelet whose flags set topology labels sets them again at each start.
 
+use std::time::Duration;
+
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::real::FLAGS_FILE;
-use harvester_lab::world::{SOON, eventually};
+use harvester_lab::world::{NodeVersion, SOON, eventually};
 
-use crate::{REGION, ZONE, all_is_well, beside_a_kubelet, kubelet, serve, status_updates, world};
+use crate::{
+    HOST, REGION, ZONE, all_is_well, beside_a_kubelet, kubelet, serve, status_updates, world,
+};
 
-beside_a_kubelet!(static_node_labels_are_put_right_after_each_start_and_nobody_fights);
+beside_a_kubelet!(
+    static_node_labels_are_put_right_after_each_start_and_nobody_fights,
+    a_start_that_resets_the_zone_alone_leaves_a_mixture_for_a_second_at_most,
+);
 
-async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights() {
-    let world = world().await;
+async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights(version: Kubernetes) {
+    let world = world(version).await;
     let mut kubelet = kubelet(&world, &[]).await;
     let _agent = serve(&world).await;
     all_is_well(&world).await;
@@ -44,4 +52,57 @@ async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights() {
     }
     kubelet.set_node_labels(&[]);
     all_is_well(&world).await;
+}
+
+/// Longer than a mixture of two hosts' labels may be visible.
+const MIXTURE: Duration = Duration::from_secs(1);
+
+/// Of static labels a start sets only those again that kubelet knows: the zone, and not the label of the host.
+async fn a_start_that_resets_the_zone_alone_leaves_a_mixture_for_a_second_at_most(
+    version: Kubernetes,
+) {
+    let world = world(version).await;
+    let mut kubelet = kubelet(&world, &[]).await;
+    let _agent = serve(&world).await;
+    all_is_well(&world).await;
+    let patches = world.node_patches().await;
+    world.recorder.clear();
+
+    kubelet.set_node_labels(&[(ZONE, "stale"), (HOST, "stale")]);
+    kubelet.restart();
+    let keys = [ZONE, HOST];
+    let both = |zone: &str| vec![Some(zone.to_owned()), Some("hv-a".to_owned())];
+    let when = |zone: &str| {
+        let versions = world.recorder.versions();
+        let is_so = |version: &&NodeVersion| version.label(ZONE).as_deref() == Some(zone);
+        versions.iter().rfind(is_so).map(|version| version.at)
+    };
+    eventually(2 * SOON, "the kubelet sets its zone", || async {
+        when("stale").is_some()
+    })
+    .await;
+    let first = {
+        let versions = world.recorder.versions();
+        let stale = versions
+            .iter()
+            .find(|version| version.label(ZONE).as_deref() == Some("stale"));
+        stale.unwrap().at
+    };
+    eventually(SOON, "the zone is put right", || async {
+        when("rack-a").is_some_and(|right| right > first)
+    })
+    .await;
+    let right = {
+        let versions = world.recorder.versions();
+        let right = versions
+            .iter()
+            .find(|version| version.at > first && version.label(ZONE).as_deref() == Some("rack-a"));
+        right.unwrap().at
+    };
+    assert!(right - first < MIXTURE, "{:?}", right - first);
+    status_updates(&world, 3).await;
+    let seen = world.recorder.combinations(&keys);
+    let end = [both("stale"), both("rack-a")];
+    assert!(seen.ends_with(&end) && seen.len() <= 3, "{seen:?}");
+    assert_eq!(world.node_patches().await, patches + 1);
 }

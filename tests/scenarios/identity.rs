@@ -138,6 +138,11 @@ async fn without_any_source_every_attempt_and_the_rbac_that_would_help_are_named
             ..WorldOptions::default()
         })
         .await;
+    if on.labels_pods() {
+        let whoami = crate::words(&agent(&world, &["whoami", "-v"]).await.stdout);
+        assert!(whoami.contains("launcher-pod used"), "{whoami}");
+        world.harvester.unlabel_pods(&world.vm).await.unwrap();
+    }
     agent(&world, &["once"]).await;
     let whoami = agent(&world, &["whoami", "-v"]).await.stdout;
     let doctor = agent(&world, &["doctor"]).await.stdout;

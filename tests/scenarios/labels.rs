@@ -283,6 +283,12 @@ async fn every_source_is_used_in_its_turn(on: On) {
     world.harvester = world.harvester.clone().with_pod_labels(PodLabels::VmiOnly);
     world.harvester.restart_vm(&world.vm, "hv-c").await.unwrap();
     world.harvester.publish_topology("topology").await.unwrap();
+    if on.labels_pods() {
+        let whoami = agent(&world, &["whoami"]).await.stdout;
+        assert!(source(&whoami).ends_with("launcher-pod"), "{whoami}");
+        assert!(whoami.contains(", zone rack-c "), "{whoami}");
+        world.harvester.unlabel_pods(&world.vm).await.unwrap();
+    }
     let whoami = agent(&world, &["whoami"]).await;
     assert!(
         source(&whoami.stdout).ends_with("configmap"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipped binary against a whole world: each scenario once in the lab and once against two real kube-apiservers.
+//! The shipped binary against a whole world: each scenario once in the lab, and once against two real kube-apiservers of each version.
 //! Faults on the wire, which only the lab can make, are in `faults`.
 
 #![expect(
@@ -36,35 +36,21 @@ mod resync;
 mod service;
 mod signals;
 mod status;
+mod versions;
 
 use harvester_lab::process::{Agent, Output, run_once};
-use harvester_lab::world::{Api, World, WorldOptions};
+use harvester_lab::world::{Api, World};
 
 pub use harvester_lab::names::{HOST, IDENTITY, REGION, REGION_BETA, TOPOLOGY, ZONE, ZONE_BETA};
-pub use harvester_lab::world::SOON;
+pub use harvester_lab::world::{On, SOON};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_harvester-node-agent");
 
-/// Which world a scenario runs in.
-#[derive(Debug, Clone, Copy)]
-pub enum On {
-    Lab,
-    Real,
-}
-
-impl On {
-    pub async fn world(self, options: WorldOptions) -> World {
-        match self {
-            Self::Lab => World::lab(options).await,
-            Self::Real => World::real(options).await,
-        }
-    }
-}
-
-/// Makes two tests of each scenario.
+/// Makes tests of each scenario, `lab` and on real servers `kubernetes_1_20` and `kubernetes_1_36`. Those after `real:` are for real
+/// servers alone.
 #[macro_export]
 macro_rules! on_both {
-    ($($scenario:ident),* $(,)?) => {
+    ($($scenario:ident),* $(,)? $(; real: $($real:ident),* $(,)?)?) => {
         mod lab {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,16 +59,10 @@ macro_rules! on_both {
                 }
             )*
         }
-        mod real {
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $scenario() {
-                    if harvester_lab::real::RealApi::available(stringify!($scenario)) {
-                        super::$scenario($crate::On::Real).await;
-                    }
-                }
-            )*
-        }
+        harvester_lab::on_each_kubernetes!(
+            harvester_lab::real::RealApi::available, $crate::On::Real;
+            $($scenario,)* $($($real),*)?
+        );
     };
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use harvester_lab::downward_metrics;
 use harvester_lab::harvester::Order;
+use harvester_lab::kubernetes::Kubernetes;
 use harvester_lab::world::{World, WorldOptions, eventually};
 use serde_json::{Value, json};
 
@@ -112,7 +113,7 @@ impl Setting {
     /// Boots a machine in this setting.
     pub async fn boot(self, setup: &Setup, logs: &Path) -> Stage {
         let world = match self {
-            Self::Real => World::real(WorldOptions::default()).await,
+            Self::Real => World::real(Kubernetes::V1_20, WorldOptions::default()).await,
             _ => World::lab(WorldOptions::default()).await,
         };
         let firmware = match self {

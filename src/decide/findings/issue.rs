@@ -103,6 +103,9 @@ fn finding(issue: &ObservationIssue) -> Finding {
         ObservationIssue::WatchInterrupted { what, api } => {
             Finding::new(Code::WatchInterrupted, what.clone()).about(group(*api))
         }
+        ObservationIssue::NoWatchProgress { what, api } => {
+            Finding::new(Code::WatchProgressMissing, what.clone()).about(group(*api))
+        }
         ObservationIssue::SignalUnavailable { what } => {
             Finding::new(Code::SignalUnavailable, what.clone())
         }

@@ -54,7 +54,8 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             UnavailableKind::NotAsked
             | UnavailableKind::Missing
             | UnavailableKind::OwnApi
-            | UnavailableKind::AnotherMachine => None,
+            | UnavailableKind::AnotherMachine
+            | UnavailableKind::AnotherNode => None,
         };
         let finding = code.map(|code| Finding::new(code, why.text.clone()));
         findings.extend(finding.map(|finding| match finding.code {
@@ -92,6 +93,7 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             }
             UnavailableKind::UnexpectedObject => Some(Code::UnexpectedObject),
             UnavailableKind::AnotherMachine => Some(Code::NodeOfAnotherVm),
+            UnavailableKind::AnotherNode => Some(Code::NodeMissing),
             UnavailableKind::NotAsked | UnavailableKind::Missing | UnavailableKind::OwnApi => None,
         };
         findings.extend(code.map(|code| Finding::new(code, text.clone())));

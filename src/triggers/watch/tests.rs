@@ -44,6 +44,8 @@ struct Model(Arc<Inner>);
 struct Inner {
     script: Mutex<VecDeque<Result<Steps, Error>>>,
     asked: Mutex<Vec<(Instant, String)>>,
+    /// Whether each asked for bookmarks.
+    bookmarks: Mutex<Vec<bool>>,
     open: AtomicUsize,
     most: AtomicUsize,
     least: AtomicUsize,
@@ -104,6 +106,7 @@ impl OpenWatch for Model {
     async fn open<T: Watched>(&self, request: &WatchRequest) -> Result<Things, Error> {
         let version = request.resource_version.clone().unwrap_or_default();
         self.0.asked.lock().unwrap().push((Instant::now(), version));
+        self.0.bookmarks.lock().unwrap().push(request.bookmarks);
         let sent = Instant::now();
         let next = self.0.script.lock().unwrap().pop_front();
         match next.unwrap_or_else(|| Err(retry(503))) {
@@ -159,6 +162,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
     let model = Model(Arc::new(Inner {
         script: Mutex::new(script.into()),
         asked: Mutex::default(),
+        bookmarks: Mutex::default(),
         open: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
         least: AtomicUsize::new(usize::MAX),
@@ -472,4 +476,77 @@ async fn a_watch_that_alone_does_not_work_is_complained_about_and_the_api_is_rea
     ));
     kept.after(600).await;
     assert_eq!(kept.health.issues().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks_until_it_has_it() {
+    let refused = || {
+        let target = target();
+        let message = None;
+        Ok(vec![(
+            Duration::ZERO,
+            Err(Error::NoWatchProgress { target, message }),
+        )])
+    };
+    let away = Err(Error::Connect {
+        target: target(),
+        reason: kubeapi::Unreached::Port,
+        source: None,
+    });
+    let lives = |event| Ok(vec![(Duration::ZERO, thing(1, "5")), (SECOND * 10, event)]);
+    let mut kept = keep(vec![
+        refused(),
+        lives(Ok(WatchEvent::Ended)),
+        away,
+        refused(),
+        lives(Ok(WatchEvent::Ended)),
+        lives(Err(cut())),
+    ]);
+    let asked = kept.after(11).await;
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[1].0 >= 5, "{asked:?}");
+    let remark = ObservationIssue::NoWatchProgress {
+        api: Api::Harvester,
+        what: "the storage of https://model has no watch progress (RequestWatchProgress)"
+            .to_owned(),
+    };
+    assert_eq!(kept.health.issues(), [remark.clone()]);
+    assert_eq!(kept.reasons(), 1, "nobody reads because of it");
+    // After the server was away it is asked for bookmarks again, and the finding stays until they are to be had.
+    while kept.model.0.asked.lock().unwrap().len() < 5 {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(kept.health.issues(), [remark.clone()]);
+    }
+    let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
+    assert_eq!(bookmarks, [true, false, false, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storage_that_has_watch_progress_again_is_asked_for_bookmarks_after_it_was_away() {
+    let message = None;
+    let target = target();
+    let refused = Err(Error::NoWatchProgress {
+        target: Arc::clone(&target),
+        message,
+    });
+    let away = Err(Error::Connect {
+        target,
+        reason: kubeapi::Unreached::Port,
+        source: None,
+    });
+    let kept = keep(vec![
+        Ok(vec![(Duration::ZERO, refused)]),
+        beginning(Ok(WatchEvent::Ended)),
+        away,
+        Ok(vec![(Duration::ZERO, thing(2, "6"))]),
+    ]);
+    kept.after(9).await;
+    assert_eq!(kept.health.issues().len(), 1);
+    while kept.model.0.asked.lock().unwrap().len() < 4 {
+        tokio::time::sleep(SECOND).await;
+    }
+    tokio::time::sleep(SECOND).await;
+    assert!(kept.health.issues().is_empty());
+    let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
+    assert_eq!(bookmarks, [true, false, false, true]);
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Error, RequestPhase, RequestTarget, Unreached};
-use super::status::{Answered, clamp_retry_after, from_status, parse_retry_after};
+use super::status::{Answered, clamp_retry_after, from_status, own_node, parse_retry_after};
 use super::text::describe;
 use super::tls;
 use super::transport::{Timeouts, Transport};
@@ -114,17 +114,26 @@ impl Transport {
             let message = status.message.as_deref().unwrap_or_default();
             status.details.name.is_some() || message.contains("not found")
         });
-        let message = read
-            .and_then(|status| status.message)
-            .map(|message| self.describe(&message));
+        let said = read.and_then(|status| status.message);
+        let (message, own_node) = self.message(said.as_deref());
         from_status(
             Arc::clone(target),
             Answered {
                 status,
                 message,
+                own_node,
                 confirmed,
                 retry_after,
             },
+        )
+    }
+
+    /// What the server said, described, and the Node of the credential where that is what it said.
+    fn message(&self, said: Option<&str>) -> (Option<String>, Option<String>) {
+        let own = said.and_then(own_node);
+        (
+            said.map(|message| self.describe(message)),
+            own.map(|name| self.describe(name)),
         )
     }
 
@@ -142,13 +151,14 @@ impl Transport {
             (None, Some("Expired" | "Gone")) => 410,
             (None, _) => 500,
         };
-        let message = read.message.map(|message| self.describe(&message));
+        let (message, own_node) = self.message(read.message.as_deref());
         let retry_after = read.details.retry_after_seconds.map(clamp_retry_after);
         from_status(
             Arc::clone(target),
             Answered {
                 status,
                 message,
+                own_node,
                 confirmed: true,
                 retry_after,
             },

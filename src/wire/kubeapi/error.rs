@@ -98,6 +98,14 @@ pub enum Error {
         /// What the server said.
         message: Option<String>,
     },
+    /// 403: a kubelet may read its own Node alone, and asked for another one. Kubernetes before 1.32 answers 404, or with the other.
+    #[error("{target}: the credential is for Node `{own}` (403)")]
+    OtherNode {
+        /// What was asked.
+        target: Arc<RequestTarget>,
+        /// The Node that the credential is for, described.
+        own: String,
+    },
     /// 404.
     #[error("{target}: not found (404){}", ServerMessage(.message))]
     NotFound {
@@ -128,6 +136,14 @@ pub enum Error {
     /// 422: the object that would come out is not valid.
     #[error("{target}: the change is invalid (422){}", ServerMessage(.message))]
     Invalid {
+        /// What was asked.
+        target: Arc<RequestTarget>,
+        /// What the server said.
+        message: Option<String>,
+    },
+    /// A watch with bookmarks, of a server whose storage does not tell its progress: one without them works.
+    #[error("{target}: the storage of the server has no watch progress{}", ServerMessage(.message))]
+    NoWatchProgress {
         /// What was asked.
         target: Arc<RequestTarget>,
         /// What the server said.
@@ -259,13 +275,14 @@ impl Error {
             | Self::Unauthorized { .. }
             | Self::Anonymous { .. } => Class::Credential,
             Self::Deferred { class, .. } => *class,
-            Self::Forbidden { .. } => Class::Forbidden,
+            Self::Forbidden { .. } | Self::OtherNode { .. } => Class::Forbidden,
             Self::NotFound { .. } => Class::NotFound,
             Self::Gone { .. } => Class::Gone,
             Self::Conflict { .. } | Self::Invalid { .. } => Class::Conflict,
             Self::Tls { .. } => Class::Tls,
             Self::UnexpectedObject { .. } => Class::UnexpectedObject,
             Self::Rejected { .. }
+            | Self::NoWatchProgress { .. }
             | Self::TooLarge { .. }
             | Self::Redirected { .. }
             | Self::Compressed { .. }
@@ -291,8 +308,8 @@ impl Error {
     pub fn is_failure_of_api(&self) -> bool {
         match self.class() {
             Class::Retry | Class::Credential | Class::Tls => true,
-            // A list that is too large has another way.
-            Class::Refused => !matches!(self, Self::TooLarge { .. }),
+            // A list that is too large has another way, and so has a watch with bookmarks.
+            Class::Refused => !matches!(self, Self::TooLarge { .. } | Self::NoWatchProgress { .. }),
             Class::Forbidden
             | Class::NotFound
             | Class::Gone
@@ -331,7 +348,7 @@ impl Error {
     pub fn is_of_version(&self) -> bool {
         match self {
             Self::Retry { status, .. } => !matches!(status, 429 | 503),
-            Self::Deferred { .. } => false,
+            Self::Deferred { .. } | Self::NoWatchProgress { .. } => false,
             _ => matches!(self.class(), Class::Gone | Class::Refused | Class::Conflict),
         }
     }

@@ -23,6 +23,7 @@ mod text;
 mod tls;
 mod transport;
 mod types;
+mod warning;
 mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
@@ -33,7 +34,7 @@ pub use error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget, Un
 pub use lines::MAXIMUM_LINE;
 pub use probe::{ShownCertificate, probe};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
-pub use tally::Tally;
+pub use tally::{Count, Tally};
 pub use text::describe;
 pub use tls::{TlsReason, TlsSetupError};
 pub use transport::Timeouts;

@@ -17,6 +17,8 @@ pub(super) struct Answered {
     pub(super) status: u16,
     /// What the server said, described. Set only when a `metav1.ApiStatus` was read.
     pub(super) message: Option<String>,
+    /// The Node of the credential, described, where the server refused to tell of another one.
+    pub(super) own_node: Option<String>,
     pub(super) confirmed: bool,
     pub(super) retry_after: Option<Duration>,
 }
@@ -26,13 +28,17 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
     let Answered {
         status,
         message,
+        own_node,
         confirmed,
         retry_after,
     } = answered;
     match status {
         401 => Error::Unauthorized { target, message },
         403 if is_of_none(message.as_deref()) => Error::Anonymous { target, message },
-        403 => Error::Forbidden { target, message },
+        403 => match own_node {
+            Some(own) => Error::OtherNode { target, own },
+            None => Error::Forbidden { target, message },
+        },
         404 => Error::NotFound {
             target,
             message,
@@ -41,6 +47,9 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
         409 => Error::Conflict { target, message },
         410 => Error::Gone { target, message },
         422 => Error::Invalid { target, message },
+        500 if is_without_progress(message.as_deref()) => {
+            Error::NoWatchProgress { target, message }
+        }
         408 | 425 | 429 | 500..=599 => Error::Retry {
             target,
             status,
@@ -58,6 +67,20 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
 /// Whether an authorizer speaks of the user that stands for a request without any credential.
 fn is_of_none(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.contains("User \"system:anonymous\""))
+}
+
+/// The Node of a kubelet that asked for another one: the authorizer of Kubernetes 1.32 and later says `node 'n1' cannot read 'n2', only its
+/// own Node object`. To be asked of the whole message: it is longer than what is shown of one.
+pub(super) fn own_node(message: &str) -> Option<&str> {
+    let reason = message.strip_suffix(", only its own Node object")?;
+    let (_, reason) = reason.rsplit_once("node '")?;
+    let (own, _) = reason.split_once("' cannot read ")?;
+    (!own.is_empty()).then_some(own)
+}
+
+/// Whether kube-apiserver refuses a watch with bookmarks because of its etcd, one before 3.4.31 or from 3.5.0 to 3.5.12.
+fn is_without_progress(message: Option<&str>) -> bool {
+    message.is_some_and(|message| message.contains("RequestWatchProgress is disabled"))
 }
 
 /// The value of a `Retry-After` header. A date is ignored like garbage: it would make our clock a part of the agreement.
@@ -90,6 +113,7 @@ mod tests {
             Answered {
                 status,
                 message: None,
+                own_node: None,
                 confirmed: true,
                 retry_after: None,
             },
@@ -136,6 +160,7 @@ mod tests {
             let answered = Answered {
                 status: 403,
                 message: Some(message.to_owned()),
+                own_node: None,
                 confirmed: true,
                 retry_after: None,
             };
@@ -147,6 +172,40 @@ mod tests {
         let known =
             "nodes \"n\" is forbidden: User \"system:node:n\" cannot get resource \"nodes\"";
         assert_eq!(refused(known), Class::Forbidden);
+    }
+
+    #[test]
+    fn a_refused_kubelet_is_told_which_node_it_is() {
+        let refused = |message: &str| {
+            let target = Arc::new(RequestTarget {
+                server: "https://api".into(),
+                verb: "get",
+                path: "/api/v1/nodes/n2".into(),
+            });
+            let answered = Answered {
+                status: 403,
+                message: Some(message.to_owned()),
+                own_node: own_node(message).map(str::to_owned),
+                confirmed: true,
+                retry_after: None,
+            };
+            from_status(target, answered)
+        };
+        let text = r#"nodes "n2" is forbidden: User "system:node:n1" cannot get resource "nodes" in API group "" at the cluster scope: node 'n1' cannot read 'n2', only its own Node object"#;
+        let error = refused(text);
+        assert!(matches!(&error, Error::OtherNode { own, .. } if own == "n1"));
+        assert_eq!(
+            error.to_string(),
+            "failed to get `/api/v1/nodes/n2` at https://api: the credential is for Node `n1` (403)"
+        );
+        for other in [
+            "node 'n1' cannot read 'n2', only its own Node object, says a webhook",
+            "node '' cannot read 'n2', only its own Node object",
+            "cannot read 'n2', only its own Node object",
+            "no relationship found between node 'n1' and this object",
+        ] {
+            assert!(matches!(refused(other), Error::Forbidden { .. }), "{other}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::{Class, Error};
+use super::warning::Warnings;
 
 /// The head of a successful response came.
 const OK: &str = "ok";
@@ -12,26 +13,42 @@ const OK: &str = "ok";
 /// The deadline passed before the head of the response came.
 const TIMEOUT: &str = "timeout";
 
+/// The requests that ended in one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Count {
+    /// How many.
+    pub requests: u64,
+    /// How many warnings the server sent with its responses.
+    pub warnings: u64,
+}
+
 /// Requests by their result, since the start of the process. Clones share the numbers.
 #[derive(Debug, Clone)]
-pub struct Tally(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+pub struct Tally(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    counts: Mutex<BTreeMap<&'static str, Count>>,
+    warnings: Warnings,
+}
 
 impl Default for Tally {
     /// Every result is there, with zero: a first failure is a growth, and not a new number that began at one.
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
         let results = [OK, TIMEOUT].into_iter().chain(classes);
-        Self(Arc::new(Mutex::new(
-            results.map(|result| (result, 0)).collect(),
-        )))
+        Self(Arc::new(Inner {
+            counts: Mutex::new(results.map(|result| (result, Count::default())).collect()),
+            warnings: Warnings::default(),
+        }))
     }
 }
 
 impl Tally {
     /// The numbers.
-    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.clone()
+    pub fn counts(&self) -> BTreeMap<&'static str, Count> {
+        let counts = self.0.counts.lock();
+        counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// One request that is about to be sent.
@@ -39,12 +56,20 @@ impl Tally {
         Pending {
             tally: self,
             result: TIMEOUT,
+            warnings: 0,
         }
     }
 
-    fn count(&self, result: &'static str) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(result).or_default() += 1;
+    /// The warnings that were logged.
+    pub(super) fn warnings(&self) -> &Warnings {
+        &self.0.warnings
+    }
+
+    fn count(&self, result: &'static str, warnings: u64) {
+        let mut counts = self.0.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(result).or_default();
+        count.requests += 1;
+        count.warnings += warnings;
     }
 }
 
@@ -53,9 +78,15 @@ impl Tally {
 pub(super) struct Pending<'a> {
     tally: &'a Tally,
     result: &'static str,
+    warnings: u64,
 }
 
 impl Pending<'_> {
+    /// The server sent so many warnings with its response.
+    pub(super) fn warned(&mut self, warnings: u64) {
+        self.warnings = warnings;
+    }
+
     /// It has ended by itself.
     pub(super) fn end<T>(mut self, outcome: &Result<T, Error>) {
         self.result = match outcome {
@@ -67,7 +98,7 @@ impl Pending<'_> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        self.tally.count(self.result);
+        self.tally.count(self.result, self.warnings);
     }
 }
 
@@ -78,11 +109,15 @@ mod tests {
     #[test]
     fn a_request_that_is_dropped_before_its_response_counts_as_a_timeout() {
         let tally = Tally::default();
-        assert!(tally.counts().values().all(|count| *count == 0));
+        let none = Count::default();
+        assert!(tally.counts().values().all(|count| *count == none));
         drop(tally.clone().begin());
-        tally.begin().end(&Ok(()));
+        let mut warned = tally.begin();
+        warned.warned(2);
+        warned.end(&Ok(()));
         let counts = tally.counts();
-        assert_eq!((counts["timeout"], counts["ok"]), (1, 1));
+        let of = |result: &str| (counts[result].requests, counts[result].warnings);
+        assert_eq!((of("timeout"), of("ok")), ((1, 0), (1, 2)));
         assert_eq!(counts.len(), Class::ALL.len() + 2);
     }
 }

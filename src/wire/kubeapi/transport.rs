@@ -298,19 +298,18 @@ impl Transport {
         call: &Call<'_>,
         target: &Arc<RequestTarget>,
     ) -> Result<Response, Error> {
-        let pending = self.tally.begin();
-        let outcome = self.exchange(call, target).await;
+        let mut pending = self.tally.begin();
+        let outcome = match self.answer(call, target).await {
+            Ok(response) => {
+                let warnings = self.tally.warnings();
+                let describe = |text: &str| self.describe(text);
+                pending.warned(warnings.take(&self.server, response.headers(), describe));
+                self.check(response, target).await
+            }
+            Err(error) => Err(error),
+        };
         pending.end(&outcome);
         outcome
-    }
-
-    async fn exchange(
-        &self,
-        call: &Call<'_>,
-        target: &Arc<RequestTarget>,
-    ) -> Result<Response, Error> {
-        let response = self.answer(call, target).await?;
-        self.check(response, target).await
     }
 
     /// Sends the request and reads the head of the answer, whatever it says.

@@ -55,6 +55,8 @@ pub struct WatchRequest {
     pub silence_limit: Option<Duration>,
     /// How long the server may keep the stream open.
     pub stream_time: Duration,
+    /// Whether bookmarks are asked for.
+    pub bookmarks: bool,
 }
 
 impl WatchRequest {
@@ -68,6 +70,7 @@ impl WatchRequest {
             metadata_only: false,
             silence_limit: None,
             stream_time: STREAM_TIME,
+            bookmarks: true,
         }
     }
 }
@@ -179,11 +182,11 @@ pub(super) async fn open<T>(
     transport: &Arc<Transport>,
     request: &WatchRequest,
 ) -> Result<Watch<T>, Error> {
-    let mut query = vec![
-        ("watch", "true".to_owned()),
-        ("allowWatchBookmarks", "true".to_owned()),
-        ("timeoutSeconds", request.stream_time.as_secs().to_string()),
-    ];
+    let mut query = vec![("watch", "true".to_owned())];
+    if request.bookmarks {
+        query.push(("allowWatchBookmarks", "true".to_owned()));
+    }
+    query.push(("timeoutSeconds", request.stream_time.as_secs().to_string()));
     query.extend(request.name.as_deref().map(|name| {
         let name = escape_field_value(name);
         ("fieldSelector", format!("metadata.name={name}"))

@@ -373,6 +373,19 @@ impl Harvester {
         Ok(pods.iter().map(pod).collect())
     }
 
+    /// Takes region and zone off the pods of a VM, as where the host had none when they were made.
+    pub async fn unlabel_pods(&self, vm: &Vm) -> Result<(), ApiError> {
+        let bare = json!({"metadata": {"labels": {
+            ANNOTATED_LABELS[0]: null, ANNOTATED_LABELS[1]: null,
+        }}});
+        for pod in self.pods(vm).await? {
+            self.admin
+                .merge_patch(&vm.pod_path(&pod.name), &bare)
+                .await?;
+        }
+        Ok(())
+    }
+
     async fn create_pod(&self, vm: &Vm, vmi_uid: &str, host: &str) -> Result<Pod, ApiError> {
         let mut labels = vm.spec.labels();
         for (key, value) in [

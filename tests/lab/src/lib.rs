@@ -10,6 +10,7 @@ pub mod faults;
 pub mod guard;
 pub mod guest;
 pub mod harvester;
+pub mod kubernetes;
 pub mod names;
 pub mod pki;
 pub mod process;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A real kube-apiserver on a real etcd, for the same scenarios that run on the lab's own server.
 //!
-//! The program is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane, else in
-//! `target/envtest`, where `tests/lab/kubernetes` puts it. Both children hang on a shell that ends them when this
-//! process is gone, however it went, and removes their directory.
+//! The program of a version is found through `KUBEBUILDER_ASSETS`, as by other projects that test against a control plane; here it
+//! may name several directories, with `:` between them. Else it is in `target`, where `tests/lab/kubernetes` puts it. Both children
+//! hang on a shell that ends them when this process is gone, however it went, and removes their directory.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::admin::{Admin, ApiError, paths};
 use crate::guard::Guard;
+use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity};
 use crate::server::RequestRecord;
 use crate::{Endpoint, SERVER_NAMES};
@@ -61,12 +62,29 @@ impl StaticToken {
 }
 
 /// What may differ between two real API servers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RealOptions {
+    /// The version.
+    pub version: Kubernetes,
+    /// Whether etcd is the one on the path, though another is beside the API server.
+    pub etcd_on_path: bool,
     /// Tokens beside the administrator's certificate.
     pub tokens: Vec<StaticToken>,
     /// More flags of kube-apiserver; the last of two equal ones counts.
     pub flags: Vec<String>,
+}
+
+impl RealOptions {
+    /// A server of a version, with nothing special.
+    #[must_use]
+    pub fn of(version: Kubernetes) -> Self {
+        Self {
+            version,
+            etcd_on_path: false,
+            tokens: Vec::new(),
+            flags: Vec::new(),
+        }
+    }
 }
 
 /// A real API server with its own etcd. Dropping it ends both.
@@ -89,14 +107,14 @@ pub struct RealApi {
 
 impl RealApi {
     /// The program, or where it was looked for, for a test that is skipped without it.
-    pub fn binary() -> Result<PathBuf, String> {
-        assets::find("kube-apiserver")
+    pub fn binary(version: Kubernetes) -> Result<PathBuf, String> {
+        assets::find("kube-apiserver", version)
     }
 
-    /// Whether real servers can run here. Says so on standard error when they cannot, for a test that returns then.
+    /// Whether real servers of a version can run here. Says so on standard error when they cannot, for a test that returns then.
     #[must_use]
-    pub fn available(test: &str) -> bool {
-        match Self::binary() {
+    pub fn available(version: Kubernetes, test: &str) -> bool {
+        match Self::binary(version) {
             Ok(_) => true,
             Err(why) => {
                 eprintln!("SKIP {test}: {why}");
@@ -122,7 +140,7 @@ impl RealApi {
     }
 
     async fn try_start(name: &str, options: &RealOptions) -> Result<Self, String> {
-        let binary = Self::binary()?;
+        let binary = Self::binary(options.version)?;
         let dir = directory(name);
         let path = |file: &str| dir.path().join(file).display().to_string();
         let write = |file: &str, text: &str| {
@@ -139,11 +157,19 @@ impl RealApi {
 
         let etcd_url = format!("http://127.0.0.1:{}", free_port());
         let port = free_port();
-        let mut etcd = Command::new(sibling(&binary, "etcd"));
+        // Newer etcd wants its own peer URL among those of the cluster, so it has to be known before.
+        let peer_url = format!("http://127.0.0.1:{}", free_port());
+        let etcd = match options.etcd_on_path {
+            true => PathBuf::from("etcd"),
+            false => sibling(&binary, "etcd"),
+        };
+        let mut etcd = Command::new(etcd);
         etcd.args(["--name", "lab", "--data-dir", &path("etcd")])
             .args(["--listen-client-urls", &etcd_url])
             .args(["--advertise-client-urls", &etcd_url])
-            .args(["--listen-peer-urls", "http://127.0.0.1:0"])
+            .args(["--listen-peer-urls", &peer_url])
+            .args(["--initial-advertise-peer-urls", &peer_url])
+            .args(["--initial-cluster", &format!("lab={peer_url}")])
             .args(["--unsafe-no-fsync", "--log-level", "error"]);
         let etcd = Guard::start(&etcd, &dir.path().join("etcd.log"), Some(dir.path()));
 
@@ -193,6 +219,12 @@ impl RealApi {
         };
         api.start_server().await?;
         Ok(api)
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> Kubernetes {
+        self.options.version
     }
 
     /// Ends the server and leaves etcd running: an API that is away.
@@ -324,14 +356,15 @@ mod tests {
 
     const TOKEN: &str = "lab-token";
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_real_server_serves_kubevirt_and_leaves_nothing_behind() {
-        if !RealApi::available("a_real_server_serves_kubevirt_and_leaves_nothing_behind") {
-            return;
-        }
+    crate::on_each_kubernetes!(
+        crate::real::RealApi::available, std::convert::identity;
+        a_real_server_serves_kubevirt_and_leaves_nothing_behind,
+    );
+
+    async fn a_real_server_serves_kubevirt_and_leaves_nothing_behind(version: Kubernetes) {
         let options = RealOptions {
             tokens: vec![StaticToken::service_account(TOKEN, "default", "gc8")],
-            ..RealOptions::default()
+            ..RealOptions::of(version)
         };
         let mut api = RealApi::start("self", options).await;
         api.install_kubevirt_crds().await.unwrap();
@@ -342,6 +375,9 @@ mod tests {
             .await
             .unwrap();
         let guest = Admin::with_token(&api.endpoint(), "guest-agent/1", TOKEN);
+        let release = guest.get("/version").await.unwrap()["gitVersion"].clone();
+        let release = Kubernetes::of_release(release.as_str().unwrap());
+        assert_eq!(release, Some(version));
         let setting = "/apis/harvesterhci.io/v1beta1/settings/server-version";
         assert_eq!(guest.get(setting).await.unwrap()["value"], "v1.6.1");
         assert!(guest.get(&paths::core("default", "pods")).await.is_ok());

@@ -15,6 +15,7 @@ use crate::admin::{Admin, ApiError, paths};
 use crate::cloud_controller::CloudController;
 use crate::guest::{Distribution, GuestTree, KubeconfigForm};
 use crate::harvester::{Harvester, Migration, Order, Vm, VmSpec};
+use crate::kubernetes::Kubernetes;
 use crate::pki::Identity;
 use crate::process::Agent;
 use crate::real::{RealApi, RealOptions, StaticToken};
@@ -26,7 +27,7 @@ mod machine;
 mod recorder;
 mod wait;
 
-pub use api::Api;
+pub use api::{Api, On};
 pub use expect::SOON;
 use machine::register_node;
 pub use machine::{Machine, service_account_token};
@@ -178,20 +179,27 @@ impl World {
         Self::build(Api::Lab(harvester), Api::Lab(guest), token, options).await
     }
 
-    /// The standard story on two real API servers.
+    /// The standard story on two real API servers of a version.
     ///
     /// # Panics
     /// When they cannot be started; see [`RealApi::available`].
-    pub async fn real(options: WorldOptions) -> Self {
+    pub async fn real(version: Kubernetes, options: WorldOptions) -> Self {
+        Self::on_real(RealOptions::of(version), options).await
+    }
+
+    /// The same, with options of its own for both servers.
+    ///
+    /// # Panics
+    /// As [`World::real`].
+    pub async fn on_real(servers: RealOptions, options: WorldOptions) -> Self {
         let namespace = &options.vm.namespace;
         let token = service_account_token(namespace, ACCOUNT);
-        let harvester_options = RealOptions {
-            tokens: vec![StaticToken::service_account(&token, namespace, ACCOUNT)],
-            ..RealOptions::default()
-        };
+        let mut harvester = servers.clone();
+        let account = StaticToken::service_account(&token, namespace, ACCOUNT);
+        harvester.tokens.push(account);
         let (harvester, guest) = tokio::join!(
-            RealApi::borrow("harvester", harvester_options),
-            RealApi::borrow("guest", RealOptions::default())
+            RealApi::borrow("harvester", harvester),
+            RealApi::borrow("guest", servers)
         );
         harvester
             .install_kubevirt_crds()

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::super::{
     Class, Client, CredentialProblem, Error, PartialObjectMetadata, PatchKind, ResourceAttributes,
-    Selectors, Timeouts,
+    Selectors, Tally, Timeouts,
 };
-use super::server::{Server, Step, json as answer_json, status, stream_head};
+use super::server::{Server, Step, answer, json as answer_json, status, stream_head};
 use super::{TOKEN, client, credential, printed};
+use crate::wire::backoff::Backoff;
 
 const COLLECTION: &str = "/apis/kubevirt.io/v1/things";
 
@@ -476,4 +477,44 @@ fn a_client_can_be_sent_to_another_task() {
     fn sent<T: Send>(_: T) {}
     let client = Arc::new(client("http://a.example"));
     sent(async move { client.get::<Value>("/version").await });
+}
+
+#[tokio::test]
+async fn warnings_are_counted_with_what_became_of_the_request() {
+    let warnings = "Warning: 299 - \"unknown field \\\"spec.x\\\"\"\r\nWarning: 299 - \"old\"\r\n";
+    let body = r#"{"kind":"Node","metadata":{"name":"n","uid":"u"}}"#;
+    let server = Server::start(move |number, _| match number {
+        0 => answer(200, "application/json", warnings, body),
+        _ => answer(404, "application/json", "Warning: 299 - \"old\"\r\n", "{}"),
+    })
+    .await;
+    let tally = Tally::default();
+    let client = Client::counting(
+        &credential(&server.url()),
+        Timeouts::default(),
+        tally.clone(),
+        Backoff::default(),
+    )
+    .unwrap();
+    client.get_metadata("/api/v1/nodes/n").await.unwrap();
+    client.get_metadata("/api/v1/nodes/n").await.unwrap_err();
+    let counts = tally.counts();
+    let of = |result: &str| (counts[result].requests, counts[result].warnings);
+    assert_eq!((of("ok"), of("not-found")), ((1, 2), (1, 1)));
+}
+
+/// The text of a real server is longer than what is shown of a message.
+#[tokio::test]
+async fn a_kubelet_that_asks_for_another_node_learns_which_one_it_is() {
+    let own = format!("worker-{}.example.com", "a".repeat(40));
+    let text = format!(
+        "nodes \"n2\" is forbidden: User \"system:node:{own}\" cannot get resource \"nodes\" in API group \"\" at the cluster scope: \
+         node '{own}' cannot read 'n2', only its own Node object"
+    );
+    assert!(text.len() > 200);
+    let server = Server::saying(status(403, &text)).await;
+    let client = client(&server.url());
+    let error = client.get_metadata("/api/v1/nodes/n2").await.unwrap_err();
+    assert!(matches!(&error, Error::OtherNode { own: seen, .. } if *seen == own));
+    assert_eq!(error.class(), Class::Forbidden);
 }

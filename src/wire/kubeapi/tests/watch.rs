@@ -498,3 +498,45 @@ async fn the_kernel_asks_whether_a_quiet_peer_lives() {
     let left = u32::from_str_radix(rest, 16).unwrap();
     assert!(kind == "02" && (2000..=3000).contains(&left), "{timer}");
 }
+
+#[tokio::test]
+async fn the_end_of_the_initial_events_is_a_bookmark_as_any_other() {
+    let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Node","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}},"spec":{},"status":{"nodeInfo":{"machineID":""}}}}"#;
+    let lines = format!(
+        "{}{bookmark}\n{}",
+        event("ADDED", "7"),
+        event("MODIFIED", "12")
+    );
+    let (_server, mut watch) = watching(vec![piece(lines), stream_end()]).await;
+    let mut versions = Vec::new();
+    for _ in 0..3 {
+        versions.push(version(watch.next().await.unwrap()));
+    }
+    assert_eq!(versions, ["7", "9", "12"]);
+    assert_eq!(watch.bookmarks_seen(), 1);
+}
+
+#[tokio::test]
+async fn a_storage_without_watch_progress_is_told_from_an_overloaded_server() {
+    let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled","reason":"InternalError","code":500}}"#;
+    let error = fault(vec![piece(format!("{event}\n")), stream_end()]).await;
+    assert!(matches!(error, Error::NoWatchProgress { .. }), "{error:?}");
+    assert!(!error.is_of_version() && !error.is_of_whole_api() && !error.is_failure_of_api());
+}
+
+#[tokio::test]
+async fn a_watch_can_do_without_bookmarks() {
+    let server = Server::saying(vec![stream_head(), Step::Stay]).await;
+    let request = WatchRequest {
+        bookmarks: false,
+        ..WatchRequest::new(PATH)
+    };
+    let client = client(&server.url());
+    let watch = client
+        .watch::<PartialObjectMetadata>(&request)
+        .await
+        .unwrap();
+    drop(watch);
+    let line = format!("GET {PATH}?watch=true&timeoutSeconds=3600 HTTP/1.1");
+    assert_eq!(server.request().line, line);
+}

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::{POLL, assets};
 use crate::guard::Guard;
 use crate::guest::GuestTree;
+use crate::kubernetes::Kubernetes;
 
 /// Where kubeadm keeps kubelet's flags. The file is sourced by a shell here, and read by systemd elsewhere.
 pub const FLAGS_FILE: &str = "/var/lib/kubelet/kubeadm-flags.env";
@@ -54,6 +55,7 @@ exec /opt/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/li
 /// A kubelet with its containerd, one at a time in a process. Dropping it ends both; the Node stays.
 #[derive(Debug)]
 pub struct Kubelet {
+    version: Kubernetes,
     tree: GuestTree,
     program: PathBuf,
     node_name: String,
@@ -63,10 +65,10 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Whether a kubelet can run here. Says so on standard error when it cannot, for a test that returns then.
+    /// Whether a kubelet of a version can run here. Says so on standard error when it cannot, for a test that returns then.
     #[must_use]
-    pub fn available(test: &str) -> bool {
-        match why_not() {
+    pub fn available(version: Kubernetes, test: &str) -> bool {
+        match why_not(version) {
             None => true,
             Some(why) => {
                 eprintln!("SKIP {test}: {why}");
@@ -80,11 +82,17 @@ impl Kubelet {
     ///
     /// # Panics
     /// With the end of its log, when containerd does not come up.
-    pub async fn start(tree: &GuestTree, node_name: &str, labels: &[(&str, &str)]) -> Self {
-        let program = assets::find("kubelet").expect("it was said to be available");
-        prepare(tree);
+    pub async fn start(
+        version: Kubernetes,
+        tree: &GuestTree,
+        node_name: &str,
+        labels: &[(&str, &str)],
+    ) -> Self {
+        let program = assets::find("kubelet", version).expect("it was said to be available");
+        prepare(tree, version);
         let containerd = in_tree(tree, &program, "containerd", &["containerd"]);
         let mut kubelet = Self {
+            version,
             tree: tree.clone(),
             program,
             node_name: node_name.to_owned(),
@@ -113,10 +121,16 @@ impl Kubelet {
             [] => String::new(),
             labels => format!(" --node-labels={}", labels.join(",")),
         };
-        let flags = format!(
-            "--container-runtime=remote --container-runtime-endpoint=unix://{CONTAINERD} --hostname-override={}{labels}",
-            self.node_name
-        );
+        let runtime = match self.version {
+            Kubernetes::V1_20 => {
+                format!(
+                    "--container-runtime=remote --container-runtime-endpoint=unix://{CONTAINERD} "
+                )
+            }
+            // In the configuration file.
+            Kubernetes::V1_36 => String::new(),
+        };
+        let flags = format!("{runtime}--hostname-override={}{labels}", self.node_name);
         let text = format!("KUBELET_KUBEADM_ARGS=\"{flags}\"\n");
         self.tree.write(FLAGS_FILE, text);
     }
@@ -147,18 +161,18 @@ impl Drop for Kubelet {
 }
 
 /// What is missing for a kubelet.
-fn why_not() -> Option<String> {
+fn why_not(version: Kubernetes) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("kubelet needs root".to_owned());
     }
     if !Path::new("/usr/bin/containerd").exists() {
         return Some("no containerd (Debian package containerd)".to_owned());
     }
-    assets::find("kubelet").err()
+    assets::find("kubelet", version).err()
 }
 
 /// The directories that are mounted over, and kubelet's configuration.
-fn prepare(tree: &GuestTree) {
+fn prepare(tree: &GuestTree, version: Kubernetes) {
     for place in ["/dev", "/proc", "/sys", "/usr", "/tmp", "/var/log"] {
         std::fs::create_dir_all(tree.path(place)).expect("the tree is writable");
     }
@@ -168,7 +182,7 @@ fn prepare(tree: &GuestTree) {
     tree.write(PROGRAM, "");
     // An address of this process alone, so that the usual port is free: there are kubelets of other runs.
     let [_, high, middle, low] = std::process::id().to_be_bytes();
-    let config = json!({
+    let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": format!("127.{}.{middle}.{low}", high | 0x80),
@@ -183,6 +197,13 @@ fn prepare(tree: &GuestTree) {
         "evictionHard": {"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%"},
         "imageGCHighThresholdPercent": 100,
     });
+    if version >= Kubernetes::V1_36 {
+        // It looks for a user of its own, for user namespaces, and goes on without one.
+        tree.write("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
+        config["containerRuntimeEndpoint"] = json!(format!("unix://{CONTAINERD}"));
+        config["failCgroupV1"] = json!(false);
+        config["localStorageCapacityIsolation"] = json!(false);
+    }
     tree.write(CONFIG_FILE, config.to_string());
 }
 

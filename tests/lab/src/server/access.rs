@@ -201,7 +201,7 @@ impl Attributes {
 pub(crate) struct Access {
     pub tokens: BTreeMap<String, User>,
     pub grants: Vec<Grant>,
-    /// Whether kubelets may read only their own Node (Kubernetes 1.32 and later).
+    /// Whether kubelets may read only their own Node, and write events of both groups: newer versions.
     pub node_reads_restricted: bool,
 }
 
@@ -260,7 +260,6 @@ impl Access {
             // Which Node is the admission plugin's question.
             (true, "nodes") => matches!(verb, "create" | "update" | "patch"),
             (true, "nodes/status") => matches!(verb, "update" | "patch"),
-            // The core group alone: kubelets have no grant for events.k8s.io.
             (true, "events") => matches!(verb, "create" | "update" | "patch"),
             (true, "services") => reads,
             (true, "pods") if verb == "get" => {
@@ -288,6 +287,11 @@ impl Access {
                     return Err("No Object name found".to_owned());
                 }
                 return Err(no_relationship(node));
+            }
+            (false, "events") => {
+                self.node_reads_restricted
+                    && wanted.group == "events.k8s.io"
+                    && matches!(verb, "create" | "update" | "patch")
             }
             (false, "leases") => {
                 wanted.group == "coordination.k8s.io"

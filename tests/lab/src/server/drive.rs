@@ -141,11 +141,6 @@ impl Server {
         self.shared.lock_access().grants.clear();
     }
 
-    /// Switches whether kubelets may read only their own Node.
-    pub fn restrict_node_reads(&self, restricted: bool) {
-        self.shared.lock_access().node_reads_restricted = restricted;
-    }
-
     /// A client certificate of a kubelet.
     #[must_use]
     pub fn kubelet_identity(&self, node: &str) -> Identity {

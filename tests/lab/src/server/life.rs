@@ -88,7 +88,7 @@ impl Call<'_> {
         if let ("nodes", Some(node)) = (kind.plural.as_str(), self.restricted_node()) {
             restrict_node(kind, node, name, Some(old), &new)?;
         }
-        validate(kind, Some(old), &new)?;
+        validate(self.shared.options.kubernetes, kind, Some(old), &new)?;
         if new["metadata"]["deletionTimestamp"].is_string() && !has_finalizers(&new) {
             return Ok(Step::Remove);
         }

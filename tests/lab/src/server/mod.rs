@@ -56,6 +56,7 @@ use self::watch::Watches;
 use self::wire::{ClientAuthority, Door, Flow, Port};
 use crate::SERVER_NAMES;
 use crate::faults::{Faults, ServerCertificate};
+use crate::kubernetes::Kubernetes;
 use crate::pki::{Authority, Identity, Validity};
 
 /// What kind of server to start.
@@ -71,8 +72,10 @@ pub struct ServerOptions {
     pub kubevirt_version: Option<String>,
     /// Time between the bookmarks of a watch.
     pub bookmark_interval: Duration,
-    /// Whether kubelets may read only their own Node, with a field selector on list and watch (Kubernetes 1.32 and later).
-    pub node_reads_restricted: bool,
+    /// The version of Kubernetes that it behaves like.
+    pub kubernetes: Kubernetes,
+    /// Whether its storage is too old for the bookmarks of a newer version (etcd before 3.4.31).
+    pub storage_is_old: bool,
     /// Whether the NodeRestriction admission plugin is on.
     pub node_restriction: bool,
     /// Whether a client without credentials is `system:anonymous` (403) or refused (401, as RKE2 and K3s do).
@@ -100,7 +103,8 @@ impl ServerOptions {
             version: "v1.34.2+rke2r1".to_owned(),
             kubevirt_version: None,
             bookmark_interval: Duration::from_secs(60),
-            node_reads_restricted: true,
+            kubernetes: Kubernetes::V1_36,
+            storage_is_old: false,
             node_restriction: true,
             anonymous: true,
         }
@@ -131,7 +135,7 @@ impl Server {
         let port = Port::reserve().expect("127.0.0.1 has a free port");
         let number = port.number();
         let access = Access {
-            node_reads_restricted: options.node_reads_restricted,
+            node_reads_restricted: options.kubernetes >= Kubernetes::V1_36,
             ..Access::default()
         };
         let shared = Arc::new(Shared {

@@ -18,6 +18,7 @@ use super::selector::Selector;
 use super::status::{Cause, Failure, details};
 use super::store::{Key, Step};
 use super::validate::validate;
+use crate::kubernetes::Kubernetes;
 
 /// A request about objects, authenticated, authorized and with its kind known.
 #[derive(Debug)]
@@ -79,7 +80,12 @@ impl Call<'_> {
             let message = format!(
                 "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
             );
-            Failure::new(500, "", &message, Value::Null)
+            match self.shared.options.kubernetes {
+                Kubernetes::V1_20 => Failure::new(500, "", &message, Value::Null),
+                Kubernetes::V1_36 => {
+                    Failure::bad_request(&format!("invalid resource version: {message}"))
+                }
+            }
         })
     }
 
@@ -196,7 +202,7 @@ impl Call<'_> {
             restrict_node(&self.kind, node, &name, None, &object)?;
         }
         check_strings(&self.kind, &mut object)?;
-        validate(&self.kind, None, &object)?;
+        validate(self.shared.options.kubernetes, &self.kind, None, &object)?;
         begin(&self.kind, &mut object, &self.manager());
         let stored = self
             .shared
@@ -229,6 +235,7 @@ impl Call<'_> {
         let mut object = self.kind.absorb(self.read_object()?);
         self.adopt_namespace(&mut object, self.list_namespace().unwrap_or_default())?;
         let name = self.name().to_owned();
+        let version = self.shared.options.kubernetes;
         let stored = self.shared.store.transact(&self.key(&name), |old| {
             let old = old.ok_or_else(|| Failure::not_found(&self.kind, &name))?;
             if self.kind.custom
@@ -237,7 +244,7 @@ impl Call<'_> {
                     .unwrap_or_default()
                     .is_empty()
             {
-                return Err(Failure::needs_resource_version(&self.kind, &name));
+                return Err(Failure::needs_resource_version(&self.kind, &name, version));
             }
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             if !uid.is_empty() && old["metadata"]["uid"] != uid {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::resource::Kind;
+use crate::kubernetes::Kubernetes;
 
 /// An answer that is no success.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,6 +97,12 @@ impl Failure {
         Self::new(410, "Expired", &message, Value::Null)
     }
 
+    /// 500 of kube-apiserver 1.36 to a watch with bookmarks on an etcd before 3.4.31, in the stream.
+    pub(crate) fn without_watch_progress() -> Self {
+        let message = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled";
+        Self::new(500, "InternalError", message, Value::Null)
+    }
+
     pub(crate) fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} {name:?} not found", kind.qualified_plural());
         Self::new(404, "NotFound", &message, details(kind, name))
@@ -138,9 +145,12 @@ impl Failure {
     }
 
     /// 422 of a PUT without a resource version, where that is not allowed.
-    pub(crate) fn needs_resource_version(kind: &Kind, name: &str) -> Self {
+    pub(crate) fn needs_resource_version(kind: &Kind, name: &str, server: Kubernetes) -> Self {
         let field = "metadata.resourceVersion";
-        let why = "Invalid value: 0x0: must be specified for an update";
+        let why = match server {
+            Kubernetes::V1_20 => "Invalid value: 0x0: must be specified for an update",
+            Kubernetes::V1_36 => "Invalid value: 0: must be specified for an update",
+        };
         let plural = kind.qualified_plural();
         let message = format!("{plural} {name:?} is invalid: {field}: {why}");
         let mut details = details(kind, name);

@@ -20,6 +20,7 @@ use super::selector::Selector;
 use super::status::Failure;
 use super::store::Change;
 use crate::faults::{Fault, Seen};
+use crate::kubernetes::Kubernetes;
 
 /// How long a watch lives that asks for no time: kube-apiserver takes a random one between 30 and 60 minutes.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(45 * 60);
@@ -108,6 +109,11 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
         seen: asked,
         pieces,
     };
+    let is_new = shared.options.kubernetes >= Kubernetes::V1_36;
+    if asked == 0 && is_new && shared.options.storage_is_old && stream.bookmarks {
+        stream.send_error(&Failure::without_watch_progress());
+        return Ok(Body::stream(receiver, shared.clone()));
+    }
     if asked == 0 {
         let (revision, objects) = shared.store.list(
             call.kind.storage_group(),
@@ -119,6 +125,10 @@ pub(crate) fn start(call: &Call<'_>, form: Form) -> Result<Body, Failure> {
             if stream.selector.matches(&object) {
                 stream.send_object("ADDED", &object);
             }
+        }
+        let is_from_cache = call.query.get("resourceVersion").is_some() || call.kind.custom;
+        if is_new && stream.bookmarks && is_from_cache {
+            stream.send_bookmark(json!({"k8s.io/initial-events-end": "true"}));
         }
     } else if let Err(gone) = shared.store.since(asked) {
         if shared.gone_form() == GoneForm::Status {
@@ -205,7 +215,7 @@ impl Stream {
                     Ok(()) => is_behind = true,
                     Err(_) => return,
                 },
-                _ = bookmark.tick(), if self.bookmarks => self.send_bookmark(),
+                _ = bookmark.tick(), if self.bookmarks => self.send_bookmark(Value::Null),
             }
         }
     }
@@ -312,9 +322,13 @@ impl Stream {
         Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"))
     }
 
-    fn send_bookmark(&self) {
+    fn send_bookmark(&self, annotations: Value) {
         // The store may be ahead of what was looked at; a bookmark promises no more than what was sent.
-        let metadata = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
+        let mut metadata =
+            json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
+        if !annotations.is_null() {
+            metadata["annotations"] = annotations;
+        }
         let object = self.form.of_object(json!({
             "kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata,
         }));

@@ -1,10 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The API servers of a world, of either kind.
 
+use super::{World, WorldOptions};
 use crate::Endpoint;
+use crate::kubernetes::Kubernetes;
 use crate::pki::Identity;
 use crate::real::{Lease, RealApi};
 use crate::server::{RequestRecord, Server};
+
+/// On which servers a scenario runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// On those of the lab.
+    Lab,
+    /// On real ones of a version.
+    Real(Kubernetes),
+}
+
+impl On {
+    /// Whether the API server gives a pod the region and zone of its node.
+    #[must_use]
+    pub fn labels_pods(self) -> bool {
+        self == Self::Real(Kubernetes::V1_36)
+    }
+
+    /// A world on these servers.
+    ///
+    /// # Panics
+    /// As [`World::real`].
+    pub async fn world(self, options: WorldOptions) -> World {
+        match self {
+            Self::Lab => World::lab(options).await,
+            Self::Real(version) => World::real(version, options).await,
+        }
+    }
+}
 
 /// An API server of either kind.
 #[derive(Debug)]

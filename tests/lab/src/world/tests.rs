@@ -8,7 +8,7 @@ use crate::names::{ZONE, ZONE_BETA};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Runs each scenario on two servers of the lab, and on two real ones where there are any.
+/// Runs each scenario on two servers of the lab, and on two real ones of each version where there are any.
 macro_rules! in_every_world {
     ($($scenario:ident),+ $(,)?) => {
         mod lab {
@@ -16,22 +16,12 @@ macro_rules! in_every_world {
             $(
                 #[tokio::test]
                 async fn $scenario() {
-                    super::$scenario(World::lab(WorldOptions::default()).await).await;
+                    super::$scenario(On::Lab).await;
                 }
             )+
         }
 
-        mod real {
-            use super::*;
-            $(
-                #[tokio::test]
-                async fn $scenario() {
-                    if RealApi::available(stringify!($scenario)) {
-                        super::$scenario(World::real(WorldOptions::default()).await).await;
-                    }
-                }
-            )+
-        }
+        crate::on_each_kubernetes!(crate::real::RealApi::available, crate::world::On::Real; $($scenario),+);
     };
 }
 
@@ -52,7 +42,8 @@ async fn vmi(world: &World) -> Value {
     world.harvester.vmi(&world.vm).await.unwrap()
 }
 
-async fn the_story_stands_as_told(world: World) {
+async fn the_story_stands_as_told(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let vmi = vmi(&world).await;
     assert_eq!(vmi["status"]["nodeName"], "hv-a");
     assert_eq!(vmi["metadata"]["annotations"][ZONE], "rack-a");
@@ -126,7 +117,8 @@ async fn observe_moves(world: &World, action: impl Future) -> Vec<(String, bool,
     }
 }
 
-async fn a_migration_updates_the_vmi_in_the_order_of_its_version(world: World) {
+async fn a_migration_updates_the_vmi_in_the_order_of_its_version(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let seen = |host: &str, completed, zone: &str, pods| {
         (host.to_owned(), completed, zone.to_owned(), pods)
     };
@@ -162,7 +154,8 @@ async fn a_migration_updates_the_vmi_in_the_order_of_its_version(world: World) {
     );
 }
 
-async fn a_failed_migration_leaves_the_host_as_it_was(world: World) {
+async fn a_failed_migration_leaves_the_host_as_it_was(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     world
         .harvester
         .fail_migration(&world.vm, "hv-b", "out of luck")
@@ -175,7 +168,8 @@ async fn a_failed_migration_leaves_the_host_as_it_was(world: World) {
     assert_eq!(world.harvester.pods(&world.vm).await.unwrap().len(), 1);
 }
 
-async fn annotations_follow_a_relabelled_host_at_the_next_update_only(world: World) {
+async fn annotations_follow_a_relabelled_host_at_the_next_update_only(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let zone = async || vmi(&world).await["metadata"]["annotations"][ZONE].clone();
     world
         .harvester
@@ -235,7 +229,8 @@ async fn annotations_follow_a_relabelled_host_at_the_next_update_only(world: Wor
     );
 }
 
-async fn a_restart_changes_the_vmi_and_not_the_vm(world: World) {
+async fn a_restart_changes_the_vmi_and_not_the_vm(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let before = vmi(&world).await;
     world.harvester.restart_vm(&world.vm, "hv-c").await.unwrap();
     let after = vmi(&world).await;
@@ -254,7 +249,8 @@ async fn a_restart_changes_the_vmi_and_not_the_vm(world: World) {
     assert!(world.harvester.pods(&world.vm).await.unwrap().is_empty());
 }
 
-async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(world: World) {
+async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let running = world.cloud.run();
     world.relabel_node("agent", &[(ZONE, Some("rack-b"))]).await;
     eventually(SOON, "the controller reverts", || async {
@@ -303,7 +299,8 @@ async fn the_cloud_controller_reverts_a_patch_of_the_newer_key_alone(world: Worl
     );
 }
 
-async fn a_rival_writes_its_value_again(world: World) {
+async fn a_rival_writes_its_value_again(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let endpoint = world.guest_api.endpoint();
     let rival = cloud_controller::fight(&endpoint, "rival", VM_NAME, "example.com/rack", "mine");
     for round in 1..=2 {
@@ -326,7 +323,8 @@ async fn a_rival_writes_its_value_again(world: World) {
     assert_eq!(owner.unwrap()["manager"], "rival");
 }
 
-async fn a_second_machine_is_a_guest_of_its_own(world: World) {
+async fn a_second_machine_is_a_guest_of_its_own(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let mut spec = VmSpec::named("gc8-pool1-q99l7-zz9zz");
     spec.hostname = Some("worker-2".to_owned());
     let second = world.add_machine(spec, "hv-b").await;
@@ -354,7 +352,8 @@ async fn a_second_machine_is_a_guest_of_its_own(world: World) {
     assert_eq!(refused.code(), Some(403));
 }
 
-async fn the_kubelet_is_held_to_its_own_node(world: World) {
+async fn the_kubelet_is_held_to_its_own_node(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let endpoint = world.guest_api.endpoint();
     let kubelet = Admin::with_identity(&endpoint, "kubelet", &world.kubelet);
     let own = paths::node(VM_NAME);
@@ -391,7 +390,8 @@ async fn the_kubelet_is_held_to_its_own_node(world: World) {
     );
 }
 
-async fn the_credential_reads_hosts_only_when_granted(world: World) {
+async fn the_credential_reads_hosts_only_when_granted(on: On) {
+    let world = on.world(WorldOptions::default()).await;
     let endpoint = world.harvester_api.endpoint();
     let guest = Admin::with_token(&endpoint, "guest", &world.token);
     let host = paths::node("hv-a");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client, MERGE, METADATA, STRATEGIC};
 use crate::Endpoint;
+use crate::kubernetes::Kubernetes;
 use crate::pki::Authority;
 use crate::real::{RealApi, RealOptions};
 use crate::server::{Server, ServerOptions};
@@ -354,6 +355,46 @@ const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
         METADATA,
         "",
     ),
+    (Kubelet, "GET", "/api/v1/nodes/n2", "", ""),
+    (Kubelet, "GET", "/api/v1/nodes/absent", "", ""),
+    (Kubelet, "GET", "/api/v1/nodes", "", ""),
+    (Kubelet, "GET", "/api/v1/nodes?labelSelector=a%3Dc", "", ""),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/nodes?fieldSelector=metadata.name%3Dn1",
+        "",
+        "",
+    ),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/nodes?fieldSelector=metadata.name%3Dn2",
+        "",
+        "",
+    ),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/nodes?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dn2",
+        "",
+        "",
+    ),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/nodes?watch=true&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion=0&fieldSelector=metadata.name%3Dn1",
+        "",
+        "",
+    ),
+    (Kubelet, "GET", "/api/v1/pods", "", ""),
+    (
+        Kubelet,
+        "GET",
+        "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1",
+        "",
+        "",
+    ),
     (
         Admin,
         "GET",
@@ -443,6 +484,13 @@ const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
     ),
     (
         Admin,
+        "GET",
+        "/apis/kubevirt.io/v1/virtualmachineinstances?watch=true&timeoutSeconds=3&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dv1",
+        "",
+        "",
+    ),
+    (
+        Admin,
         "POST",
         VMIS,
         JSON,
@@ -455,15 +503,15 @@ const REQUESTS: &[(Who, &str, &str, &str, &str)] = &[
     (Admin, "DELETE", N1, "", ""),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn answers_are_those_of_a_real_kube_apiserver() {
-    if !RealApi::available("answers_are_those_of_a_real_kube_apiserver") {
-        return;
-    }
-    let real = RealApi::start("parity", RealOptions::default()).await;
+crate::on_each_kubernetes!(
+    crate::real::RealApi::available, std::convert::identity;
+    answers_are_those_of_a_real_kube_apiserver,
+);
+
+async fn answers_are_those_of_a_real_kube_apiserver(version: Kubernetes) {
+    let real = RealApi::start("parity", RealOptions::of(version)).await;
     let options = ServerOptions {
-        // The real one is older than 1.32.
-        node_reads_restricted: false,
+        kubernetes: version,
         ..ServerOptions::guest()
     };
     let lab = Server::start(options).await;

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `Warning` headers of an API server: an API that is deprecated, a field that it does not know.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use reqwest::header::{HeaderMap, WARNING};
+
+/// So many different texts are remembered. A server that has more to say is counted, and not logged.
+const MAXIMUM_TEXTS: usize = 32;
+
+/// The texts that were logged.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    texts: Mutex<BTreeSet<String>>,
+}
+
+impl Warnings {
+    /// Whether a text, described, is to be logged: it is the first of its kind.
+    fn is_news(&self, text: &str) -> bool {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.len() < MAXIMUM_TEXTS && texts.insert(text.to_owned())
+    }
+
+    /// Logs the warnings of a response that are new, described by `describe`. Answers how many there are.
+    pub(super) fn take(
+        &self,
+        server: &str,
+        headers: &HeaderMap,
+        describe: impl Fn(&str) -> String,
+    ) -> u64 {
+        let mut count = 0;
+        for value in headers.get_all(WARNING) {
+            count += 1;
+            let text = describe(&text_of(&String::from_utf8_lossy(value.as_bytes())));
+            if self.is_news(&text) {
+                tracing::debug!(server, text, "the API server sent a warning");
+            }
+        }
+        count
+    }
+}
+
+/// The text of a header such as `299 - "unknown field \"spec.x\""`; the whole of one in another form.
+fn text_of(header: &str) -> String {
+    let Some((_, quoted)) = header.split_once('"') else {
+        return header.to_owned();
+    };
+    let mut text = String::new();
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => break,
+            '\\' => text.extend(characters.next()),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_what_is_quoted() {
+        for (header, text) in [
+            (
+                r#"299 - "unknown field \"metadata.labelz\"""#,
+                r#"unknown field "metadata.labelz""#,
+            ),
+            (
+                r#"299 - "v1 Endpoints is deprecated in v1.33+" "Mon, 02 Jan 2026""#,
+                "v1 Endpoints is deprecated in v1.33+",
+            ),
+            (r#"299 - "open"#, "open"),
+            (r#"299 - "a\"#, "a"),
+            ("299", "299"),
+            ("", ""),
+        ] {
+            assert_eq!(text_of(header), text, "{header}");
+        }
+    }
+
+    #[test]
+    fn each_text_is_news_once_and_memory_is_bounded() {
+        let warnings = Warnings::default();
+        assert!(warnings.is_news("a"));
+        assert!(!warnings.is_news("a"));
+        let news = (0..1000).filter(|number| warnings.is_news(&number.to_string()));
+        assert_eq!(news.count(), MAXIMUM_TEXTS - 1);
+        assert!(!warnings.is_news("b"));
+    }
+}
