@@ -232,7 +232,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         "/etc/kubernetes/cloud-config",
     ] {
         plant(FaultCode::HarvesterCredential, &|tree| {
-            tree.write(path, CANARY)
+            tree.write(path, CANARY);
         });
     }
     plant(FaultCode::HarvesterCredential, &|tree| {
@@ -247,7 +247,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         "/etc/kubernetes/kubelet.conf",
     ] {
         plant(FaultCode::KubeletCredential, &|tree| {
-            tree.write(path, CANARY)
+            tree.write(path, CANARY);
         });
     }
     for path in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The layers of `src/lib.rs`: a room uses only rooms above it, and five rules hold beyond the order.
+//! The layers of `src/lib.rs`: a module uses only modules above it, and five rules hold beyond the order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{product_files, product_lines, read, top};
 /// What `ls src` may print at most.
 const TOP_MAX: usize = 17;
 
-/// The rooms may depend on each other this often.
+/// The modules may depend on each other this often.
 const EDGES_MAX: usize = 80;
 
 /// What reaches out of the process or asks a clock.
@@ -28,7 +28,7 @@ const IMPURE: [&str; 13] = [
     "tracing::",
 ];
 
-/// The rooms of the table, in its order.
+/// The modules of the table, in its order.
 fn layers() -> Vec<String> {
     let map = read("src/lib.rs");
     let rows = map
@@ -40,22 +40,22 @@ fn layers() -> Vec<String> {
         .collect()
 }
 
-/// The room to which a file belongs: the first name of its path.
-fn room(file: &str) -> &str {
+/// The module to which a file belongs: the first name of its path.
+pub(super) fn module(file: &str) -> &str {
     let path = file.trim_start_matches("src/").trim_end_matches(".rs");
     path.split('/').next().unwrap()
 }
 
-/// The files of the rooms, each with its code.
+/// The files of the modules, each with its code.
 fn code() -> Vec<(String, String)> {
     let files = product_files().into_iter();
-    let files = files.filter(|file| !["lib", "main", "testing"].contains(&room(file)));
+    let files = files.filter(|file| !["lib", "main", "testing"].contains(&module(file)));
     files
         .map(|file| (file.clone(), product_lines(&read(&file)).join("\n")))
         .collect()
 }
 
-/// The rooms that code names.
+/// The modules that code names.
 fn used(code: &str) -> BTreeSet<String> {
     let word = |rest: &str| {
         rest.chars()
@@ -69,11 +69,11 @@ fn used(code: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The rooms that each room uses, with a file that does.
+/// The modules that each module uses, with a file that does.
 fn graph() -> BTreeMap<String, BTreeMap<String, String>> {
     let mut graph: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for (file, code) in code() {
-        let own = room(&file).to_owned();
+        let own = module(&file).to_owned();
         let others = used(&code).into_iter().filter(|other| *other != own);
         let edges = graph.entry(own.clone()).or_default();
         for other in others {
@@ -84,28 +84,30 @@ fn graph() -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 #[test]
-fn a_room_uses_only_rooms_above_it() {
+fn a_module_uses_only_modules_above_it() {
     let (layers, graph) = (layers(), graph());
-    let rooms: BTreeSet<&String> = layers.iter().collect();
+    let modules: BTreeSet<&String> = layers.iter().collect();
     assert_eq!(
-        rooms,
+        modules,
         graph.keys().collect(),
         "rows of the table, and folders"
     );
     let place = |name: &String| layers.iter().position(|layer| layer == name);
     let mut wrong = Vec::new();
-    for (room, uses) in &graph {
+    for (module, uses) in &graph {
         println!(
-            "{room}: {}",
+            "{module}: {}",
             uses.keys().cloned().collect::<Vec<_>>().join(" ")
         );
-        let below = uses.iter().filter(|(other, _)| place(other) >= place(room));
+        let below = uses
+            .iter()
+            .filter(|(other, _)| place(other) >= place(module));
         wrong.extend(
-            below.map(|(other, file)| format!("{file} uses {other}, which is below {room}")),
+            below.map(|(other, file)| format!("{file} uses {other}, which is below {module}")),
         );
     }
     let edges: usize = graph.values().map(BTreeMap::len).sum();
-    println!("{} rooms, {edges} dependencies", graph.len());
+    println!("{} modules, {edges} dependencies", graph.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(
         edges <= EDGES_MAX,
@@ -147,8 +149,8 @@ fn only_apply_sends_changes() {
     let sends = ["PatchKind", ".patch(", ".create(&", ".create(event"];
     let senders: BTreeSet<String> = holding(&["src/"], &sends)
         .into_iter()
-        .map(|found| room(found.split(':').next().unwrap()).to_owned())
-        .filter(|room| room != "wire")
+        .map(|found| module(found.split(':').next().unwrap()).to_owned())
+        .filter(|module| module != "wire")
         .collect();
     assert_eq!(senders, BTreeSet::from(["apply".to_owned()]));
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::layers::module;
 use super::{product_files, product_lines, read};
 
 /// The kinds of items that define a type. Associated types are indented, and belong to their trait.
@@ -16,12 +17,6 @@ fn defined(line: &str) -> Option<&str> {
     };
     let name = KINDS.iter().find_map(|kind| item.strip_prefix(kind))?;
     name.split(|c: char| !c.is_alphanumeric()).next()
-}
-
-/// Returns the top-level module of a file.
-fn module(file: &str) -> &str {
-    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
-    path.split('/').next().unwrap_or(path)
 }
 
 #[test]

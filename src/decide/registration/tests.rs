@@ -54,7 +54,7 @@ fn world_edits(world: &World) -> Vec<FileChange> {
 
 /// What the file is changed to, if it is.
 fn changed(world: &World) -> Option<Option<String>> {
-    let changes = world_edits(&world);
+    let changes = world_edits(world);
     changes.into_iter().next().map(|change| match change.edit {
         Edit::Write(text) => Some(text),
         Edit::Remove => None,

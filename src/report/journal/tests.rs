@@ -266,7 +266,7 @@ fn a_loss_is_told_as_soon_as_the_queue_is_empty() {
         let lost = &lost;
         scope.spawn(move || {
             drain(&records, lost, |record| {
-                reported.send(record.clone()).unwrap()
+                reported.send(record.clone()).unwrap();
             });
         });
         assert_eq!(written.recv_timeout(SOON).unwrap(), before);
