@@ -44,8 +44,8 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -
     }
     let faults = judge(&read::read(root, only), &ImageTree::new(&dir));
     let target = match dir == Path::new("/") {
-        true => Target::Live,
-        false => Target::Tree,
+        true => CheckedSystem::Live,
+        false => CheckedSystem::Tree,
     };
     let text = match output {
         Output::Json => json_text(&document(&name, &faults, target)),
@@ -61,14 +61,14 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -
 
 /// What was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum CheckedSystem {
     /// A tree that nothing runs from.
     Tree,
     /// What this process runs from: the machine that builds the image, or one in use.
     Live,
 }
 
-fn document(image: &str, faults: &[Fault], target: Target) -> serde_json::Value {
+fn document(image: &str, faults: &[Fault], target: CheckedSystem) -> serde_json::Value {
     let faults: Vec<serde_json::Value> = faults
         .iter()
         .map(|fault| {
@@ -84,19 +84,19 @@ fn document(image: &str, faults: &[Fault], target: Target) -> serde_json::Value 
         .collect();
     json!({
         "image": image,
-        "runningSystem": target == Target::Live,
+        "runningSystem": target == CheckedSystem::Live,
         "clean": faults.is_empty(),
         "findings": faults,
     })
 }
 
-fn text(image: &str, faults: &[Fault], target: Target, style: TermStyle) -> String {
+fn text(image: &str, faults: &[Fault], target: CheckedSystem, style: TermStyle) -> String {
     if faults.is_empty() {
         return format!("{image}: clean\n");
     }
     let width = style.width;
     let mut text = String::new();
-    if target == Target::Live {
+    if target == CheckedSystem::Live {
         paragraph(&mut text, "", 0, LIVE, width);
         text.push('\n');
     }
@@ -110,8 +110,8 @@ fn text(image: &str, faults: &[Fault], target: Target, style: TermStyle) -> Stri
         let command = one_line(&fault.remedy, REMEDY_MAX);
         // A command is never wrapped.
         let _ = match target {
-            Target::Tree => writeln!(text, "  Fix       {command}\n"),
-            Target::Live => writeln!(
+            CheckedSystem::Tree => writeln!(text, "  Fix       {command}\n"),
+            CheckedSystem::Live => writeln!(
                 text,
                 "  Fix       in the image build, not on a node in use:\n{:INDENT$}{command}\n",
                 ""
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::commands::bake_check::rules::FaultCode;
 
-    fn shown(target: Target) -> String {
+    fn shown(target: CheckedSystem) -> String {
         let faults = [Fault {
             code: FaultCode::MachineId,
             seen: "/etc/machine-id contains an ID".to_owned(),
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn a_running_system_has_a_warning_in_front_of_each_command() {
-        let text = shown(Target::Live);
+        let text = shown(CheckedSystem::Live);
         assert!(
             text.starts_with("/ was checked: the running system"),
             "{text}"
         );
         let command = "  Fix       in the image build, not on a node in use:\n            truncate -s 0 /etc/machine-id\n";
         assert!(text.contains(command), "{text}");
-        let tree = shown(Target::Tree);
+        let tree = shown(CheckedSystem::Tree);
         assert!(
             tree.starts_with("the image contains a machine-id [machine-id]\n"),
             "{tree}"
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_line_fits_the_terminal() {
-        for target in [Target::Live, Target::Tree] {
+        for target in [CheckedSystem::Live, CheckedSystem::Tree] {
             let text = shown(target);
             let wide: Vec<&str> = text
                 .lines()

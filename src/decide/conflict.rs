@@ -233,21 +233,21 @@ mod tests {
 
     #[test]
     fn labels_to_remove_that_others_choose_end_no_stand_down_and_take_no_memory() {
-        let mut rivalry = ConflictTracker::default();
+        let mut conflicts = ConflictTracker::default();
         for _ in 0..3 {
-            rivalry.wrote(&zone("a"));
-            judge(&mut rivalry, &node("b"), &zone("a"), minutes(0));
+            conflicts.wrote(&zone("a"));
+            judge(&mut conflicts, &node("b"), &zone("a"), minutes(0));
         }
         let mut patch = zone("a");
         for number in 0..10_000 {
             patch.labels.insert(format!("chosen/{number}"), None);
             if patch.labels.len() > 50 {
-                assert!(judge(&mut rivalry, &node("b"), &patch, minutes(1)).is_some());
-                rivalry.wrote(&patch);
+                assert!(judge(&mut conflicts, &node("b"), &patch, minutes(1)).is_some());
+                conflicts.wrote(&patch);
                 patch = zone("a");
             }
         }
-        assert!(rivalry.labels.len() <= TRACKED_MAX);
+        assert!(conflicts.labels.len() <= TRACKED_MAX);
     }
 
     #[test]

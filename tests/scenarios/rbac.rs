@@ -494,7 +494,6 @@ async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_
     in_force(&world, &all, &all).await;
 }
 
-/// A field of a finding in a status.
 /// The remedy for a token that Harvester rejects, as `doctor` prints it, up to a kubeconfig that works.
 async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: On) {
     let world = without_rights(on).await;
@@ -515,9 +514,9 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
             )
         })
         .collect();
-    let [_, (_, rbac), (from, apply), (place, print), (_, install)] = commands[..] else {
-        panic!("{commands:?}");
-    };
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    let ((_, rbac), (from, apply)) = (commands[1], commands[2]);
+    let ((place, print), (_, install)) = (commands[3], commands[4]);
     // What is copied is what the command before it wrote and the one after it reads.
     assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
@@ -584,6 +583,7 @@ fn fix(status: &Value, code: &str) -> Vec<String> {
         .collect()
 }
 
+/// A field of a finding in a status.
 fn told(status: &Value, code: &str, field: &str) -> String {
     let mut findings = status["findings"].as_array().unwrap().iter();
     let finding = findings.find(|finding| finding["code"] == code);

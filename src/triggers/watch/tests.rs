@@ -505,17 +505,17 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
     let asked = kept.after(11).await;
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[1].0 >= 5, "{asked:?}");
-    let remark = ObservationIssue::NoWatchProgress {
+    let issue = ObservationIssue::NoWatchProgress {
         api: Api::Harvester,
         what: "the storage of https://model has no watch progress (RequestWatchProgress)"
             .to_owned(),
     };
-    assert_eq!(kept.health.issues(), [remark.clone()]);
+    assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
     assert_eq!(kept.reasons(), 1, "nobody reads because of it");
     // After the server was away it is asked for bookmarks again, and the finding stays until they are to be had.
     while kept.model.0.asked.lock().unwrap().len() < 5 {
         tokio::time::sleep(SECOND).await;
-        assert_eq!(kept.health.issues(), [remark.clone()]);
+        assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
     }
     let bookmarks = kept.model.0.bookmarks.lock().unwrap().clone();
     assert_eq!(bookmarks, [true, false, false, true, false]);

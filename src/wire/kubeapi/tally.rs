@@ -24,10 +24,10 @@ pub struct Count {
 
 /// Requests by their result, since the start of the process. Clones share the numbers.
 #[derive(Debug, Clone)]
-pub struct Tally(Arc<Inner>);
+pub struct Tally(Arc<TallyData>);
 
 #[derive(Debug)]
-struct Inner {
+struct TallyData {
     counts: Mutex<BTreeMap<&'static str, Count>>,
     warnings: Warnings,
 }
@@ -37,7 +37,7 @@ impl Default for Tally {
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
         let results = [OK, TIMEOUT].into_iter().chain(classes);
-        Self(Arc::new(Inner {
+        Self(Arc::new(TallyData {
             counts: Mutex::new(results.map(|result| (result, Count::default())).collect()),
             warnings: Warnings::default(),
         }))
