@@ -80,13 +80,13 @@ pub(super) fn without_words(text: &str) -> String {
         let word = piece.trim_end_matches(is_end);
         let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
         match value.rsplit_once('@') {
+            _ if pairs(value) >= PAIRS_MIN => kept.extend([name, REMOVED]),
             // `image:tag@sha256:...` is an image.
             Some((user, host))
                 if user.contains(':') && !user.contains("://") && !host.starts_with("sha") =>
             {
                 kept.extend([name, REMOVED, "@", host]);
             }
-            _ if pairs(value) >= PAIRS_MIN => kept.extend([name, REMOVED]),
             _ => kept.push_str(word),
         }
         kept.push_str(piece.get(word.len()..).unwrap_or_default());
@@ -97,5 +97,5 @@ pub(super) fn without_words(text: &str) -> String {
 fn pairs(word: &str) -> usize {
     let is_pair =
         |piece: &&str| piece.len() == 2 && piece.bytes().all(|byte| byte.is_ascii_hexdigit());
-    word.split(':').filter(is_pair).count()
+    word.split([':', '@']).filter(is_pair).count()
 }
