@@ -19,8 +19,8 @@
 //!
 //! # Layers
 //!
-//! A folder at the top of `src` (a module) uses only those above it in this list. `testing` and `fleet`, which compiles
-//! `tests/fleet`, are for tests only.
+//! A folder at the top of `src` (a module) uses only those above it in this list. `testing`, `fleet`, which compiles
+//! `tests/fleet`, and `fuzz`, which `tests/fuzz` calls, are for tests only.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -74,6 +74,9 @@ pub mod facts;
 #[cfg(test)]
 #[path = "../tests/fleet/mod.rs"]
 mod fleet;
+#[cfg(feature = "fuzz")]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod observe;
 pub mod report;
 pub mod sys;

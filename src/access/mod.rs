@@ -10,7 +10,7 @@ pub mod certificate;
 mod error;
 pub mod kubeconfig;
 pub mod own_api;
-mod pem;
+pub(crate) mod pem;
 pub mod search;
 pub mod source;
 #[cfg(test)]

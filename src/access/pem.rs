@@ -10,15 +10,15 @@ use crate::access::x509::Certificate;
 
 /// What a PEM text holds; everything else in it is passed over.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     /// In the order of the text.
-    pub(super) certificates: Vec<CertificateDer<'static>>,
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
     /// The first private key.
-    pub(super) key: Option<PrivateKeyDer<'static>>,
+    pub(crate) key: Option<PrivateKeyDer<'static>>,
 }
 
 /// Reads a PEM text, whole or not at all: a section without an end is a half-written file.
-pub(super) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
+pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
     if text.trim_ascii().is_empty() {
         return Err(PemProblem::Empty);
     }
@@ -43,7 +43,7 @@ pub(super) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
 }
 
 /// The certificates of an authority: those that can be understood, of which there must be one.
-pub(super) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
+pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
     let found = read(text)?.certificates;
     if found.is_empty() {
         return Err(PemProblem::NoCertificate);

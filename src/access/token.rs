@@ -76,7 +76,7 @@ pub fn classify(token: &SecretString) -> TokenKind {
 }
 
 /// Whether a text can be sent as a bearer token, and is whole as far as can be determined.
-pub(super) fn check(token: &str) -> Result<(), TokenProblem> {
+pub(crate) fn check(token: &str) -> Result<(), TokenProblem> {
     if token.is_empty() {
         Err(TokenProblem::Empty)
     } else if token.len() as u64 > TOKEN_MAX {

@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A small world for the tests of decisions: one machine, its VM, its Node, in agreement unless a test changes them.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "for tests only"
+)]
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the fuzz targets use a part of it")
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

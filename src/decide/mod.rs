@@ -326,7 +326,7 @@ pub fn rfc3339(time: UtcDateTime) -> String {
     )
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;

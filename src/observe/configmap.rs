@@ -14,7 +14,7 @@ const KEY_SHOWN: usize = 317;
 
 /// Why an entry tells nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EntryError {
+pub(crate) enum EntryError {
     /// The text cannot be read.
     #[error("the text {0}")]
     Document(DocumentError),
@@ -35,7 +35,7 @@ pub(super) enum EntryError {
 }
 
 /// Reads the labels of one host.
-pub(super) fn labels(text: &str) -> Result<HostLabels, EntryError> {
+pub(crate) fn labels(text: &str) -> Result<HostLabels, EntryError> {
     let limit = ENTRY_MAX;
     if text.len() > limit {
         return Err(EntryError::Document(DocumentError::TooLong { limit }));

@@ -49,7 +49,7 @@ pub(super) fn module(file: &str) -> &str {
 /// The files of the modules, each with its code.
 fn code() -> Vec<(String, String)> {
     let files = product_files().into_iter();
-    let files = files.filter(|file| !["lib", "main", "testing"].contains(&module(file)));
+    let files = files.filter(|file| !["lib", "main", "testing", "fuzz"].contains(&module(file)));
     files
         .map(|file| (file.clone(), product_lines(&read(&file)).join("\n")))
         .collect()

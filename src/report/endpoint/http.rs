@@ -13,7 +13,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const PAGE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns the answer. To a HEAD the library sends it without the text.
-pub(super) fn answer<B>(request: &Request<B>, page: &str) -> Response<String> {
+pub(crate) fn answer<B>(request: &Request<B>, page: &str) -> Response<String> {
     if request.uri().path() != PATH {
         return response(
             StatusCode::NOT_FOUND,

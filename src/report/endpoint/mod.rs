@@ -4,7 +4,7 @@
 //! It answers with the text of the last report and never makes the agent reconcile. While no one asks it costs nothing. Anyone who
 //! asks is not trusted: a request may be short and quick only, and of those that ask at one time the last few are answered.
 
-mod http;
+pub(crate) mod http;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -9,11 +9,11 @@ pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
 const KEPT_BUFFER: usize = 64 * 1024;
 /// A line is longer than [`MAXIMUM_LINE`].
 #[derive(Debug, PartialEq)]
-pub(super) struct LineTooLong;
+pub(crate) struct LineTooLong;
 
 /// Bytes of a stream, taken out line by line. What has no end of line yet is not a line.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// Where the next line begins.
     start: usize,
@@ -22,7 +22,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn push(&mut self, piece: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
@@ -30,7 +30,7 @@ impl Lines {
     }
 
     /// The next line that is not blank. It stays in the buffer until the next call.
-    pub(super) fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
+    pub(crate) fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
         loop {
             let unseen = self.buffer.get(self.searched..).unwrap_or_default();
             let Some(length) = unseen.iter().position(|byte| *byte == b'\n') else {
@@ -53,18 +53,18 @@ impl Lines {
         }
     }
 
-    pub(super) fn line(&self, line: Range<usize>) -> &[u8] {
+    pub(crate) fn line(&self, line: Range<usize>) -> &[u8] {
         self.buffer.get(line).unwrap_or_default()
     }
 
     /// Gives back the memory of lines that are done.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
             *self = Self::default();
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.line(self.start..self.buffer.len())
             .trim_ascii()
             .is_empty()

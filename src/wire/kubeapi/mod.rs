@@ -12,7 +12,7 @@ mod answer;
 mod client;
 mod error;
 mod expected;
-mod lines;
+pub(crate) mod lines;
 mod probe;
 mod resolve;
 mod status;

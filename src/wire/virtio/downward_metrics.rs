@@ -229,11 +229,11 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
 
 /// More was read than any answer has.
 #[derive(Debug, PartialEq, Eq)]
-struct TooLarge;
+pub(crate) struct TooLarge;
 
 /// What came from the port, cut into messages.
 #[derive(Debug, Default)]
-struct MetricsAnswer {
+pub(crate) struct MetricsAnswer {
     bytes: Vec<u8>,
     /// Bytes at the start in which no message ends.
     searched: usize,
@@ -244,7 +244,7 @@ struct MetricsAnswer {
 }
 
 impl MetricsAnswer {
-    fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         self.received = self.received.saturating_add(bytes.len());
         if self.received > ANSWER_MAX {
             return Err(TooLarge);
@@ -254,7 +254,7 @@ impl MetricsAnswer {
     }
 
     /// The next whole message, without its end.
-    fn take(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let message = self.cut()?;
             if !std::mem::take(&mut self.left_over) && !message.is_empty() {

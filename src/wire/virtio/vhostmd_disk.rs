@@ -195,7 +195,7 @@ fn unreadable(disk: &Path, source: io::Error) -> DiskError {
     }
 }
 
-fn read_metrics(disk: PathBuf, file: &File) -> Result<HostMetrics, DiskError> {
+pub(crate) fn read_metrics(disk: PathBuf, file: &File) -> Result<HostMetrics, DiskError> {
     let blocks =
         |length: usize| Blocks::read(file, length).map_err(|source| unreadable(&disk, source));
     let Some(head) = Head::parse(blocks(HEAD)?.bytes()) else {

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Histories of a world: what happens to it, and at each step the decision, which must keep the invariants of `src/lib.rs`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::OnChange;
+use crate::decide::fixtures::{VM, World, forbidden, host_labels};
+use crate::decide::{ANNOTATION_PREFIX, Action, Memory, NodePatch, Plan, RunKind};
+use crate::facts::names::NodeName;
+use crate::facts::topology::{REGION, TWINS, ZONE};
+use crate::facts::trigger::{Reasons, Trigger};
+use crate::facts::{Fact, UnavailableKind};
+
+const HOSTS: [&str; 3] = ["hv-a", "hv-b", "hv-c"];
+
+/// The last is no value of a label.
+const PLACES: [&str; 4] = ["rack-a", "rack-b", "", "rack a"];
+
+const TRIGGERS: [Trigger; 14] = [
+    Trigger::Startup,
+    Trigger::Vmi,
+    Trigger::Node,
+    Trigger::Files,
+    Trigger::Link,
+    Trigger::Port,
+    Trigger::Clock,
+    Trigger::Hostname,
+    Trigger::Units,
+    Trigger::Operator,
+    Trigger::Reload,
+    Trigger::Signals,
+    Trigger::Resync,
+    Trigger::Timer,
+];
+
+const HOST_LABEL: &str = "topology.harvesterhci.io/host";
+
+/// Plays a history, each pair of bytes one thing that happens.
+///
+/// # Panics
+///
+/// Where a decision breaks an invariant.
+pub fn history(bytes: &[u8]) {
+    let mut world = World::new();
+    let foreign = "example.org/of-another";
+    if let Fact::Known(node) = &mut world.observation.node {
+        node.labels.insert(foreign.to_owned(), "x".to_owned());
+    }
+    for pair in bytes.chunks_exact(2) {
+        let &[what, how] = pair else {
+            continue;
+        };
+        happen(&mut world, what, how);
+        let plan = world.plan();
+        assert_eq!(plan, world.plan(), "the same world, another decision");
+        check(&world, &plan);
+        if how & 0x80 == 0 {
+            world.apply(&plan);
+            rest(&world);
+        } else {
+            world.memory = plan.memory;
+        }
+        if let Fact::Known(node) = &world.observation.node {
+            assert_eq!(node.labels.get(foreign).map(String::as_str), Some("x"));
+        }
+    }
+}
+
+fn any<T: Copy>(of: &[T], how: u8) -> T {
+    let number = usize::from(how & 0x7f) % of.len();
+    #[expect(clippy::indexing_slicing, reason = "the number is below the length")]
+    of[number]
+}
+
+fn happen(world: &mut World, what: u8, how: u8) {
+    let place = any(&PLACES, how >> 2);
+    let host = any(&HOSTS, how);
+    match what % 22 {
+        0 => world.migrate(host, "eu-1", place),
+        1 => world.migrate(host, place, "rack-a"),
+        2 => world.annotate(host, "eu-1", place),
+        3 => world.reads.host_node = forbidden(),
+        4 => world.reads.host_node = Fact::Absent,
+        5 => world.reads.host_node = Fact::Known(host_labels("eu-2", place)),
+        6 => world.change_vmi(|vmi| vmi.host = None),
+        7 => world.observation.candidates = unreachable(),
+        8 => world.observation.candidates = World::new().observation.candidates,
+        9 => world.observation.node = Fact::Absent,
+        10 => world.observation.node = unreachable(),
+        11 => {
+            if world.observation.node.known().is_none() {
+                world.observation.node = World::new().observation.node;
+                if let Fact::Known(node) = &mut world.observation.node {
+                    let label = ("example.org/of-another".to_owned(), "x".to_owned());
+                    node.labels.extend([label]);
+                }
+            }
+        }
+        12 => world.add_vmi(|other| other.uid = "twin".to_owned()),
+        13 => world.settings.topology.remove_stale ^= true,
+        14 => {
+            let changes = [OnChange::Follow, OnChange::Hold, OnChange::Report];
+            world.settings.topology.on_change = any(&changes, how);
+        }
+        // Another writer.
+        15 => {
+            if let Fact::Known(node) = &mut world.observation.node {
+                let key = any(&[REGION, ZONE, HOST_LABEL, TWINS[0].1], how);
+                match how & 0x40 {
+                    0 => node.labels.insert(key.to_owned(), "foreign".to_owned()),
+                    _ => node.labels.remove(key),
+                };
+            }
+        }
+        16 => {
+            if let Fact::Known(node) = &mut world.observation.node {
+                let keys: Vec<String> = node.annotations.keys().cloned().collect();
+                if !keys.is_empty() {
+                    let key = keys.get(usize::from(how) % keys.len());
+                    let text = any(&["", "{}", "[1]", "hv-x\u{1b}[31m", "{\"a\":1}"], how);
+                    let entry = key.map(|key| (key.clone(), text.to_owned()));
+                    node.annotations.extend(entry);
+                }
+            }
+        }
+        17 => world.uptime += Duration::from_secs(1 << (how % 16)),
+        18 => world.reasons = Reasons::new(any(&TRIGGERS, how), world.uptime),
+        19 => world.memory = Memory::default(),
+        20 => {
+            world.run_kind = match how % 2 {
+                0 => RunKind::Daemon,
+                _ => RunKind::Once,
+            };
+        }
+        _ => world.uptime += Duration::from_millis(u64::from(how)),
+    }
+}
+
+fn unreachable<T>() -> Fact<T> {
+    Fact::failed(UnavailableKind::Unreachable, "timeout")
+}
+
+fn patches(plan: &Plan) -> impl Iterator<Item = &NodePatch> {
+    plan.actions.iter().filter_map(|action| match action {
+        Action::PatchNode(patch) => Some(patch),
+        _ => None,
+    })
+}
+
+fn check(world: &World, plan: &Plan) {
+    let ours = [REGION, ZONE, TWINS[0].1, TWINS[1].1, HOST_LABEL];
+    for action in &plan.actions {
+        let node = match action {
+            Action::PatchNode(patch) => Some(&patch.node),
+            Action::PatchConditions(patch) => Some(&patch.node),
+            // Not configured.
+            Action::StartUnit(_) | Action::EditLabelFile(_) => None,
+        };
+        assert_eq!(node.map(NodeName::as_str), Some(VM), "{action:?}");
+    }
+    assert!(plan.actions.len() <= 2, "{:?}", plan.actions);
+    let node = world.observation.node.known();
+    assert!(node.is_some() || plan.actions.is_empty(), "without a Node");
+    let is_read = world.reads.host_node.known().is_some();
+    let is_one = matches!(
+        &world.observation.candidates,
+        Fact::Known(candidates) if candidates.vmis.len() == 1
+    );
+    for patch in patches(plan) {
+        assert!(is_one, "labels of a VM that is not known: {patch:?}");
+        for (key, value) in &patch.labels {
+            assert!(
+                ours.contains(&key.as_str()),
+                "{key} is not owned by the agent"
+            );
+            assert!(value.is_some() || is_read, "{key} goes unread");
+            let text = value.as_deref().unwrap_or("x");
+            let is_value = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            assert!(text.bytes().all(is_value), "{key}={text}");
+        }
+        for (key, text) in &patch.annotations {
+            assert!(
+                key.starts_with(ANNOTATION_PREFIX),
+                "{key} is not owned by the agent"
+            );
+            assert!(!text.chars().any(char::is_control), "{key}={text:?}");
+        }
+        let is_silent = world.settings.topology.on_change == OnChange::Report;
+        let topology = patch.labels.keys().find(|key| *key != HOST_LABEL);
+        assert!(!is_silent || topology.is_none(), "only to be reported");
+    }
+    let chosen = world.identity();
+    assert!(is_one || chosen.vmi().is_none(), "one of several is chosen");
+}
+
+/// What was written is what is wanted: nothing more is written while nothing changes, however often it is looked at.
+fn rest(world: &World) {
+    let mut world = world.clone();
+    let mut writes = BTreeMap::new();
+    for round in 0..8 {
+        let plan = world.plan();
+        if !plan.actions.is_empty() {
+            writes.insert(round, plan.actions.clone());
+        }
+        world.apply(&plan);
+    }
+    assert!(
+        writes.keys().all(|round| *round < 4),
+        "writes go on: {writes:?}"
+    );
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Documents: YAML and JSON, the entry of a ConfigMap, our configuration, that of a distribution.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use harvester_node_agent::config::{self, show};
+use harvester_node_agent::facts::distribution::{Distribution, Form, Unshareable};
+use harvester_node_agent::fuzz;
+use harvester_node_agent::observe::distribution::read_distribution;
+use harvester_node_agent::sys::document::DocumentError;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::{BASE, Target, with_tree};
+use crate::allocation::bounded;
+
+/// What a tree may cost beside its text, and a vector that grows.
+const YAML_BASE: usize = 4 * BASE;
+
+/// A text of this size is never too large in memory, whatever it says.
+const SHORT: usize = 1024;
+
+const YAML_WORDS: &[&str] = &[
+    ": ",
+    "- ",
+    "? ",
+    "\n",
+    "\n  ",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "\"",
+    "'",
+    "&a ",
+    "*a",
+    "!!str ",
+    "!x ",
+    "|\n",
+    ">-\n",
+    "---\n",
+    "...\n",
+    "%YAML 1.2\n",
+    "#",
+    "<<",
+    "null",
+    "true",
+    "~",
+    "1e3",
+    "-0",
+    "0x1F",
+    ".inf",
+    "\\u0041",
+    "\\ud83d\\ude00",
+    "\\/",
+    "\t",
+    "\r\n",
+    "\u{feff}",
+    "\u{85}",
+    "\u{2028}",
+    "\u{7f}",
+    "a: b\n",
+    "\"a\":1",
+    "[[[[[[[[",
+    "{\"a\":",
+];
+
+/// JSON is read as `serde_json` reads it, within memory.
+pub(super) const YAML: Target = Target {
+    name: "yaml_document",
+    run: |bytes| {
+        bounded(bytes, YAML_BASE, || fuzz::is_yaml(bytes));
+        let read = fuzz::yaml(bytes);
+        let Ok(json) = serde_json::from_slice::<Strict>(bytes) else {
+            return;
+        };
+        match read {
+            Ok(read) => assert_eq!(read, json.value, "another document than JSON's"),
+            Err(DocumentError::DuplicateKey { .. }) => {
+                assert!(json.has_twice, "no key is there twice")
+            }
+            Err(DocumentError::TooDeep) => assert!(json.depth > 64, "only {} deep", json.depth),
+            Err(DocumentError::TooLarge { .. }) => assert!(bytes.len() > SHORT, "not large"),
+            Err(DocumentError::Unsupported { .. }) => assert!(json.has_merge, "nothing but JSON"),
+            Err(error) => panic!("JSON {error}"),
+        }
+    },
+    words: YAML_WORDS,
+};
+
+/// A JSON value, with what our reader refuses.
+struct Strict {
+    value: Value,
+    has_twice: bool,
+    /// Whether a key is that of YAML 1.1 for merging.
+    has_merge: bool,
+    depth: usize,
+}
+
+impl Strict {
+    fn new(value: Value) -> Self {
+        Self {
+            value,
+            has_twice: false,
+            has_merge: false,
+            depth: 0,
+        }
+    }
+
+    fn holds(&mut self, inner: &Self) {
+        self.has_twice |= inner.has_twice;
+        self.has_merge |= inner.has_merge;
+        self.depth = self.depth.max(inner.depth + 1);
+    }
+}
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Strict;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Strict, E> {
+        Ok(Strict::new(Value::Null))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Strict, E> {
+        Ok(Strict::new(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Strict, E> {
+        Ok(Strict::new(value.into()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Strict, E> {
+        Ok(Strict::new(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Strict, E> {
+        Ok(Strict::new(value.into()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Strict, E> {
+        Ok(Strict::new(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
+        let mut list = Strict {
+            depth: 1,
+            ..Strict::new(Value::Null)
+        };
+        let mut values = Vec::new();
+        while let Some(item) = items.next_element::<Strict>()? {
+            list.holds(&item);
+            values.push(item.value);
+        }
+        list.value = values.into();
+        Ok(list)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
+        let mut map = Strict {
+            depth: 1,
+            ..Strict::new(Value::Null)
+        };
+        let mut values = serde_json::Map::new();
+        while let Some((key, entry)) = entries.next_entry::<String, Strict>()? {
+            map.holds(&entry);
+            map.has_merge |= key == "<<";
+            map.has_twice |= values.insert(key, entry.value).is_some();
+        }
+        map.value = values.into();
+        Ok(map)
+    }
+}
+
+/// An object of strings in JSON is read as it is.
+pub(super) const CONFIGMAP_ENTRY: Target = Target {
+    name: "configmap_entry",
+    run: |bytes| {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            return;
+        };
+        let read = bounded(bytes, YAML_BASE, || fuzz::configmap_entry(text));
+        let Ok(Strict {
+            value: Value::Object(entries),
+            has_twice: false,
+            has_merge: false,
+            ..
+        }) = serde_json::from_str(text)
+        else {
+            return;
+        };
+        let strings: Option<Vec<(String, String)>> = entries
+            .into_iter()
+            .map(|(key, value)| Some((key, value.as_str()?.to_owned())))
+            .collect();
+        let Some(strings) = strings.filter(|_| bytes.len() < SHORT) else {
+            return;
+        };
+        let mut read = read.unwrap();
+        read.sort();
+        assert_eq!(read, strings);
+    },
+    words: YAML_WORDS,
+};
+
+/// What is shown of a configuration is the same configuration.
+pub(super) const CONFIG_TOML: Target = Target {
+    name: "config_toml",
+    run: |bytes| {
+        let path = "/etc/harvester-node-agent/config.toml";
+        let load = |text: &[u8]| {
+            with_tree(&[(path, text)], |root| {
+                config::load(root, Some(Path::new(path)))
+            })
+        };
+        match load(bytes) {
+            Ok(loaded) => {
+                let shown = show::text(&loaded.values);
+                let again =
+                    load(shown.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+                assert_eq!(
+                    format!("{:?}", loaded.settings),
+                    format!("{:?}", again.settings),
+                    "{shown}"
+                );
+                let values = |values: &[config::Effective]| {
+                    let pairs = values
+                        .iter()
+                        .map(|value| (value.key.clone(), value.value.clone()));
+                    pairs.collect::<Vec<_>>()
+                };
+                assert_eq!(values(&loaded.values), values(&again.values));
+            }
+            Err(errors) => {
+                assert!(!errors.problems.is_empty(), "a refusal without a reason");
+                for problem in &errors.problems {
+                    one_line(&problem.to_string());
+                }
+            }
+        }
+    },
+    words: &[
+        "\n",
+        " = ",
+        "\"",
+        "'''",
+        "\"\"\"",
+        "[",
+        "]",
+        "{",
+        "}",
+        ".",
+        ",",
+        "true",
+        "false",
+        "1979-05-27",
+        "0x1f",
+        "inf",
+        "1_0",
+        "\\u0000",
+        "\\n",
+        "\u{202e}",
+        "[labels.extra]\n",
+        "[hosts.\"hv-a\"]\n",
+        "[harvester]\n",
+        "[topology]\n",
+        "[timing]\n",
+        "10s",
+        "1h30m",
+        "zone-a",
+        "poll = ",
+        "sources = ",
+        "\"x/y\" = ",
+        "vm = ",
+        "listen = ",
+        "host_label = ",
+    ],
+};
+
+/// No message breaks its line or hides a part of it.
+fn one_line(text: &str) {
+    let is_plain = |character| harvester_node_agent::sys::escape::is_plain(character);
+    assert!(text.chars().all(is_plain), "{text:?}");
+}
+
+const RKE2: &str = "/etc/rancher/rke2/config.yaml";
+
+/// The commands that take what is not to be shared out of a file leave the rest as it was.
+pub(super) const DISTRIBUTION: Target = Target {
+    name: "distribution",
+    run: |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        for (name, value) in fuzz::variables(&text) {
+            assert!(
+                !name.contains('=') && name.len() + value.len() <= 2 * text.len(),
+                "{name}"
+            );
+        }
+        for (name, _) in fuzz::flags(&text) {
+            assert!(!name.contains('='), "{name}");
+        }
+        // A quoted word is the word that it was.
+        if let Some(line) = text
+            .lines()
+            .next()
+            .filter(|line| !line.contains(['\0', '\'']))
+        {
+            let flags = fuzz::flags(&format!("--name='{line}'"));
+            assert_eq!(flags, [("name".to_owned(), line.to_owned())]);
+        }
+        let read = |text: &[u8]| with_tree(&[(RKE2, text)], read_distribution);
+        let (distributions, problems) = read(bytes);
+        for problem in &problems {
+            one_line(&problem.to_string());
+        }
+        let Ok(Value::Object(entries)) = fuzz::yaml(bytes) else {
+            return;
+        };
+        for found in distributions
+            .iter()
+            .flat_map(|found: &Distribution| &found.unshareable)
+        {
+            let Some(left) = without(&text, found) else {
+                continue;
+            };
+            let Ok(left) = fuzz::yaml(left.as_bytes()) else {
+                // A file without any entry is empty.
+                assert_eq!(
+                    entries.len(),
+                    1,
+                    "{:?} breaks the file: {left:?}",
+                    found.form
+                );
+                continue;
+            };
+            let mut expected = entries.clone();
+            match &found.form {
+                Form::YamlItems {
+                    labels,
+                    is_all: false,
+                } => {
+                    let list = expected
+                        .get_mut(&found.key)
+                        .and_then(Value::as_array_mut)
+                        .unwrap();
+                    let labels: BTreeSet<&str> = labels.iter().map(String::as_str).collect();
+                    list.retain(|item| {
+                        let item = item.as_str().unwrap_or_default();
+                        item.split_once('=')
+                            .is_none_or(|(key, _)| !labels.contains(key))
+                    });
+                }
+                _ => drop(expected.remove(&found.key)),
+            }
+            let is_empty = expected.is_empty() && left.is_null();
+            assert!(
+                is_empty || left == Value::Object(expected.clone()),
+                "{:?}: {left} and not {expected:?}",
+                found.form
+            );
+        }
+    },
+    words: &[
+        "token: K10\n",
+        "agent-token: x\n",
+        "node-name: w-1\n",
+        "node-label:\n",
+        "node-label: ",
+        "- topology.kubernetes.io/zone=z\n",
+        "  - ",
+        "- ",
+        "a=b\n",
+        "kubelet-arg:\n",
+        "- hostname-override=w-1\n",
+        "\"",
+        "'",
+        ": ",
+        "+",
+        "\n",
+        "#",
+        "|\n",
+        ">-\n",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "kubernetes.io/hostname=",
+        "topology.kubernetes.io/region=r",
+        "--node-labels=",
+        "RKE2_TOKEN=",
+        "\\\n",
+        "datastore-endpoint: postgres://a:b@c/d\n",
+        "token-file: /x\n",
+        "\t",
+        "\r\n",
+        "? ",
+        "&a ",
+        "*a",
+        "!!str ",
+        "---\n",
+    ],
+};
+
+/// The text after the command that `bake-check` tells, where it tells one for this form.
+fn without(text: &str, found: &Unshareable) -> Option<String> {
+    let is_key = |line: &str| {
+        let is_quote = ['"', '\''];
+        let line = line.strip_prefix(is_quote).unwrap_or(line);
+        let rest = line.strip_prefix(found.key.as_str());
+        let rest = rest.map(|rest| rest.strip_prefix(is_quote).unwrap_or(rest));
+        rest.is_some_and(|rest| rest.trim_start_matches(is_space).starts_with(':'))
+    };
+    let is_item = |line: &str, labels: &[String]| {
+        let rest = line.trim_start_matches(is_space).strip_prefix('-');
+        let item = rest.map(|rest| (rest, rest.trim_start_matches(is_space)));
+        item.is_some_and(|(rest, item)| {
+            let item_only = item.strip_prefix(['"', '\'']).unwrap_or(item);
+            let is_label = |label: &String| {
+                item_only
+                    .strip_prefix(label.as_str())
+                    .is_some_and(|rest| rest.starts_with('='))
+            };
+            rest.len() > item.len() && labels.iter().any(is_label)
+        })
+    };
+    let is_gone: Box<dyn Fn(&str) -> bool> = match &found.form {
+        Form::YamlLine => Box::new(is_key),
+        Form::YamlItems { labels, is_all } => {
+            Box::new(move |line| is_item(line, labels) || *is_all && is_key(line))
+        }
+        Form::VariableLine | Form::Flag { .. } | Form::Other => return None,
+    };
+    let lines = text.split_inclusive('\n');
+    Some(
+        lines
+            .filter(|line| !is_gone(line.trim_end_matches('\n')))
+            .collect(),
+    )
+}
+
+/// `[[:space:]]` of the command.
+fn is_space(character: char) -> bool {
+    [' ', '\t', '\r', '\u{b}', '\u{c}'].contains(&character)
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the host and the guest agent's files say.
+
+use std::fs::File;
+use std::io::{Seek, Write};
+
+use harvester_node_agent::facts::guest_agent::RpcFilter;
+use harvester_node_agent::facts::host_metrics::{HostMetrics, Via};
+use harvester_node_agent::fuzz;
+
+use super::{BASE, Target, pieces};
+use crate::allocation::bounded;
+
+/// The channel and the disk bring the same document; however the channel's answer is cut, the same messages come out.
+pub(super) const HOST_METRICS: Target = Target {
+    name: "host_metrics",
+    run: |bytes| {
+        let whole = fuzz::metrics_messages([bytes]).unwrap();
+        for cut in [pieces(bytes), bytes.chunks(1).collect()] {
+            assert_eq!(fuzz::metrics_messages(cut).unwrap(), whole);
+        }
+        assert!(
+            !whole
+                .iter()
+                .any(|message| message.windows(2).any(|pair| pair == b"\n\n"))
+        );
+        // A disk that someone else wrote.
+        drop(read_disk(bytes));
+        let sum = bytes
+            .iter()
+            .fold(0_u32, |sum, byte| sum.wrapping_add(u32::from(*byte)));
+        let head = [
+            b"mvbd".as_slice(),
+            &[0; 4],
+            &sum.to_be_bytes(),
+            &(bytes.len() as u32).to_be_bytes(),
+        ]
+        .concat();
+        let on_disk = read_disk(&[&head, bytes].concat());
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            assert!(on_disk.is_err(), "what is no text is read");
+            return;
+        };
+        // A node of the parser's tree takes more than eight times `<a/>`.
+        let read = bounded(bytes, BASE + 64 * bytes.len(), || {
+            HostMetrics::parse(text, Via::Disk)
+        });
+        match &read {
+            Ok(metrics) => {
+                assert!(text.contains("metrics") && metrics.host.as_str().len() <= 253);
+                let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+                assert!(
+                    metrics.host.as_str().bytes().all(is_of_name),
+                    "{}",
+                    metrics.host
+                );
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(
+                    said.chars()
+                        .all(harvester_node_agent::sys::escape::is_plain),
+                    "{said:?}"
+                );
+            }
+        }
+        assert_eq!(on_disk.ok(), read.ok());
+    },
+    words: &[
+        "<metrics>",
+        "</metrics>",
+        "<metric type=\"string\" context=\"host\">",
+        "<metric context=\"vm\">",
+        "</metric>",
+        "<name>",
+        "</name>",
+        "<value>",
+        "</value>",
+        "HostName",
+        "Time",
+        "hv-a",
+        "1795000000",
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "]]>",
+        "&amp;",
+        "&#10;",
+        "&x;",
+        "<!DOCTYPE a>",
+        "\n\n",
+        "<?xml version=\"1.0\"?>",
+        "xmlns=\"a\"",
+        "mvbd",
+    ],
+};
+
+fn read_disk(content: &[u8]) -> Result<HostMetrics, String> {
+    thread_local! {
+        static DISK: File = tempfile::tempfile().unwrap();
+    }
+    DISK.with(|disk| {
+        let mut file = disk;
+        file.set_len(0).unwrap();
+        file.rewind().unwrap();
+        file.write_all(content).unwrap();
+        fuzz::vhostmd(disk)
+    })
+}
+
+const COMMANDS: [&str; 3] = ["guest-ping", "guest-info", "guest-exec"];
+
+/// What is blocked is named in a list, and to read a file twice blocks no more.
+pub(super) const RPC_FILTER: Target = Target {
+    name: "rpc_filter",
+    run: |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut filter = RpcFilter::default();
+        bounded(bytes, BASE + 100 * bytes.len(), || {
+            filter.add_configuration(&text)
+        });
+        let once = filter.clone();
+        filter.add_configuration(&text);
+        for rpc in COMMANDS {
+            assert_eq!(
+                filter.block(rpc).is_some(),
+                once.block(rpc).is_some(),
+                "{rpc}"
+            );
+            let is_named = once.blocked.iter().any(|listed| listed.rpc == rpc);
+            let is_allowed =
+                once.allowed.is_empty() || once.allowed.iter().any(|listed| listed.rpc == rpc);
+            assert_eq!(once.block(rpc).is_some(), is_named || !is_allowed, "{rpc}");
+        }
+        for listed in once.blocked.iter().chain(&once.allowed) {
+            assert!(
+                text.contains(&listed.rpc) && !listed.rpc.contains(','),
+                "{}",
+                listed.rpc
+            );
+        }
+        // The same list on the command line, in all of its ways.
+        let list = text.lines().next().unwrap_or_default();
+        if list.starts_with("guest-") && !list.contains(['$', '=']) {
+            let long = format!("--block-rpcs={list}");
+            let short = format!("-b{list}");
+            let ways: [&[&str]; 4] = [&[&long], &["--block-rpcs", list], &["-b", list], &[&short]];
+            let read = ways.map(|arguments| {
+                let mut filter = RpcFilter::default();
+                filter.add_arguments(arguments, &Default::default());
+                filter
+            });
+            assert!(read.iter().all(|one| *one == read[0]), "{read:?}");
+        }
+    },
+    words: &[
+        "[general]\n",
+        "[",
+        "]",
+        "\n",
+        "=",
+        "block-rpcs=",
+        "allow-rpcs=",
+        "blacklist=",
+        "guest-ping",
+        "guest-info",
+        "guest-exec",
+        ",",
+        "#",
+        " ",
+        ";",
+        "$A",
+        "${A}",
+    ],
+};
