@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long to wait: backoff, intervals, phases of a machine, the pace of rounds. Each is a function of its arguments and knows no
-//! facts; [`next`](super::next) chooses among them, and the loop is the only place that waits.
+//! facts; `next` chooses among them, and the loop is the only place that waits.
 
 use std::time::Duration;
 
@@ -210,7 +210,7 @@ const OUTSIDE_BURST: u32 = 20;
 const OUTSIDE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Updates of the Node that may follow each other at once: no operator migrates a VM so often.
-const WRITE_BURST: u32 = 60;
+const WRITE_BURST: u32 = 240;
 
 /// The time after which one more update may follow at once.
 const WRITE_PERIOD: Duration = Duration::from_secs(30);
