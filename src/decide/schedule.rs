@@ -203,7 +203,7 @@ const PACE_BURST: u32 = 20;
 /// The time after which one more round may follow at once.
 const PACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Reconciles that one trigger may cause at once, where processes of this machine or of the host can send it at will.
+/// Reconciles that one trigger may cause at once, where the host can send it at will.
 const OUTSIDE_BURST: u32 = 20;
 
 /// The time after which such a trigger may cause one more.
