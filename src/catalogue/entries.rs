@@ -187,7 +187,7 @@ catalogue! {
         run: [guest MANAGERS],
         suppresses: [TopologyLabelOverwritten];
     TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
-        impact: "The agent sent 60 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels follow late.",
+        impact: "The agent sent 240 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels follow late.",
         fix: [
             "Find what changes the host, the annotations of the VM, or the labels of the host; `.metadata.managedFields` names the writer.",
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",

@@ -33,7 +33,7 @@ pub struct Owned(pub BTreeMap<String, String>);
 
 impl Owned {
     /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed. Others may write the annotation,
-    /// so it counts only for labels that the agent may write, and for no more than [`OWNED_MAX`] of them.
+    /// so it counts only for labels that the agent may write, and for no more than 64 of them.
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
         let Self(labels) = read.unwrap_or_default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long to wait: backoff, intervals, phases of a machine, the pace of rounds. Each is a function of its arguments and knows no
-//! facts; [`next`](super::next) chooses among them, and the loop is the only place that waits.
+//! facts; `next` chooses among them, and the loop is the only place that waits.
 
 use std::time::Duration;
 
@@ -203,14 +203,14 @@ const PACE_BURST: u32 = 20;
 /// The time after which one more round may follow at once.
 const PACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Reconciles that one trigger may cause at once, where processes of this machine or of the host can send it at will.
+/// Reconciles that one trigger may cause at once, where the host can send it at will.
 const OUTSIDE_BURST: u32 = 20;
 
 /// The time after which such a trigger may cause one more.
 const OUTSIDE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Updates of the Node that may follow each other at once: no operator migrates a VM so often.
-const WRITE_BURST: u32 = 60;
+const WRITE_BURST: u32 = 240;
 
 /// The time after which one more update may follow at once.
 const WRITE_PERIOD: Duration = Duration::from_secs(30);

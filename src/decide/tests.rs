@@ -765,7 +765,7 @@ fn a_source_that_changes_all_the_time_does_not_make_the_agent_write_all_the_time
     }
     let minutes = (world.uptime - began).as_secs() as usize / 60;
     assert!(
-        written <= 60 + 2 * minutes + 1,
+        written <= 240 + 2 * minutes + 1,
         "{written} in {minutes} minutes"
     );
     let (codes, next, conditions) = limited.unwrap();

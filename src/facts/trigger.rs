@@ -68,9 +68,9 @@ impl Trigger {
         matches!(self, Self::Link | Self::Port)
     }
 
-    /// Reports whether processes of this machine or of its host can send it at will.
+    /// Reports whether the host can send it at will, and each costs the APIs a request.
     pub fn is_from_outside(self) -> bool {
-        matches!(self, Self::Link | Self::Port | Self::Operator | Self::Units)
+        matches!(self, Self::Link | Self::Port | Self::Operator)
     }
 
     /// What must be read afresh because of it.

@@ -225,14 +225,8 @@ impl Search<'_> {
         }
         compared.is_list_sent = true;
         let listed = self.listed(&named, compared).await;
-        let candidates = match (listed, unreadable) {
-            // Ours may be the one that cannot be read.
-            (Ok(others), Some(error))
-                if !is_found && !others.iter().any(|vmi| (self.is_ours)(vmi)) =>
-            {
-                failed(&error)
-            }
-            (Ok(others), _) => {
+        let candidates = match listed {
+            Ok(others) => {
                 let vmis = named.into_iter().chain(others).collect();
                 Fact::Known(Candidates {
                     vmis,
@@ -240,7 +234,7 @@ impl Search<'_> {
                 })
             }
             // A namespace may also hold more than is read at once.
-            (Err(error), _)
+            Err(error)
                 if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
             {
                 Fact::Known(Candidates {
@@ -248,10 +242,17 @@ impl Search<'_> {
                     coverage: Coverage::Named,
                 })
             }
-            (Err(error), _) => failed(&error),
+            Err(error) => failed(&error),
+        };
+        let is_ours = |known: &Candidates| known.vmis.iter().any(|vmi| (self.is_ours)(vmi));
+        let is_listed = candidates.known().is_some();
+        let candidates = match unreadable {
+            // Ours may be the one that cannot be read.
+            Some(error) if !candidates.known().is_some_and(is_ours) => failed(&error),
+            _ => candidates,
         };
         SearchResult {
-            is_listed: candidates.known().is_some(),
+            is_listed,
             candidates,
             versions,
         }

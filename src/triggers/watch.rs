@@ -462,8 +462,9 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 }
 
-/// The next event. Where none comes within `silence`, the watch has begun without its object, which has gone since it was
-/// read: `gone` is called once. Not to be left in the middle of an event.
+/// The next event. Where none comes within `silence`, or a bookmark is first, the watch has begun without its object, which has
+/// gone since it was read: `gone` is called once. On Kubernetes 1.36 a bookmark (`k8s.io/initial-events-end`) follows what
+/// there is at the beginning. Not to be left in the middle of an event.
 async fn next<T: Watched>(
     stream: &mut impl EventStream<T>,
     silence: &mut Option<Duration>,
@@ -475,6 +476,9 @@ async fn next<T: Watched>(
     };
     let mut event = std::pin::pin!(event);
     if let Ok(event) = timeout(silence, &mut event).await {
+        if matches!(event, Ok(WatchEvent::Bookmark { .. })) {
+            gone();
+        }
         return event;
     }
     gone();

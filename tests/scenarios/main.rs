@@ -11,6 +11,7 @@
 
 mod bake_check;
 mod channel;
+mod cloud_provider;
 mod configuration;
 mod credentials;
 mod doctor;

@@ -21,7 +21,7 @@ pub struct BakeRule {
     /// Why it matters.
     pub impact: &'static str,
     /// Where it lies, for faults that are a thing in the tree: paths with at most one `*` in each component. A file counts
-    /// unless it is empty (of [`Code::CloudInitDisabled`] also then), a directory unless it has no entry.
+    /// unless it is empty (of [`FaultCode::CloudInitDisabled`] also then), a directory unless it has no entry.
     pub places: &'static [&'static str],
 }
 

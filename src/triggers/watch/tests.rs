@@ -366,6 +366,29 @@ async fn a_quiet_day_has_no_gap_and_few_watches() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_begins_with_a_bookmark_has_no_object() {
+    let begins_without = vec![(Duration::ZERO, bookmark("5"))];
+    let mut kept = keep(vec![Ok(begins_without)]);
+    kept.after(10).await;
+    assert_eq!(kept.reasons(), 1);
+    assert!(matches!(
+        kept.feed.take().delivered,
+        Some(Delivered::Unknown)
+    ));
+    let begins_with = vec![
+        (Duration::ZERO, thing(1, "5")),
+        (Duration::ZERO, bookmark("5")),
+    ];
+    let mut kept = keep(vec![Ok(begins_with)]);
+    kept.after(10).await;
+    assert_eq!(kept.reasons(), 1);
+    assert!(matches!(
+        kept.feed.take().delivered,
+        Some(Delivered::Object { .. })
+    ));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
     let news = vec![
         (Duration::ZERO, thing(1, "5")),

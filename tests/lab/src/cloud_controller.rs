@@ -119,11 +119,23 @@ impl CloudController {
         Ok(true)
     }
 
+    /// Watches the VMI behind `path` of Harvester's API from now on, and follows its annotations, until the value that this
+    /// answers is dropped. It counts how often it wrote.
+    #[must_use]
+    pub fn follow(&self, harvester: &Endpoint, path: &str, node: &str) -> Running {
+        let (cloud, node) = (self.clone(), node.to_owned());
+        Running::start(harvester.clone(), USER_AGENT, path.to_owned(), move |vmi| {
+            let (cloud, node) = (cloud.clone(), node.clone());
+            async move { Ok(u64::from(cloud.resync_topology(&node, &vmi).await?)) }
+        })
+    }
+
     /// Watches all Nodes from now on, until the value that this answers is dropped.
     #[must_use]
     pub fn run(&self) -> Running {
         let admin = self.admin.clone();
-        Running::start(self.endpoint.clone(), USER_AGENT, None, move |node| {
+        let path = paths::NODES.to_owned();
+        Running::start(self.endpoint.clone(), USER_AGENT, path, move |node| {
             let admin = admin.clone();
             async move { reconcile_labels(&admin, &node).await }
         })
@@ -136,7 +148,8 @@ impl CloudController {
 pub fn fight(endpoint: &Endpoint, manager: &str, node: &str, key: &str, value: &str) -> Running {
     let admin = Admin::named(endpoint, manager);
     let (key, value) = (key.to_owned(), value.to_owned());
-    Running::start(endpoint.clone(), manager, Some(node), move |node| {
+    let path = one_node(node);
+    Running::start(endpoint.clone(), manager, path, move |node| {
         let (admin, key, value) = (admin.clone(), key.clone(), value.clone());
         async move {
             if node["metadata"]["labels"][&key] == value {
@@ -155,7 +168,8 @@ pub fn fight(endpoint: &Endpoint, manager: &str, node: &str, key: &str, value: &
 pub fn strip(endpoint: &Endpoint, manager: &str, node: &str, prefix: &str) -> Running {
     let admin = Admin::named(endpoint, manager);
     let prefix = prefix.to_owned();
-    Running::start(endpoint.clone(), manager, Some(node), move |node| {
+    let path = one_node(node);
+    Running::start(endpoint.clone(), manager, path, move |node| {
         let (admin, prefix) = (admin.clone(), prefix.clone());
         async move {
             let present = node["metadata"]["annotations"].as_object();
@@ -172,7 +186,11 @@ pub fn strip(endpoint: &Endpoint, manager: &str, node: &str, prefix: &str) -> Ru
     })
 }
 
-/// A player that reacts to Nodes. Dropping it ends it.
+fn one_node(name: &str) -> String {
+    format!("{}?fieldSelector=metadata.name%3D{name}", paths::NODES)
+}
+
+/// A player that reacts to objects. Dropping it ends it.
 #[derive(Debug)]
 pub struct Running {
     task: JoinHandle<()>,
@@ -180,7 +198,7 @@ pub struct Running {
 }
 
 impl Running {
-    fn start<F, R>(endpoint: Endpoint, user_agent: &str, node: Option<&str>, react: F) -> Self
+    fn start<F, R>(endpoint: Endpoint, user_agent: &str, path: String, react: F) -> Self
     where
         F: Fn(Value) -> R + Send + 'static,
         R: Future<Output = Result<u64, ApiError>> + Send,
@@ -188,10 +206,6 @@ impl Running {
         let reverts = Arc::new(AtomicU64::new(0));
         let counter = reverts.clone();
         let watcher = Admin::named(&endpoint, user_agent);
-        let path = match node {
-            Some(name) => format!("{}?fieldSelector=metadata.name%3D{name}", paths::NODES),
-            None => paths::NODES.to_owned(),
-        };
         let task = tokio::spawn(async move {
             loop {
                 if let Ok(mut watch) = watcher.watch(&path, "").await {
@@ -211,7 +225,7 @@ impl Running {
         Self { task, reverts }
     }
 
-    /// Labels that it has set to its own value so far.
+    /// How often it has written so far.
     #[must_use]
     pub fn reverts(&self) -> u64 {
         self.reverts.load(Ordering::SeqCst)
