@@ -462,9 +462,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 }
 
-/// The next event. Where none comes within `silence`, or a bookmark is first, the watch has begun without its object, which has
-/// gone since it was read: `gone` is called once. On Kubernetes 1.36 a bookmark (`k8s.io/initial-events-end`) follows what
-/// there is at the beginning. Not to be left in the middle of an event.
+/// The next event. Where none comes within `silence`, or a bookmark is first, as on Kubernetes 1.36, the object has gone since it
+/// was read: `gone` is called once. Not to be left in the middle of an event.
 async fn next<T: Watched>(
     stream: &mut impl EventStream<T>,
     silence: &mut Option<Duration>,
