@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::facts::observation::Api;
+use crate::facts::trigger::Trigger;
 use crate::wire::kubeapi::Error;
 
 /// What a watch says of its object.
@@ -81,5 +83,13 @@ impl<T> Feed<T> {
 
     fn with<R>(&self, act: impl FnOnce(&mut Waiting<T>) -> R) -> R {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Returns the API that the watch of a trigger belongs to.
+pub fn api_of(trigger: Trigger) -> Api {
+    match trigger {
+        Trigger::Node => Api::Guest,
+        _ => Api::Harvester,
     }
 }

@@ -14,12 +14,12 @@ use tokio::time::{Instant, sleep, timeout};
 pub use target::{EventStream, OpenWatch, Pulse, Target, Watched};
 
 use super::Sender;
-use super::feed::{Delivered, Reach};
+use super::feed::{Delivered, Reach, api_of};
 use crate::agent::Trigger;
 use crate::agent::signal_board::SignalBoard;
 use crate::decide::schedule::{self, Phase, Purpose};
 use crate::decide::watch_cuts::Interruptions;
-use crate::facts::observation::{Api, ObservationIssue};
+use crate::facts::observation::ObservationIssue;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{
     Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
@@ -482,13 +482,6 @@ async fn next<T: Watched>(
     }
     gone();
     event.await
-}
-
-fn api_of(trigger: Trigger) -> Api {
-    match trigger {
-        Trigger::Node => Api::Guest,
-        _ => Api::Harvester,
-    }
 }
 
 #[cfg(test)]

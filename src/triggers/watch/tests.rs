@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::decide::schedule::Random;
+use crate::facts::observation::Api;
 use crate::triggers::Inbox;
 use crate::triggers::feed::Feed;
 use crate::wire::backoff::Backoff;
