@@ -177,7 +177,7 @@ pub fn plan(
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
-    // Who changes a source all the time must not make the agent write all the time.
+    // A source that changes all the time must not make the agent write all the time.
     memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
     let inputs = label_state::Inputs {
         identity,

@@ -12,11 +12,11 @@ use crate::{
 };
 
 beside_a_kubelet!(
-    static_node_labels_are_put_right_after_each_start_and_nobody_fights,
+    static_node_labels_are_corrected_after_each_start_without_a_conflict,
     a_start_that_resets_the_zone_alone_leaves_a_mixture_for_a_second_at_most,
 );
 
-async fn static_node_labels_are_put_right_after_each_start_and_nobody_fights(version: Kubernetes) {
+async fn static_node_labels_are_corrected_after_each_start_without_a_conflict(version: Kubernetes) {
     let world = world(version).await;
     let mut kubelet = kubelet(&world, &[]).await;
     let _agent = serve(&world).await;
@@ -88,7 +88,7 @@ async fn a_start_that_resets_the_zone_alone_leaves_a_mixture_for_a_second_at_mos
             .find(|version| version.label(ZONE).as_deref() == Some("stale"));
         stale.unwrap().at
     };
-    eventually(SOON, "the zone is put right", || async {
+    eventually(SOON, "the zone is corrected", || async {
         when("rack-a").is_some_and(|right| right > first)
     })
     .await;

@@ -535,7 +535,7 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
             .to_owned(),
     };
     assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
-    assert_eq!(kept.reasons(), 1, "nobody reads because of it");
+    assert_eq!(kept.reasons(), 1, "it causes no read");
     // After the server was away it is asked for bookmarks again, and the finding stays until they are to be had.
     while kept.model.0.asked.lock().unwrap().len() < 5 {
         tokio::time::sleep(SECOND).await;
