@@ -57,6 +57,14 @@ impl Api {
             Self::Guest => "guest",
         }
     }
+
+    /// The name of its credential in messages.
+    pub fn credential(self) -> &'static str {
+        match self {
+            Self::Harvester => "Harvester credential",
+            Self::Guest => "kubelet credential",
+        }
+    }
 }
 
 /// A side issue of an observation, which becomes a finding.
@@ -64,8 +72,8 @@ impl Api {
 pub enum ObservationIssue {
     /// A credential file can be read by others than its owner.
     CredentialExposed {
-        /// Whose credential: `harvester` or `kubelet`.
-        side: &'static str,
+        /// The API that it is for.
+        api: Api,
         /// The file.
         path: PathBuf,
         /// Its permission bits.
@@ -73,8 +81,8 @@ pub enum ObservationIssue {
     },
     /// Someone besides root can change a file of a credential, or the way to it.
     CredentialChangeable {
-        /// Whose credential: `harvester` or `kubelet`.
-        side: &'static str,
+        /// The API that it is for.
+        api: Api,
         /// The file, a folder above it or a link on the way.
         place: PathBuf,
         /// The place and why.
@@ -82,8 +90,8 @@ pub enum ObservationIssue {
     },
     /// A changed credential file could not be used; the credential read before stays in use.
     CredentialKept {
-        /// Whose credential: `harvester` or `kubelet`.
-        side: &'static str,
+        /// The API that it is for.
+        api: Api,
         /// What is wrong with the new one.
         problem: String,
     },

@@ -42,6 +42,10 @@ pub struct ApiAccess {
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
     kept: Option<String>,
+    /// What others can read or change of its files, as of the last reading.
+    exposed: Vec<ObservationIssue>,
+    /// What calls for a new reading when it changes, as of the last one.
+    files: BTreeSet<PathBuf>,
     generation: u64,
     /// Outlives the clients: a new credential is no new count.
     tally: Tally,
@@ -65,13 +69,8 @@ impl Connections {
     pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
         let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
-        self.guest.refresh(
-            root,
-            guest,
-            settings.guest.allow,
-            timeouts,
-            "kubelet credential",
-        );
+        self.guest
+            .refresh(root, guest, settings.guest.allow, timeouts, Api::Guest);
         let harvester =
             search::harvester_candidates(settings.harvester.kubeconfig.as_deref(), distributions);
         self.harvester.refresh(
@@ -79,7 +78,7 @@ impl Connections {
             harvester,
             settings.harvester.allow,
             timeouts,
-            "Harvester credential",
+            Api::Harvester,
         );
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
             && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
@@ -94,35 +93,13 @@ impl Connections {
         }
     }
 
-    /// What is odd about the credentials, though they work.
-    pub fn issues(&self, root: &Root) -> Vec<ObservationIssue> {
+    /// Returns what is odd about the credentials, though they work.
+    pub fn issues(&self) -> Vec<ObservationIssue> {
         let mut issues = Vec::new();
-        for (side, name) in [(&self.harvester, "harvester"), (&self.guest, "kubelet")] {
-            issues.extend(
-                side.kept
-                    .clone()
-                    .map(|problem| ObservationIssue::CredentialKept {
-                        side: name,
-                        problem,
-                    }),
-            );
-            let exposed = side.source.iter().flat_map(|source| source.exposures(root));
-            issues.extend(exposed.map(|exposure| ObservationIssue::CredentialExposed {
-                side: name,
-                path: exposure.path,
-                mode: exposure.mode,
-            }));
-            let changeable = side
-                .source
-                .iter()
-                .flat_map(|source| source.changeable(root));
-            issues.extend(
-                changeable.map(|found| ObservationIssue::CredentialChangeable {
-                    side: name,
-                    problem: found.to_string(),
-                    place: found.place,
-                }),
-            );
+        for (side, api) in [(&self.harvester, Api::Harvester), (&self.guest, Api::Guest)] {
+            let kept = side.kept.clone();
+            issues.extend(kept.map(|problem| ObservationIssue::CredentialKept { api, problem }));
+            issues.extend(side.exposed.iter().cloned());
         }
         if let Some(link) = &self.harvester.link
             && own_api::loopback(&link.credential)
@@ -161,20 +138,12 @@ impl Connections {
         sides.into_iter().flat_map(of).collect()
     }
 
-    /// Every file whose change may change a credential: the places where one is looked for, and all that was read or
+    /// Returns every file whose change may change a credential: the places where one is looked for, and all that was read or
     /// looked for in the last reading, missing files included.
-    pub fn files(&self, root: &Root) -> BTreeSet<PathBuf> {
+    pub fn files(&self) -> BTreeSet<PathBuf> {
         let sides = [&self.harvester, &self.guest];
-        let places = sides.iter().flat_map(|side| {
-            side.candidates
-                .iter()
-                .map(|candidate| candidate.path.clone())
-        });
-        let read = sides
-            .iter()
-            .filter_map(|side| side.source.as_ref())
-            .flat_map(|source| source.watched(root));
-        places.chain(read).collect()
+        let files = sides.into_iter().flat_map(|side| &side.files);
+        files.cloned().collect()
     }
 }
 
@@ -204,17 +173,39 @@ impl ApiAccess {
         candidates: Vec<Candidate>,
         allow: OptIns,
         timeouts: Timeouts,
-        what: &str,
+        api: Api,
     ) {
+        self.reload(root, candidates, allow, timeouts, api);
+        let places = self.candidates.iter().map(|place| place.path.clone());
+        self.files = places.collect();
+        self.exposed.clear();
+        if let Some(source) = &self.source {
+            self.files.extend(source.watched(root));
+            self.exposed = exposed(root, source, api);
+        }
+    }
+
+    fn reload(
+        &mut self,
+        root: &Root,
+        candidates: Vec<Candidate>,
+        allow: OptIns,
+        timeouts: Timeouts,
+        api: Api,
+    ) {
+        let what = api.credential();
         self.kept = None;
         self.candidates.clone_from(&candidates);
         let path = match search::find(root, candidates) {
             FoundCredential::At(candidate) => candidate.path,
             FoundCredential::Unreadable { candidate, error } => {
-                let text = format!("{what}: {} ({})", chain(&error), candidate.why);
+                let text = format!("{} ({})", chain(&error), candidate.why);
                 match &self.link {
                     Some(_) => self.kept = Some(text),
-                    None => self.refuse(Unavailable::new(unreadable(error.is_denied()), text)),
+                    None => self.refuse(Unavailable::new(
+                        unreadable(error.is_denied()),
+                        format!("{what}: {text}"),
+                    )),
                 }
                 return;
             }
@@ -270,6 +261,23 @@ impl ApiAccess {
             }
         }
     }
+}
+
+/// Returns what others than root can read or change of a credential.
+fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<ObservationIssue> {
+    let readable = source.exposures(root).into_iter();
+    let readable = readable.map(|exposure| ObservationIssue::CredentialExposed {
+        api,
+        path: exposure.path,
+        mode: exposure.mode,
+    });
+    let changeable = source.changeable(root).into_iter();
+    let changeable = changeable.map(|found| ObservationIssue::CredentialChangeable {
+        api,
+        problem: found.to_string(),
+        place: found.place,
+    });
+    readable.chain(changeable).collect()
 }
 
 /// Whether the file is at fault, or the kernel does not let us read it.

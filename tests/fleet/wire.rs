@@ -23,7 +23,7 @@ use crate::wire::kubeapi::testing::{Answering, Asked, Failed, Wire};
 /// From one machine to another and back.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// A request that repeats a failed one sooner than this is a hurry.
+/// A request that repeats a failed one sooner than this, with no answer of the same API between, is a hurry.
 const HURRY: Duration = Duration::from_millis(500);
 
 /// The wire.
@@ -194,8 +194,12 @@ impl Wire for Line {
             let is_failure = answer
                 .as_ref()
                 .map_or(true, |response| response.status().as_u16() >= 410);
-            if is_failure {
-                failed().insert(key, Instant::now());
+            match is_failure {
+                true => {
+                    failed().insert(key, Instant::now());
+                }
+                // The API answers again: what failed before may be repeated immediately.
+                false => failed().clear(),
             }
             answer
         })

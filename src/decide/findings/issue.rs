@@ -23,10 +23,10 @@ pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Findin
 }
 
 /// Where what is wrong with a credential belongs.
-fn credential_group(side: &str) -> Group {
-    match side {
-        "kubelet" => Group::KubeletCredential,
-        _ => Group::HarvesterCredential,
+fn credential_group(api: Api) -> Group {
+    match api {
+        Api::Guest => Group::KubeletCredential,
+        Api::Harvester => Group::HarvesterCredential,
     }
 }
 
@@ -50,7 +50,7 @@ fn allow_port(port: u16) -> String {
 /// The finding that an issue becomes.
 fn finding(issue: &ObservationIssue) -> Finding {
     match issue {
-        ObservationIssue::CredentialExposed { side, path, mode } => {
+        ObservationIssue::CredentialExposed { api, path, mode } => {
             let path = path.display();
             Finding::new(
                 Code::CredentialExposed,
@@ -61,10 +61,10 @@ fn finding(issue: &ObservationIssue) -> Finding {
                 "chmod 0600 {}",
                 shell_word(&path.to_string())
             )])
-            .about(credential_group(side))
+            .about(credential_group(*api))
         }
         ObservationIssue::CredentialChangeable {
-            side,
+            api,
             place,
             problem,
         } => {
@@ -74,11 +74,11 @@ fn finding(issue: &ObservationIssue) -> Finding {
                     format!("chown -h root:root {place}"),
                     format!("chmod go-w {place}"),
                 ])
-                .about(credential_group(side))
+                .about(credential_group(*api))
         }
-        ObservationIssue::CredentialKept { side, problem } => {
-            let text = format!("{side}: {problem}");
-            Finding::new(Code::CredentialReloadFailed, text).about(credential_group(side))
+        ObservationIssue::CredentialKept { api, problem } => {
+            let text = format!("{}: {problem}", api.credential());
+            Finding::new(Code::CredentialReloadFailed, text).about(credential_group(*api))
         }
         ObservationIssue::HarvesterOnLoopback { server } => {
             Finding::new(Code::HarvesterOnLoopback, server.clone())

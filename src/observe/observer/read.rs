@@ -169,7 +169,7 @@ impl Observer {
         let problems = self.distribution_problems.iter().cloned();
         let issues = problems
             .map(|(problem, is_denied)| ObservationIssue::DistributionFile { problem, is_denied })
-            .chain(self.connections.issues(&self.root))
+            .chain(self.connections.issues())
             .chain(self.health.issues())
             .collect();
         Observation {

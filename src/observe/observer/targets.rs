@@ -52,7 +52,7 @@ impl Observer {
             }),
             files: self
                 .connections
-                .files(&self.root)
+                .files()
                 .into_iter()
                 .chain(distribution::watched())
                 .chain([PathBuf::from(machine::STATIC_HOSTNAME)])

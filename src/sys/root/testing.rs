@@ -3,16 +3,19 @@
 //! absent, nor again for those that never change.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::path::Path;
 
-/// The files of the machines of a thread.
+/// The files of the machines of a thread. Paths are compared as strings: a fleet looks up millions.
 #[derive(Default)]
 struct Files {
-    /// Whether each of them ever changes.
-    changes: BTreeMap<PathBuf, bool>,
-    /// What was read of those that do not, by machine.
-    read: BTreeMap<(PathBuf, PathBuf), Vec<u8>>,
+    /// They and the directories above them.
+    present: HashSet<OsString>,
+    /// Those that never change.
+    constant: HashSet<OsString>,
+    /// What was read of these, by machine.
+    read: HashMap<OsString, HashMap<OsString, Vec<u8>>>,
 }
 
 thread_local! {
@@ -21,41 +24,49 @@ thread_local! {
 
 /// Declares that every root of this thread has these files with the directories above them, nothing else and no links.
 pub(crate) fn have_only(constant: &[&str], changing: &[&str]) {
-    let of = |files: &[&str], changes: bool| -> Vec<(PathBuf, bool)> {
-        files.iter().map(|file| (file.into(), changes)).collect()
+    let mut files = Files {
+        constant: constant.iter().map(OsString::from).collect(),
+        ..Files::default()
     };
-    let changes = [of(constant, false), of(changing, true)].concat();
-    FILES.set(Some(Files {
-        changes: changes.into_iter().collect(),
-        read: BTreeMap::new(),
-    }));
+    for file in constant.iter().chain(changing) {
+        let ancestors = Path::new(file).ancestors();
+        files
+            .present
+            .extend(ancestors.map(|path| path.as_os_str().to_owned()));
+    }
+    FILES.set(Some(files));
 }
 
-/// Whether the files of this thread's roots are declared.
+/// Reports whether the files of this thread's roots are declared.
 pub(super) fn is_declared() -> bool {
     FILES.with_borrow(Option::is_some)
 }
 
-/// Whether it is declared that nothing stands at this path.
+/// Reports whether it is declared that nothing stands at this path.
 pub(super) fn is_absent(path: &Path) -> bool {
-    let leads_to_one = |files: &Files| files.changes.keys().any(|file| file.starts_with(path));
-    FILES.with_borrow(|files| files.as_ref().is_some_and(|files| !leads_to_one(files)))
+    FILES.with_borrow(|files| {
+        files
+            .as_ref()
+            .is_some_and(|files| !files.present.contains(path.as_os_str()))
+    })
 }
 
-/// What was read of a file that never changes.
+/// Returns what was read of a file that never changes.
 pub(super) fn known(dir: &Path, path: &Path) -> Option<Vec<u8>> {
-    let key = (dir.to_owned(), path.to_owned());
-    FILES.with_borrow(|files| files.as_ref()?.read.get(&key).cloned())
+    FILES.with_borrow(|files| {
+        let read = files.as_ref()?.read.get(dir.as_os_str())?;
+        read.get(path.as_os_str()).cloned()
+    })
 }
 
 /// Keeps what was read, where it never changes.
 pub(super) fn keep(dir: &Path, path: &Path, bytes: &[u8]) {
     FILES.with_borrow_mut(|files| {
         if let Some(files) = files
-            && files.changes.get(path) == Some(&false)
+            && files.constant.contains(path.as_os_str())
         {
-            let key = (dir.to_owned(), path.to_owned());
-            files.read.insert(key, bytes.to_owned());
+            let read = files.read.entry(dir.as_os_str().to_owned()).or_default();
+            read.insert(path.as_os_str().to_owned(), bytes.to_owned());
         }
     });
 }
