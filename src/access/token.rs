@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn rancher_tokens_are_told_by_their_name() {
+    fn rancher_tokens_are_recognized_by_their_name() {
         for name in ["token-abcde", "kubeconfig-u-x7k2p"] {
             let expected = TokenKind::Rancher {
                 name: name.to_owned(),

@@ -438,7 +438,7 @@ async fn a_new_name_waits_for_no_api_and_what_was_asked_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_told_first() {
+async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_reported_first() {
     let mut facts = Facts::new();
     facts.settle();
     let at = Duration::from_secs(1);
@@ -504,7 +504,7 @@ async fn names_that_change_faster_than_each_second_give_up_one_request_a_second(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_the_sign() {
+async fn a_hint_of_a_move_is_read_after_until_the_api_reports_it_and_counted_from_the_hint() {
     let mut facts = Facts::new();
     facts.settle();
     let moves = |io: &mut FakeIo, _: &mut FakeWait| {
@@ -540,7 +540,7 @@ async fn a_sign_of_a_move_is_read_after_until_the_api_tells_it_and_counted_from_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_without_a_move_costs_eleven_reads_no_write_and_ends_by_itself() {
+async fn a_hint_without_a_move_costs_eleven_reads_no_write_and_ends_by_itself() {
     let mut facts = Facts::new();
     facts.settle();
     let run = run_with(facts, vec![wake(Trigger::Link)], None, Vec::new()).await;

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_several_is_told_in_spite_of_one_that_is_not() {
+    fn what_is_known_of_several_is_reported_in_spite_of_one_that_is_not() {
         let names = ["node-missing", "nonsense-code", "label-conflict"];
         let answer = explain(&names, Output::Json);
         assert_eq!(answer.exit, Exit::Usage);

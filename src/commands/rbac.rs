@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_credential_tells_the_account_and_the_namespace() {
+    fn the_credential_reports_the_account_and_the_namespace() {
         let token = jwt(r#"{"sub":"system:serviceaccount:accounts:gc8"}"#);
         let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
         let answer = print(&root, Options::default());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_service_account_is_told_how_to_become_one() {
+    fn who_is_no_service_account_learns_how_to_become_one() {
         for (user, text) in [
             (
                 "{token: 'token-abcde:CANARY'}".to_owned(),

@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::facts::host_metrics::Via;
 use crate::facts::names::HostName;
 use crate::facts::observation::Observation;
-use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
+use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
 use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -291,7 +291,7 @@ fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Fail
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),
         Some(annotated) => Err((PlacementOutcome::Stale, format!("they are for host {annotated}, the VM runs on {host}"))),
         None if vmi.annotated_by_harvester => Err((PlacementOutcome::Nothing, "Harvester has not written them yet".to_owned())),
-        None if tells_topology(&vmi.annotations) => {
+        None if reports_topology(&vmi.annotations) => {
             Err((PlacementOutcome::Stale, "without `kubernetes.io/hostname` it is unknown which host they belong to".to_owned()))
         }
         None => Err((

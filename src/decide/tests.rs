@@ -451,7 +451,7 @@ fn all_is_read_again_at_the_poll_interval_of_the_configuration() {
 }
 
 #[test]
-fn a_registered_node_is_never_told_to_take_another_name() {
+fn a_registered_node_is_never_asked_to_take_another_name() {
     let typed = |world: &World| -> Vec<String> {
         let plan = world.plan();
         let commands = plan.findings.iter().flat_map(Finding::commands);
@@ -508,7 +508,7 @@ fn without_standing_watches_everything_is_read_once_an_hour_from_the_caches() {
 }
 
 #[test]
-fn a_sign_of_a_move_is_followed_until_the_api_has_caught_up() {
+fn a_hint_of_a_move_is_followed_until_the_api_has_caught_up() {
     let mut world = World::new();
     world.settle();
     world.reasons = Reasons::new(Trigger::Link, world.uptime);
@@ -793,7 +793,7 @@ fn a_host_that_cannot_be_read_just_now_is_tried_again_soon_and_changes_no_condit
 }
 
 #[test]
-fn a_restart_does_not_tell_an_old_migration_again() {
+fn a_restart_does_not_report_an_old_migration_again() {
     let mut world = World::new();
     world.settle();
     world.migrate("hv-b", "eu-2", "");
@@ -1133,7 +1133,7 @@ fn duplicates_are_searched_a_few_times_a_day_and_never_at_a_start_or_a_reload() 
 }
 
 #[test]
-fn what_a_watch_will_tell_is_not_asked_for_meanwhile() {
+fn what_a_watch_will_report_is_not_asked_for_meanwhile() {
     let mut world = World::new();
     world.settle();
     let away = |is_watched| {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_is_told_by_name_or_likeness() {
+    fn the_family_is_recognized_by_name_or_likeness() {
         for (id, id_like, family) in [
             ("debian", "", Family::Debian),
             ("ubuntu", "debian", Family::Debian),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_is_told_from_any_other_user() {
+    fn a_service_account_is_distinguished_from_any_other_user() {
         let account = ServiceAccount::of_user("system:serviceaccount:default:gc8").unwrap();
         assert_eq!(account.to_string(), "default:gc8");
         assert_eq!(ServiceAccount::parse("default:gc8"), Ok(account));

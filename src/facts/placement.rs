@@ -98,7 +98,7 @@ impl PlacementReads {
 }
 
 /// Whether labels tell a region or a zone.
-pub fn tells_topology(labels: &HostLabels) -> bool {
+pub fn reports_topology(labels: &HostLabels) -> bool {
     [REGION, ZONE]
         .iter()
         .any(|key| labels.get(*key).is_some_and(|value| !value.is_empty()))

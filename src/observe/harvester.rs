@@ -323,7 +323,7 @@ impl Search<'_> {
             let is_new = |vmi: &Vmi| {
                 !is_named(&vmi.uid) && vmis.iter().all(|read: &Vmi| read.uid != vmi.uid)
             };
-            let others = self.client.pick::<Vmi>(&collection, &all, is_new).await?;
+            let others = self.client.list::<Vmi>(&collection, &all, is_new).await?;
             vmis.extend(others);
         }
         if !is_enough {

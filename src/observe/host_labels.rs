@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::config::Settings;
 use crate::facts::names::HostName;
-use crate::facts::placement::{HostLabels, PlacementReads, Source, tells_topology};
+use crate::facts::placement::{HostLabels, PlacementReads, Source, reports_topology};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{DATA_BYTES, StringMap, data, labels, pod_node_name, pod_uid};
@@ -123,10 +123,10 @@ pub async fn read(
             hosts.keep(host, labels, uptime);
         }
     }
-    let tells = |seen: &Fact<HostLabels>| seen.known().is_some_and(tells_topology);
+    let tells = |seen: &Fact<HostLabels>| seen.known().is_some_and(reports_topology);
     let annotated = allowed(Source::VmiAnnotations)
         && vmi.annotations_are_fresh()
-        && tells_topology(&vmi.annotations);
+        && reports_topology(&vmi.annotations);
     if allowed(Source::LauncherPod) && !tells(&reads.host_node) && !annotated {
         let answer = launcher_pod(client, vmi, host);
         reads.launcher_pod = ask(
@@ -212,7 +212,7 @@ async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostL
     let is_here = |pod: &LauncherPod| {
         pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
     };
-    match client.pick::<LauncherPod>(&path, &selectors, is_here).await {
+    match client.list::<LauncherPod>(&path, &selectors, is_here).await {
         Ok(pods) => {
             let mut here = pods.into_iter();
             match (here.next(), here.next()) {

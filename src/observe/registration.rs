@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_is_told_by_its_traces() {
+    fn what_is_installed_is_recognized_by_its_traces() {
         let (_dir, root) = tree();
         assert_eq!(installed(&root), []);
         write(&root, "/usr/local/bin/k3s", "");

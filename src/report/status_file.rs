@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_and_a_broken_status_are_told_apart() {
+    fn an_absent_and_a_broken_status_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         assert!(matches!(read(&root), Err(StatusError::Unreadable(error)) if error.is_absent()));

@@ -38,7 +38,7 @@ mod tests {
     use crate::sys::atomic_file::WriteError;
 
     #[test]
-    fn a_trouble_tells_the_whole_chain_of_causes_once() {
+    fn a_trouble_reports_the_whole_chain_of_causes_once() {
         let error = WriteError::Io {
             action: "write",
             path: "/run/x".into(),

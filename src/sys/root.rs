@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn size_kind_and_absence_are_told_apart() {
+    fn size_kind_and_absence_are_distinguished() {
         let (_dir, root) = tree();
         nix::unistd::mkfifo(&root.join("/etc/fifo"), Mode::S_IRWXU).unwrap();
         assert!(matches!(

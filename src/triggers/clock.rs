@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_step_of_the_clock_is_told_and_time_that_passes_is_not() {
-        let test = "each_step_of_the_clock_is_told_and_time_that_passes_is_not";
+    async fn each_step_of_the_clock_is_reported_and_time_that_passes_is_not() {
+        let test = "each_step_of_the_clock_is_reported_and_time_that_passes_is_not";
         let (sender, mut reasons) = sender();
         let health = SignalBoard::default();
         let task = tokio::spawn(listen(sender, health.clone()));

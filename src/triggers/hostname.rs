@@ -167,7 +167,7 @@ mod tests {
     }
 
     /// Follows the host name below `root` in a namespace of its own and changes it.
-    async fn each_change_is_told(root: Root) {
+    async fn each_change_is_reported(root: Root) {
         let (sender, mut reasons) = sender();
         let health = SignalBoard::default();
         sethostname("before").unwrap();
@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_change_of_the_kernels_host_name_is_told_once_and_at_once() {
-        let test = "triggers::hostname::tests::each_change_of_the_kernels_host_name_is_told_once_and_at_once";
+    async fn each_change_of_the_kernels_host_name_is_reported_once_and_at_once() {
+        let test = "triggers::hostname::tests::each_change_of_the_kernels_host_name_is_reported_once_and_at_once";
         if own_namespaces(test, &["--map-root-user", "--uts"]).is_child() {
-            each_change_is_told(Root::new("/")).await;
+            each_change_is_reported(Root::new("/")).await;
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
             let (_dir, root) = tree();
             let file = root.join(PATH);
             run(&["mount", "--bind", PATH, file.to_str().unwrap()]);
-            each_change_is_told(root).await;
+            each_change_is_reported(root).await;
             // Else the directory could not be removed.
             run(&["umount", "--lazy", file.to_str().unwrap()]);
         }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_tells_whether_the_host_offers_the_port() {
+    fn a_probe_reports_whether_the_host_offers_the_port() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         assert!(!probe(&root).live);

@@ -315,7 +315,7 @@ fn found_in(document: &Value) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_host_is_told_the_findings_that_doctor_tells_in_the_machine() {
+async fn the_host_gets_the_findings_that_doctor_reports_in_the_machine() {
     let world = World::lab(WorldOptions::default()).await;
     world.guest.kernel_hostname("localhost");
     let kubeconfig = world

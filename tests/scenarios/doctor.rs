@@ -330,8 +330,8 @@ async fn apis_that_take_a_call_and_say_nothing_are_given_up_within_seconds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_ordinary_user_is_told_what_only_root_may_see() {
-    if !is_root("an_ordinary_user_is_told_what_only_root_may_see") {
+async fn an_ordinary_user_learns_what_only_root_may_see() {
+    if !is_root("an_ordinary_user_learns_what_only_root_may_see") {
         return;
     }
     let world = World::lab(WorldOptions::default()).await;

@@ -16,13 +16,13 @@ use crate::{On, agent, lab, on_both};
 
 on_both!(
     a_healthy_machine_has_nothing_to_hide,
-    a_token_of_rancher_is_told_where_it_is_refused,
-    a_credential_that_is_no_file_is_told,
-    a_path_that_rke2_names_in_vain_is_told,
-    a_credential_that_somebody_else_can_change_is_told,
-    a_token_of_another_namespace_is_told,
-    a_machine_with_the_id_of_its_image_is_told,
-    a_unit_that_nobody_enabled_is_told,
+    a_token_of_rancher_is_reported_where_it_is_refused,
+    a_credential_that_is_no_file_is_reported,
+    a_path_that_rke2_names_in_vain_is_reported,
+    a_credential_that_somebody_else_can_change_is_reported,
+    a_token_of_another_namespace_is_reported,
+    a_machine_with_the_id_of_its_image_is_reported,
+    a_unit_that_nobody_enabled_is_reported,
 );
 
 pub(crate) const HARVESTER: &str = "/var/lib/rancher/rke2/etc/config-files/cloud-provider-config";
@@ -107,7 +107,7 @@ async fn a_healthy_machine_has_nothing_to_hide(on: On) {
     );
 }
 
-async fn a_token_of_rancher_is_told_where_it_is_refused(on: On) {
+async fn a_token_of_rancher_is_reported_where_it_is_refused(on: On) {
     let world = on.world(WorldOptions::default()).await;
     edit(&world, &world.token, "kubeconfig-u-abcde:CANARYCANARY");
     let diagnosis = Diagnosis::of(&world).await;
@@ -116,7 +116,7 @@ async fn a_token_of_rancher_is_told_where_it_is_refused(on: On) {
     assert!(!diagnosis.0.to_string().contains("CANARY"));
 }
 
-async fn a_credential_that_is_no_file_is_told(on: On) {
+async fn a_credential_that_is_no_file_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     world.guest.write_secret(HARVESTER, "");
     let diagnosis = Diagnosis::of(&world).await;
@@ -131,7 +131,7 @@ async fn a_credential_that_is_no_file_is_told(on: On) {
     );
 }
 
-async fn a_path_that_rke2_names_in_vain_is_told(on: On) {
+async fn a_path_that_rke2_names_in_vain_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let text = world.guest.read(HARVESTER).unwrap();
     world.guest.remove(HARVESTER);
@@ -149,7 +149,7 @@ async fn a_path_that_rke2_names_in_vain_is_told(on: On) {
     );
 }
 
-async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
+async fn a_credential_that_somebody_else_can_change_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let path = world.guest.path(HARVESTER);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660)).unwrap();
@@ -171,7 +171,7 @@ async fn a_credential_that_somebody_else_can_change_is_told(on: On) {
     }
 }
 
-async fn a_token_of_another_namespace_is_told(on: On) {
+async fn a_token_of_another_namespace_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     edit(&world, "namespace: \"default\"", "namespace: \"team-b\"");
     let diagnosis = Diagnosis::of(&world).await;
@@ -182,7 +182,7 @@ async fn a_token_of_another_namespace_is_told(on: On) {
     );
 }
 
-async fn a_machine_with_the_id_of_its_image_is_told(on: On) {
+async fn a_machine_with_the_id_of_its_image_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     world
         .guest
@@ -202,7 +202,7 @@ async fn a_machine_with_the_id_of_its_image_is_told(on: On) {
     );
 }
 
-async fn a_unit_that_nobody_enabled_is_told(on: On) {
+async fn a_unit_that_nobody_enabled_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let unit = "harvester-node-agent.service";
     world.guest.write(
@@ -238,7 +238,7 @@ fn set_server_clock(world: &World, days: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_clock_is_told_apart_from_an_ended_certificate() {
+async fn a_wrong_clock_is_distinguished_from_an_ended_certificate() {
     // A certificate that is not valid yet is wrong by itself,
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::NotYetValid);
@@ -278,7 +278,7 @@ async fn clocks_that_differ_are_a_warning_while_everything_is_valid_by_both() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_under_another_name_is_told_with_its_names() {
+async fn a_server_under_another_name_is_reported_with_its_names() {
     let world = World::lab(WorldOptions::default()).await;
     lab(&world.harvester_api).present(ServerCertificate::OtherName);
     let diagnosis = Diagnosis::of(&world).await;
@@ -293,7 +293,7 @@ async fn an_authority_that_is_another_one_is_a_matter_of_trust_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_told_the_credential_who_is_not_trusted() {
+async fn the_credential_is_shown_to_nobody_who_is_not_trusted() {
     let world = World::lab(WorldOptions::default()).await;
     let server = lab(&world.harvester_api);
     server.present(ServerCertificate::OtherAuthority);
@@ -308,7 +308,7 @@ async fn nobody_is_told_the_credential_who_is_not_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_account_at_rancher_is_told() {
+async fn a_service_account_at_rancher_is_reported() {
     let world = World::lab(WorldOptions::default()).await;
     let url = world.harvester_api.endpoint().url;
     edit(&world, &url, &format!("{url}/k8s/clusters/c-m-abcde"));
@@ -320,7 +320,7 @@ async fn a_service_account_at_rancher_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ends_of_tokens_and_certificates_are_told_in_time() {
+async fn ends_of_tokens_and_certificates_are_reported_in_time() {
     let world = World::lab(WorldOptions::default()).await;
     let user = format!("system:node:{}", world.node_name());
     let soon = Validity::from_now(time::Duration::days(6));
@@ -398,7 +398,7 @@ async fn a_proxys_page_is_no_proof_that_the_node_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_authority_that_ends_is_told_with_its_file() {
+async fn an_authority_that_ends_is_reported_with_its_file() {
     let world = World::lab(WorldOptions::default()).await;
     let file = "/var/lib/rancher/rke2/agent/server-ca.crt";
     let soon = Validity::from_now(time::Duration::days(10));

@@ -170,7 +170,7 @@ async fn the_node_is_labelled_by_the_hosts_own_word_and_follows_it(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_harvester_is_away_the_host_itself_tells_of_a_move() {
+async fn while_harvester_is_away_the_host_itself_reports_a_move() {
     let world = world(On::Lab).await;
     let device = DownwardMetrics::offer_paced(&world.guest, Behaviour::serve("hv-a"), PACE);
     let agent = serve(&world).await;

@@ -137,7 +137,7 @@ async fn a_node_that_does_not_exist_yet_is_waited_for_and_never_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_that_prove_nothing_are_told_apart() {
+async fn certificates_that_prove_nothing_are_distinguished() {
     for certificate in [
         ServerCertificate::OtherAuthority,
         ServerCertificate::OtherName,

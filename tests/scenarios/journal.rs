@@ -17,7 +17,7 @@ use crate::{BINARY, On, SOON, TOPOLOGY, ZONE, condition_becomes, label_becomes, 
 
 on_both!(
     entries_below_the_configured_level_are_not_written_and_a_reload_changes_the_level,
-    an_output_that_stands_still_delays_no_migration_and_the_loss_is_told_after_it,
+    an_output_that_stands_still_delays_no_migration_and_the_loss_is_reported_after_it,
 );
 
 /// Migrations while nobody reads: each has more than two entries, together more than the queue holds.
@@ -64,7 +64,7 @@ async fn entries_below_the_configured_level_are_not_written_and_a_reload_changes
     assert_eq!(reloads.matches("configuration reloaded").count(), 1);
 }
 
-async fn an_output_that_stands_still_delays_no_migration_and_the_loss_is_told_after_it(on: On) {
+async fn an_output_that_stands_still_delays_no_migration_and_the_loss_is_reported_after_it(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut output = full_pipe(&dir.path().join("stderr"));

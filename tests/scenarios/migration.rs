@@ -17,8 +17,8 @@ on_both!(
     a_failed_migration_writes_nothing,
     there_and_back_ends_right,
     a_restart_on_another_host_is_followed,
-    a_move_while_the_agent_was_down_is_told,
-    the_last_migration_is_told_after_a_restart_too,
+    a_move_while_the_agent_was_down_is_reported,
+    the_last_migration_is_reported_after_a_restart_too,
 );
 
 /// Every combination of labels that was ever visible after the first labelling.
@@ -154,7 +154,7 @@ async fn a_restart_on_another_host_is_followed(on: On) {
     findings_become(&world, &[]).await;
 }
 
-async fn a_move_while_the_agent_was_down_is_told(on: On) {
+async fn a_move_while_the_agent_was_down_is_reported(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
@@ -173,7 +173,7 @@ async fn a_move_while_the_agent_was_down_is_told(on: On) {
     );
 }
 
-async fn the_last_migration_is_told_after_a_restart_too(on: On) {
+async fn the_last_migration_is_reported_after_a_restart_too(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve(&world).await;
     condition_becomes(&world, TOPOLOGY, "True", "Synced").await;

@@ -482,7 +482,7 @@ async fn directories_are_made_for_installed_distributions_and_where_labels_are_w
 }
 
 #[tokio::test]
-async fn where_nothing_can_tell_the_vms_name_nothing_is_held() {
+async fn where_nothing_can_report_the_vms_name_nothing_is_held() {
     let world = unregistered(On::Lab, Distribution::Rke2).await;
     for file in [
         harvester_lab::guest::HARVESTER_KUBECONFIG,

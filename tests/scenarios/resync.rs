@@ -51,7 +51,7 @@ fn asked(world: &World, verb: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_migration_that_the_watch_does_not_tell_is_found_after_the_sign() {
+async fn a_migration_that_the_watch_does_not_report_is_found_after_the_hint() {
     let (world, mut port, mut agent) = quiet_world("").await;
     let server = lab(&world.harvester_api);
     let watches = asked(&world, "watch");
@@ -91,7 +91,7 @@ async fn a_migration_that_the_watch_does_not_tell_is_found_after_the_sign() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sign_of_nothing_costs_few_reads_and_one_new_watch() {
+async fn a_hint_of_nothing_costs_few_reads_and_one_new_watch() {
     let (world, mut port, mut agent) = quiet_world("").await;
     let version = world.node_resource_version().await;
     let (reads, watches) = (asked(&world, "get"), asked(&world, "watch"));
@@ -109,7 +109,7 @@ async fn a_sign_of_nothing_costs_few_reads_and_one_new_watch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_standing_watches_a_sign_makes_the_agent_look() {
+async fn without_standing_watches_a_hint_makes_the_agent_read() {
     let (world, mut port, mut agent) = quiet_world("watch = false\n").await;
     world.migrate("hv-b").await;
     let unknown = || async { world.node_label(ZONE).await.as_deref() == Some("rack-a") };

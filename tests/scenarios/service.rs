@@ -303,7 +303,7 @@ async fn nothing_happens_while_nothing_changes(on: On) {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_not_kubevirts_is_told_so_and_left_alone() {
+async fn a_machine_that_is_not_kubevirts_is_reported_so_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let guest = harvester_lab::guest::GuestTree::new(dir.path());
     guest.foreign_dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)");

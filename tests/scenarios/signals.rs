@@ -17,7 +17,7 @@ use crate::{
 };
 
 on_both!(
-    a_new_host_name_is_told_at_once_and_complained_about_when_it_has_been_quiet,
+    a_new_host_name_is_reported_at_once_and_complained_about_when_it_has_been_quiet,
     a_host_name_that_comes_back_in_time_is_no_complaint,
 );
 
@@ -107,7 +107,7 @@ async fn in_status(guest: &GuestTree, name: &str) -> Instant {
 
 /// Gives the machine 20 names, no faster than the agent looks, and checks that each is told at once.
 /// Answers when the last one was told.
-async fn is_told_at_once(
+async fn is_reported_at_once(
     how: &str,
     agent: &mut Agent,
     guest: &GuestTree,
@@ -148,10 +148,10 @@ async fn events_of_names(world: &World) -> usize {
         .count()
 }
 
-async fn a_new_host_name_is_told_at_once_and_complained_about_when_it_has_been_quiet(on: On) {
+async fn a_new_host_name_is_reported_at_once_and_complained_about_when_it_has_been_quiet(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let mut agent = serve_with_own_name(&world).await;
-    let last = is_told_at_once("by the kernel", &mut agent, &world.guest, rename).await;
+    let last = is_reported_at_once("by the kernel", &mut agent, &world.guest, rename).await;
     assert_eq!(complaints(&agent), 0, "{}", agent.transcript());
     let right = condition(&world, IDENTITY).await.unwrap();
     assert_eq!(right, ("True".to_owned(), "NamesMatch".to_owned()));
@@ -192,7 +192,7 @@ async fn a_host_name_that_comes_back_in_time_is_no_complaint(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_host_name_is_told_at_once_while_both_apis_are_silent() {
+async fn a_new_host_name_is_reported_at_once_while_both_apis_are_silent() {
     let world = World::lab(WorldOptions::default()).await;
     let mut agent = serve_with_own_name(&world).await;
     for api in [&world.harvester_api, &world.guest_api] {
@@ -248,13 +248,13 @@ const UNIT: &str = "qemu-guest-agent.service";
 const BUS_SIGNALS: [&str; 2] = ["hostname1", "units"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_name_set_through_hostnamed_is_told_at_once() {
+async fn a_host_name_set_through_hostnamed_is_reported_at_once() {
     let (world, bus, _systemd) = world_with_bus().await;
     let hostnamed = Hostnamed::start(&bus).await;
     let mut agent = serve(&world).await;
     signals_stand(&world.guest, &BUS_SIGNALS, true).await;
     // The files of a tree tell nothing by themselves: it is the signal that does.
-    is_told_at_once("by hostname1", &mut agent, &world.guest, async |_, name| {
+    is_reported_at_once("by hostname1", &mut agent, &world.guest, async |_, name| {
         world.guest.kernel_hostname(name);
         hostnamed.announce(None, name).await;
     })

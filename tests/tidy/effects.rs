@@ -12,7 +12,7 @@ const EFFECTS: &[(&str, &str, &str)] = &[
     (
         "watch",
         "tests/scenarios/resync.rs",
-        "without_standing_watches_a_sign_makes_the_agent_look",
+        "without_standing_watches_a_hint_makes_the_agent_read",
     ),
     (
         "harvester.kubeconfig",

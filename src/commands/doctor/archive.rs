@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_tells_machine_and_time_and_is_one_name_whatever_the_host_is_called() {
+    fn the_directory_reports_machine_and_time_and_is_one_name_whatever_the_host_is_called() {
         let at = UtcDateTime::from_unix_timestamp(1_795_000_000).unwrap();
         for (host, name) in [
             ("pool1-abcde\n", "doctor-pool1-abcde-20261118T110640Z"),

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_what_is_wrong_why_it_matters_and_what_to_type() {
+    fn who_waits_learns_what_is_wrong_why_it_matters_and_what_to_type() {
         let Decision::Wait(text) = at(said(Verdict::Mismatch), 0) else {
             panic!("it opened");
         };
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_can_ever_tell_holds_nothing() {
+    fn a_name_that_nobody_can_ever_report_holds_nothing() {
         let hopeless = GateStatement {
             may_learn: false,
             labels: WantedName::Unknown,

@@ -143,7 +143,7 @@ fn a_configured_vm_breaks_a_tie_but_not_a_contradiction() {
 }
 
 #[test]
-fn one_mac_tells_vms_of_one_uuid_apart() {
+fn one_mac_distinguishes_vms_of_one_uuid() {
     let mut world = World::new();
     world.add_vmi(|other| {
         other.name = VmName::parse("clone").unwrap();
@@ -294,7 +294,7 @@ fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
 }
 
 #[test]
-fn hardware_that_agrees_in_part_is_told_of_whatever_the_names() {
+fn hardware_that_agrees_in_part_is_reported_whatever_the_names() {
     let mut world = World::new();
     rename(&mut world, "renamed", "renamed");
     world.vmi().macs = [Mac::parse("6e:22:41:9c:0a:99").unwrap()].into();

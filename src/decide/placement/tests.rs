@@ -208,7 +208,7 @@ fn a_value_that_cannot_be_a_label_is_no_answer_and_is_shown_escaped() {
 }
 
 #[test]
-fn a_host_without_labels_is_known_to_have_none_unless_another_source_tells() {
+fn a_host_without_labels_is_known_to_have_none_unless_another_source_reports() {
     let mut world = World::new();
     world.reads.host_node = Fact::Known(HostLabels::new());
     let placement = world.placement().unwrap();

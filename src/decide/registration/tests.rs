@@ -237,7 +237,7 @@ fn older_twins_are_not_registered() {
 }
 
 #[test]
-fn a_file_that_has_no_effect_or_cannot_be_written_is_told() {
+fn a_file_that_has_no_effect_or_cannot_be_written_is_reported() {
     let mut world = world();
     world.memory.unwritten_file = Some("read-only".to_owned());
     assert!(

@@ -149,7 +149,7 @@ fn a_move_whose_labels_never_settle_is_confirmed_at_the_end() {
 }
 
 #[test]
-fn an_api_that_never_answers_is_told_apart_from_one_that_says_no() {
+fn an_api_that_never_answers_is_distinguished_from_one_that_says_no() {
     let (_, window_end) = play(opened(Some("hv-a")), None, FAIR);
     assert_eq!(window_end.outcome, WindowOutcome::ApiUnavailable);
     let (_, window_end) = play(opened(None), Some(&host("hv-a")), FAIR);
@@ -217,7 +217,7 @@ fn a_read_before_its_time_does_not_count() {
 }
 
 #[test]
-fn signs_without_end_do_not_keep_a_window_open_for_ever() {
+fn hints_without_end_do_not_keep_a_window_open_for_ever() {
     let mut window = None;
     for minute in 0..10 {
         let hint = Some((Trigger::Link, seconds(100.0 + 10.0 * f64::from(minute))));
@@ -236,7 +236,7 @@ fn slow_answers_skip_reads_and_do_not_pile_up() {
 }
 
 #[test]
-fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
+fn hints_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
     let hint = |trigger, at| Some((trigger, seconds(at)));
     let mut window = None;
     for at in [100.0, 100.05, 100.2, 100.45, 100.8, 102.0] {
@@ -258,7 +258,7 @@ fn signs_of_one_burst_are_one_window_and_a_later_burst_begins_it_anew() {
 }
 
 #[test]
-fn a_sign_that_comes_after_the_move_was_seen_opens_nothing() {
+fn a_hint_that_comes_after_the_move_was_seen_opens_nothing() {
     let hint = Some((Trigger::Port, seconds(101.9)));
     assert_eq!(
         admit(None, hint, Some(&host("hv-b")), Some(seconds(100.0))),
@@ -268,7 +268,7 @@ fn a_sign_that_comes_after_the_move_was_seen_opens_nothing() {
 }
 
 #[test]
-fn the_watch_is_proven_once_two_seconds_after_the_sign_or_at_the_end() {
+fn the_watch_is_proven_once_two_seconds_after_the_hint_or_at_the_end() {
     let same = host("hv-a");
     let step = opened(Some("hv-a")).step(answer(Some(&same)), now(seconds(101.0), FAIR));
     assert_eq!(step.verify, None);

@@ -115,7 +115,7 @@ async fn each_failure_has_its_kind_and_one_line() {
 }
 
 #[test]
-fn refused_access_is_told_from_a_host_that_is_away() {
+fn refused_access_is_distinguished_from_a_host_that_is_away() {
     let port = AskError::Port(PortError::Denied("/dev/vport1p1".into()));
     assert_eq!(ask_kind(&port), UnavailableKind::Forbidden);
     assert_eq!(ask_kind(&AskError::Busy), UnavailableKind::Unreachable);

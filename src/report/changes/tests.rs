@@ -105,7 +105,7 @@ fn ids(records: &[Record]) -> Vec<&str> {
 }
 
 #[test]
-fn a_state_that_stays_is_told_once() {
+fn a_state_that_stays_is_reported_once() {
     let mut reported = Reported::default();
     let found = status("hv-a", &[("hostname-differs", Severity::Warning, "x")]);
     let first = news(&mut reported, &found);
@@ -121,7 +121,7 @@ fn a_state_that_stays_is_told_once() {
 }
 
 #[test]
-fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
+fn a_finding_that_changes_is_reported_again_and_one_that_goes_is_resolved() {
     let mut reported = Reported::default();
     news(
         &mut reported,
@@ -143,7 +143,7 @@ fn a_finding_that_changes_is_told_again_and_one_that_goes_is_resolved() {
 }
 
 #[test]
-fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
+fn a_migration_is_reported_with_both_hosts_and_its_labels_with_the_latency() {
     let mut reported = Reported::default();
     news(&mut reported, &status("hv-a", &[]));
     let labelled = ["topology.kubernetes.io/zone=rack-b".to_owned()];
@@ -167,7 +167,7 @@ fn a_migration_is_told_with_both_hosts_and_its_labels_with_the_latency() {
 }
 
 #[test]
-fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
+fn a_new_name_is_reported_once_with_the_old_one_and_none_at_the_first_report() {
     let named = |names: &[(NameKind, &str, &str)]| {
         let mut status = status("hv-a", &[]);
         status.identity.names = names
@@ -201,7 +201,7 @@ fn a_new_name_is_told_once_with_the_old_one_and_none_at_the_first_report() {
 }
 
 #[test]
-fn a_clock_that_was_set_is_told_once_by_how_much() {
+fn a_clock_that_was_set_is_reported_once_by_how_much() {
     let mut reported = Reported::default();
     let there = status("hv-a", &[]);
     let mut after = |count| {
@@ -226,7 +226,7 @@ fn a_clock_that_was_set_is_told_once_by_how_much() {
 }
 
 #[test]
-fn a_sign_is_told_at_once_and_its_end_only_where_nothing_else_tells_it() {
+fn a_hint_is_reported_at_once_and_its_end_only_where_nothing_else_reports_it() {
     let end = |trigger, outcome| WindowId {
         trigger,
         outcome,

@@ -75,7 +75,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &[u8]) -
 }
 
 #[tokio::test]
-async fn the_page_of_the_last_report_is_told_where_the_configuration_says_and_nowhere_else() {
+async fn the_page_of_the_last_report_is_served_where_the_configuration_says_and_nowhere_else() {
     let served = Served::new();
     let (first, second) = (free_port().await, free_port().await);
     served

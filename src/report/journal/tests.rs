@@ -188,8 +188,8 @@ fn a_long_message_is_shortened_and_kept_whole_in_a_field() {
 }
 
 #[test]
-fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
-    if !own_mounts("report::journal::tests::a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told").is_child() {
+fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported() {
+    if !own_mounts("report::journal::tests::a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported").is_child() {
         return;
     }
     let socket = listen();
@@ -241,7 +241,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_told() {
 }
 
 #[test]
-fn closing_writes_what_is_queued_and_tells_of_the_last_loss() {
+fn closing_writes_what_is_queued_and_reports_the_last_loss() {
     let (queue, records) = sync_channel(3);
     let lost = AtomicU64::new(7);
     let [one, two] = ["one", "two"].map(|text| Record::new(Priority::Info, text));
@@ -256,7 +256,7 @@ fn closing_writes_what_is_queued_and_tells_of_the_last_loss() {
 }
 
 #[test]
-fn a_loss_is_told_as_soon_as_the_queue_is_empty() {
+fn a_loss_is_reported_as_soon_as_the_queue_is_empty() {
     let (queue, records) = sync_channel(2);
     let lost = AtomicU64::new(3);
     let before = Record::new(Priority::Info, "before");

@@ -25,8 +25,8 @@ fn mode(root: &Root, path: &str) -> u32 {
 }
 
 #[test]
-fn a_second_agent_is_told_who_the_first_is() {
-    if !own_process("sys::lock::tests::a_second_agent_is_told_who_the_first_is").is_child() {
+fn a_second_agent_learns_who_the_first_is() {
+    if !own_process("sys::lock::tests::a_second_agent_learns_who_the_first_is").is_child() {
         return;
     }
     let (_dir, root) = tree();

@@ -43,7 +43,7 @@ mod tests {
     const ANNOUNCEMENTS: [u64; 5] = [0, 50, 200, 450, 800];
 
     #[test]
-    fn five_announcements_of_each_of_three_nics_are_told_once() {
+    fn five_announcements_of_each_of_three_nics_are_reported_once() {
         let mut events: Vec<u64> = (0..3)
             .flat_map(|nic| ANNOUNCEMENTS.map(|at| at + nic * 3))
             .collect();
@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_move_after_two_seconds_of_silence_is_told_and_one_before_is_not() {
+    fn a_second_move_after_two_seconds_of_silence_is_reported_and_one_before_is_not() {
         assert_eq!(reported([0, 800, 2800]), 2);
         assert_eq!(reported([0, 800, 2799]), 1);
     }
 
     #[test]
-    fn noise_without_end_is_told_every_ten_seconds() {
+    fn noise_without_end_is_reported_every_ten_seconds() {
         assert_eq!(reported((0..30_000).step_by(100)), 3);
     }
 }

@@ -408,7 +408,7 @@ async fn a_replacement_that_cannot_be_opened_leaves_the_old_watch_in_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_told() {
+async fn an_api_that_is_away_is_tried_by_the_keeper_alone_and_its_return_is_reported() {
     let refused = || {
         Err(Error::Connect {
             target: target(),

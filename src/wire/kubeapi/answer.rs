@@ -24,7 +24,7 @@ use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
 /// Cap of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than 1 KiB.
 pub const MAXIMUM_HEADERS: usize = 64 * 1024;
-/// Cap of the body of an error: more than any `ApiStatus`, and an error page need not be read to its end.
+/// Cap of the body of an error: more than any `Status`, and an error page need not be read to its end.
 const MAXIMUM_STATUS: usize = 64 * 1024;
 /// What a header takes on the wire besides its name and its value: colon, space, end of line.
 const HEADER_OVERHEAD: usize = 4;
@@ -90,7 +90,7 @@ impl Transport {
         }
     }
 
-    /// The error that an answer's status is, with the words of its body if that is a `ApiStatus`.
+    /// The error that an answer's status is, with the words of its body if that is a `Status` object.
     async fn answered(&self, response: Response, target: &Arc<RequestTarget>) -> Error {
         let status = response.status().as_u16();
         let headers = response.headers();
@@ -137,7 +137,7 @@ impl Transport {
         )
     }
 
-    /// The error that a `ApiStatus` within a watch stream is.
+    /// The error that a `Status` within a watch stream is.
     pub(super) fn event_error(&self, text: &str, target: &Arc<RequestTarget>) -> Error {
         let Some(read) = parse_status(text.as_bytes()) else {
             let problem = "an ERROR event of the watch has no Status".to_owned();

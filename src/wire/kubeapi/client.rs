@@ -14,7 +14,7 @@ use super::expected::Expected;
 use super::tally::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
 use super::types::{
-    AccessReview, AccessReviewObject, List, Page, PartialObjectMetadata, ResourceAttributes,
+    AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,
 };
 use super::watch::{self, Watch, WatchRequest};
 use crate::access::Credential;
@@ -99,27 +99,9 @@ impl Client {
         self.read(path, Vec::new(), Accept::MetadataOnly).await
     }
 
-    /// Reads all objects that the selectors choose, page by page.
-    pub async fn list<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        selectors: &Selectors,
-    ) -> Result<List<T>, Error> {
-        let mut items = Vec::new();
-        let take = |item: &str| {
-            items.push(serde_json::from_str(item)?);
-            Ok(())
-        };
-        let resource_version = self.pages(path, selectors, Accept::Object, take).await?;
-        Ok(List {
-            resource_version,
-            items,
-        })
-    }
-
     /// Reads all objects that the selectors choose, and keeps of them what is wanted. One that cannot be read is passed over:
     /// anyone who may write one object of a collection must not make all others unreadable.
-    pub async fn pick<T: DeserializeOwned>(
+    pub async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
         selectors: &Selectors,
@@ -129,7 +111,6 @@ impl Client {
         let take = |item: &str| {
             let item = serde_json::from_str::<T>(item).ok();
             items.extend(item.filter(&mut is_wanted));
-            Ok(())
         };
         self.pages(path, selectors, Accept::Object, take).await?;
         Ok(items)
@@ -140,7 +121,6 @@ impl Client {
         let mut items = Vec::new();
         let take = |item: &str| {
             items.extend(serde_json::from_str::<T>(item));
-            Ok(())
         };
         let all = Selectors::default();
         self.pages(path, &all, Accept::MetadataOnlyList, take)
@@ -149,14 +129,14 @@ impl Client {
     }
 
     /// Reads all pages of a list. `take` gets the text of each object, so that never more than one is in memory as a whole
-    /// beside the text of its page. Answers the version of the collection.
+    /// beside the text of its page.
     async fn pages(
         &self,
         path: &str,
         selectors: &Selectors,
         accept: Accept,
-        mut take: impl FnMut(&str) -> Result<(), serde_json::Error>,
-    ) -> Result<Option<String>, Error> {
+        mut take: impl FnMut(&str),
+    ) -> Result<(), Error> {
         let mut count: usize = 0;
         let mut left = MAXIMUM_LIST;
         let mut token = None;
@@ -182,14 +162,14 @@ impl Client {
                 return Err(too_large(&target, "objects in the list", MAXIMUM_ITEMS));
             }
             for item in &page.items.0 {
-                take(item.get()).map_err(|error| self.transport.unreadable(&error, &target))?;
+                take(item.get());
             }
             token = page
                 .metadata
                 .continue_token
                 .filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(page.metadata.resource_version);
+                return Ok(());
             }
         }
         let target = self

@@ -39,7 +39,7 @@ pub use text::describe;
 pub use tls::{TlsReason, TlsSetupError};
 pub use transport::Timeouts;
 pub use types::{
-    AccessReview, ApiStatus, List, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
+    AccessReview, ApiStatus, ObjectMeta, OwnerReference, PartialObjectMetadata, Readable,
     ResourceAttributes, StatusDetails, Versioned,
 };
 pub use watch::{LONGEST_SILENCE, Watch, WatchEvent, WatchRequest, silence_limit};

@@ -15,7 +15,7 @@ pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) status: u16,
-    /// What the server said, described. Set only when a `metav1.ApiStatus` was read.
+    /// What the server said, described. Set only when a `metav1.Status` was read.
     pub(super) message: Option<String>,
     /// The Node of the credential, described, where the server refused to tell of another one.
     pub(super) own_node: Option<String>,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_kubelet_is_told_which_node_it_is() {
+    fn a_refused_kubelet_learns_which_node_it_is() {
         let refused = |message: &str| {
             let target = Arc::new(RequestTarget {
                 server: "https://api".into(),

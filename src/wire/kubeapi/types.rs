@@ -91,15 +91,6 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
     }
 }
 
-/// A list of objects, all its pages together.
-#[derive(Debug, Clone, PartialEq)]
-pub struct List<T> {
-    /// The version of the collection, from which a watch can go on.
-    pub resource_version: Option<String>,
-    /// The objects.
-    pub items: Vec<T>,
-}
-
 /// An object, or nothing where it cannot be read as one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readable<T>(pub Option<T>);
@@ -123,16 +114,15 @@ pub(super) struct Page<'a> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ListMeta {
-    pub(super) resource_version: Option<String>,
     #[serde(rename = "continue")]
     pub(super) continue_token: Option<String>,
 }
 
-/// `metav1.ApiStatus`: how the API says that something failed.
+/// `metav1.Status`: how the API says that something failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiStatus {
-    /// Always `ApiStatus` when a Kubernetes API speaks.
+    /// Always `Status` when a Kubernetes API speaks.
     pub kind: Option<String>,
     /// What happened, for people. Foreign text.
     pub message: Option<String>,

@@ -45,7 +45,7 @@ fn only(datagram: &[u8]) -> Link {
 }
 
 #[test]
-fn what_a_real_kernel_tells_of_its_links_is_understood() {
+fn what_a_real_kernel_reports_of_its_links_is_understood() {
     let nic = Link {
         name: "eth0".to_owned(),
         event: None,
@@ -65,7 +65,7 @@ fn what_a_real_kernel_tells_of_its_links_is_understood() {
 }
 
 #[test]
-fn several_messages_of_one_datagram_are_told_apart() {
+fn several_messages_of_one_datagram_are_distinguished() {
     let datagram = [VIRTIO, &bare(17), FEATURES].concat();
     let names: Vec<String> = messages(&datagram)
         .map(|message| match message.unwrap() {
@@ -120,7 +120,7 @@ fn links_are_listed_with_their_kind_and_none_that_cni_makes_is_a_nic() {
 }
 
 #[test]
-fn netlink_and_sysfs_tell_of_the_same_nics() {
+fn netlink_and_sysfs_report_the_same_nics() {
     let by_name = |root: &str| {
         let mut nics = read_nics(&Root::new(root)).unwrap();
         nics.sort_by(|a, b| a.name.cmp(&b.name));
@@ -132,7 +132,7 @@ fn netlink_and_sysfs_tell_of_the_same_nics() {
 }
 
 #[test]
-fn a_tree_tells_of_its_nics_what_sysfs_does() {
+fn a_tree_reports_the_same_nics_as_sysfs() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     let write = |path: &str, text: &str| {

@@ -98,7 +98,7 @@ fn a_planted_name_is_found_and_a_literal_is_not() {
     for fine in [
         "// It may look like a token of the user `nobody`.",
         "a(\"is told\", r#\"a \"rival\"\"#, '\"'); b",
-        "fn what_is_told() {}",
+        "fn what_is_reported() {}",
     ] {
         assert_eq!(found(fine), Vec::<String>::new(), "{fine}");
     }

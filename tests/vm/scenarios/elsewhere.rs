@@ -32,7 +32,7 @@ pub async fn downward_metrics_alone_lead_to_labels(stage: &mut Stage, _: &mut Fi
 }
 
 /// User-data gave the machine another name than the platform. It is told, with the proof, and the labels are written.
-pub async fn a_name_from_user_data_is_told_and_labels_are_written(
+pub async fn a_name_from_user_data_is_reported_and_labels_are_written(
     stage: &mut Stage,
     _: &mut Figures,
 ) {

@@ -8,7 +8,7 @@ use crate::stage::Stage;
 const UNIT: &str = "qemu-guest-agent.service";
 
 /// Each time the Node tells what is wrong, and that it is right again.
-pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_told(
+pub async fn a_guest_agent_that_is_stopped_masked_or_removed_is_reported(
     stage: &mut Stage,
     _: &mut Figures,
 ) {

@@ -58,7 +58,7 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
         figures.sample(DOWNTIME, milliseconds(migration.moved.downtime));
         if let Some(sign) = followed.sign {
             noticed += 1;
-            figures.sample(TO_RECORD_ON_HOST, told_after(migration, &sign));
+            figures.sample(TO_RECORD_ON_HOST, reported_after(migration, &sign));
         }
     }
     println!("{noticed} of {MOVES} moves were noticed by the guest's own signal");
@@ -82,7 +82,10 @@ pub async fn of_twenty_migrations_none_is_missed(stage: &mut Stage, figures: &mu
 /// What the agent needs from the resume to its record, on a machine that was without power before. In the last moves the kernel
 /// notes its announcement and `ip monitor` listens too: what these take is the guest's and not ours. Who is measured is not made
 /// to wait for them.
-pub async fn a_move_is_told_within_fifty_milliseconds(stage: &mut Stage, figures: &mut Figures) {
+pub async fn a_move_is_reported_within_fifty_milliseconds(
+    stage: &mut Stage,
+    figures: &mut Figures,
+) {
     stage.settled().await;
     stage.synced().await;
     stage.power_off().await;
@@ -109,7 +112,7 @@ pub async fn a_move_is_told_within_fifty_milliseconds(stage: &mut Stage, figures
         error = error.max(migration.clocks.error);
         let sign = sign.expect("the guest's own signal");
         if turn < TIMED {
-            figures.sample(TO_RECORD, told_after(&migration, &sign));
+            figures.sample(TO_RECORD, reported_after(&migration, &sign));
             figures.sample(TO_JOURNAL, after(&migration, sign.at()));
             continue;
         }
@@ -169,7 +172,7 @@ fn after(migration: &Migration, guest: i128) -> f64 {
 ///
 /// # Panics
 /// When the effect comes before its cause: the clocks are related wrongly.
-fn told_after(migration: &Migration, sign: &Record) -> f64 {
+fn reported_after(migration: &Migration, sign: &Record) -> f64 {
     let after = after(migration, sign.sent_at());
     assert!(after >= -milliseconds(migration.clocks.error), "{after} ms");
     after

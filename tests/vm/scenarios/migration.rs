@@ -85,7 +85,7 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
 }
 
 /// Saved to a file and restored on the same host: the signal is the same, but nothing moved.
-pub async fn a_restored_machine_is_told_as_unconfirmed(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_restored_machine_is_reported_as_unconfirmed(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
     stage.begin().await;
@@ -180,7 +180,7 @@ pub async fn a_watch_that_is_half_open_after_the_move_is_replaced(
 }
 
 /// The other scenarios prove something only if an agent without link signal, channel and watch misses a move: labels stay.
-pub async fn without_any_sign_a_move_is_not_seen(stage: &mut Stage, _: &mut Figures) {
+pub async fn without_any_hint_a_move_is_not_seen(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
     stage.begin().await;

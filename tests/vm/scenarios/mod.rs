@@ -27,16 +27,16 @@ use service::*;
 pub const OF_MOVES: &[&str] = &[
     "annotations_that_lag_are_waited_for_and_labels_move_in_one_patch",
     "of_twenty_migrations_none_is_missed",
-    "a_move_is_told_within_fifty_milliseconds",
+    "a_move_is_reported_within_fifty_milliseconds",
     "a_move_while_harvester_is_away_is_followed_when_it_is_back",
     "a_watch_that_is_half_open_after_the_move_is_replaced",
-    "a_restored_machine_is_told_as_unconfirmed",
+    "a_restored_machine_is_reported_as_unconfirmed",
 ];
 
 /// Those whose times are measured: nothing else may run beside them.
 pub const TIMED: &[&str] = &[
     "of_twenty_migrations_none_is_missed",
-    "a_move_is_told_within_fifty_milliseconds",
+    "a_move_is_reported_within_fifty_milliseconds",
 ];
 
 /// All of them.
@@ -47,24 +47,24 @@ pub fn all() -> Vec<Scenario> {
         a_cancelled_migration_and_a_pause_write_nothing,
         a_move_while_harvester_is_away_is_followed_when_it_is_back,
         a_watch_that_is_half_open_after_the_move_is_replaced,
-        a_restored_machine_is_told_as_unconfirmed,
+        a_restored_machine_is_reported_as_unconfirmed,
         a_host_that_is_relabelled_is_followed,
-        a_wrong_hostname_is_told_and_so_is_the_right_one,
+        a_wrong_hostname_is_reported_and_so_is_the_right_one,
         a_killed_agent_is_back_and_writes_nothing,
         a_rotated_kubelet_certificate_is_used,
-        a_clock_that_is_set_is_told_and_harmless,
+        a_clock_that_is_set_is_reported_and_harmless,
         a_quiet_minute_costs_nothing,
         the_sandbox_denies_disks_and_ports_unless_a_drop_in_allows_them,
         a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
-        a_guest_agent_that_is_stopped_masked_or_removed_is_told,
+        a_guest_agent_that_is_stopped_masked_or_removed_is_reported,
         a_host_asks_a_guest_whose_agent_starts_without_a_network,
         a_boot_before_the_apis_is_outlived,
         of_twenty_migrations_none_is_missed,
-        a_move_is_told_within_fifty_milliseconds,
+        a_move_is_reported_within_fifty_milliseconds,
         a_clone_of_the_disk_is_a_machine_of_its_own,
     ];
     let alone = scenarios![Setting::Alone =>
-        a_name_from_user_data_is_told_and_labels_are_written,
+        a_name_from_user_data_is_reported_and_labels_are_written,
         downward_metrics_alone_lead_to_labels,
     ];
     let real = scenarios![Setting::Real =>
@@ -72,10 +72,10 @@ pub fn all() -> Vec<Scenario> {
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_cancelled_migration_and_a_pause_write_nothing,
         a_host_that_is_relabelled_is_followed,
-        a_wrong_hostname_is_told_and_so_is_the_right_one,
+        a_wrong_hostname_is_reported_and_so_is_the_right_one,
         a_killed_agent_is_back_and_writes_nothing,
     ];
     let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
-    let blind = scenarios![Setting::Blind => without_any_sign_a_move_is_not_seen];
+    let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
     [lab, alone, real, plain, blind].concat()
 }

@@ -103,7 +103,7 @@ pub async fn a_rotated_kubelet_certificate_is_used(stage: &mut Stage, figures: &
 }
 
 /// KubeVirt sets the guest's clock after a migration; here by an hour, and back.
-pub async fn a_clock_that_is_set_is_told_and_harmless(stage: &mut Stage, _: &mut Figures) {
+pub async fn a_clock_that_is_set_is_reported_and_harmless(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
     let version = stage.world.node_resource_version().await;

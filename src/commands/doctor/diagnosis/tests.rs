@@ -102,7 +102,7 @@ fn an_agent_that_does_not_run_is_found_and_its_old_complaints_count_no_more() {
 }
 
 #[test]
-fn what_needs_a_memory_is_told_by_the_running_agent() {
+fn what_needs_a_memory_is_reported_by_the_running_agent() {
     let codes = |service: &Service, found: &[Finding], privileges| -> Vec<Code> {
         service
             .reported(found, privileges)
@@ -196,7 +196,7 @@ fn a_faulty_configuration_hides_what_the_defaults_do_not_find() {
 }
 
 #[test]
-fn a_user_who_cannot_see_processes_is_not_told_that_none_runs() {
+fn a_user_who_cannot_see_processes_is_not_informed_that_none_runs() {
     let unknown = Service {
         is_unknown: true,
         ..service(None)

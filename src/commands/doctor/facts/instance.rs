@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_guest_told_of_its_own_nics_counts_as_its_addresses() {
+    fn only_what_the_guest_reported_of_its_own_nics_counts_as_its_addresses() {
         let instance = instance(json!({
             "spec": {"domain": {"devices": {"interfaces": [
                 {"name": "nic-0", "bridge": {}}, {"name": "nic-1", "masquerade": {}}, {"name": "nic-2", "bridge": {}},
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_without_these_fields_tells_nothing() {
+    fn an_instance_without_these_fields_reports_nothing() {
         for vmi in [
             json!({}),
             json!({"metadata": {"labels": null}, "status": {"interfaces": null, "conditions": null}}),

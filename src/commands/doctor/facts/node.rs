@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_these_fields_tells_nothing() {
+    fn a_node_without_these_fields_reports_nothing() {
         for node in [
             json!({}),
             json!({"spec": {"taints": null}, "status": {"addresses": null, "nodeInfo": {}}}),

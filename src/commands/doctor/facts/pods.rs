@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_these_fields_tells_nothing_and_one_of_the_wrong_shape_is_refused() {
+    fn a_pod_without_these_fields_reports_nothing_and_one_of_the_wrong_shape_is_refused() {
         for empty in [
             json!({}),
             json!({"spec": {"containers": null}, "status": {"containerStatuses": null}}),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_pod_here_tells_is_derived_from_rke2_and_says_so() {
+    fn what_no_pod_here_reports_is_derived_from_rke2_and_says_so() {
         let rke2 = Release::parse("v1.31.1+rke2r2").unwrap();
         let provision = Provision {
             rke2: Some(&rke2),

@@ -235,7 +235,7 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
 }
 
 #[test]
-fn where_this_machine_cannot_tell_its_addresses_harvesters_word_counts() {
+fn where_this_machine_cannot_report_its_addresses_harvesters_word_counts() {
     let mut bench = Bench::new();
     bench.examination.conflicts.addresses = Fact::failed(UnavailableKind::NotAsked, "a tree");
     assert_eq!(bench.found(of_addresses::findings), []);
@@ -281,7 +281,7 @@ fn texts_from_outside_are_escaped() {
 }
 
 #[test]
-fn twins_that_disagree_are_told_with_who_wrote_each() {
+fn twins_that_disagree_are_reported_with_who_wrote_each() {
     let mut bench = Bench::new();
     let node = bench.world.node();
     for (key, value, manager) in [

@@ -49,7 +49,7 @@ async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
     };
     briefly(async {
         let all = Selectors::default();
-        match client.pick::<Vmi>(&path, &all, |_| true).await {
+        match client.list::<Vmi>(&path, &all, |_| true).await {
             Ok(vmis) => Fact::Known(vmis),
             Err(error) => Fact::Failed(why(&error)),
         }

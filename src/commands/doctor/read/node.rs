@@ -59,8 +59,11 @@ async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<Pod>> {
         label: None,
     };
     briefly(async {
-        match client.list::<Pod>("/api/v1/pods", &selectors).await {
-            Ok(list) => Fact::Known(list.items),
+        match client
+            .list::<Pod>("/api/v1/pods", &selectors, |_| true)
+            .await
+        {
+            Ok(pods) => Fact::Known(pods),
             Err(error) => Fact::Failed(why(&error)),
         }
     })

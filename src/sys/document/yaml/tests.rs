@@ -202,7 +202,7 @@ fn kinds_of_plain_values_are_those_of_yaml_1_2_and_numbers_stay_as_written() {
 }
 
 #[test]
-fn broken_texts_are_told_apart_without_a_quotation_of_a_value() {
+fn broken_texts_are_distinguished_without_a_quotation_of_a_value() {
     let syntax = |line, column| DocumentError::Syntax { line, column };
     let unsupported = |what, line| DocumentError::Unsupported { what, line };
     for (text, error) in [

@@ -209,7 +209,7 @@ async fn a_certificate_out_of_its_time_says_when() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_common_version_and_one_without_tls_are_told_apart() {
+async fn a_server_without_a_common_version_and_one_without_tls_are_distinguished() {
     let authority = Authority::new("ours");
     // Record type alert, TLS 1.2, length 2: fatal, protocol_version.
     for (answer, expected) in [
@@ -265,7 +265,7 @@ async fn a_client_certificate_is_sent() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_that_is_missing_or_foreign_is_told_apart_from_the_servers() {
+async fn a_client_certificate_that_is_missing_or_foreign_is_distinguished_from_the_servers() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let server = serve(ours.issue(&["127.0.0.1"], |_| {}), Some(&ours)).await;
     let mut credential = trusting(&server, &ours);

@@ -517,7 +517,7 @@ async fn the_end_of_the_initial_events_is_a_bookmark_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_storage_without_watch_progress_is_told_from_an_overloaded_server() {
+async fn a_storage_without_watch_progress_is_distinguished_from_an_overloaded_server() {
     let event = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled","reason":"InternalError","code":500}}"#;
     let error = fault(vec![piece(format!("{event}\n")), stream_end()]).await;
     assert!(matches!(error, Error::NoWatchProgress { .. }), "{error:?}");

@@ -324,7 +324,7 @@ async fn a_closed_port_is_no_connection() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_nowhere_is_told_apart_from_a_server_that_is_away() {
+async fn a_name_that_leads_nowhere_is_distinguished_from_a_server_that_is_away() {
     let error = get(&client("http://nowhere.invalid:6443"))
         .await
         .unwrap_err();

@@ -26,7 +26,7 @@ macro_rules! in_every_world {
 }
 
 in_every_world!(
-    the_story_stands_as_told,
+    the_world_is_as_described,
     a_migration_updates_the_vmi_in_the_order_of_its_version,
     a_failed_migration_leaves_the_host_as_it_was,
     annotations_follow_a_relabelled_host_at_the_next_update_only,
@@ -42,7 +42,7 @@ async fn vmi(world: &World) -> Value {
     world.harvester.vmi(&world.vm).await.unwrap()
 }
 
-async fn the_story_stands_as_told(on: On) {
+async fn the_world_is_as_described(on: On) {
     let world = on.world(WorldOptions::default()).await;
     let vmi = vmi(&world).await;
     assert_eq!(vmi["status"]["nodeName"], "hv-a");

@@ -52,7 +52,7 @@ fn a_wrong_clock_hides_what_follows_from_it() {
 }
 
 #[test]
-fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_tells_the_time() {
+fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_reports_the_time() {
     let mut room = with_certificate(30 * DAY, 300 * DAY);
     assert_eq!(room.codes(findings), [Code::ClockSkew]);
     // A server on this very machine agrees with it, right or wrong.
@@ -63,7 +63,7 @@ fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_tells_the_time()
 }
 
 #[test]
-fn a_token_that_ends_by_one_clock_only_is_told_apart_too() {
+fn a_token_that_ends_by_one_clock_only_is_distinguished_too() {
     let mut room = Room::new();
     room.examination.credentials.token = Fact::Known(Token {
         kind: TokenFacts::Opaque,

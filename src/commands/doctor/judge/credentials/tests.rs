@@ -175,7 +175,7 @@ fn what_stands_in_the_place_of_the_credential_is_named() {
 }
 
 #[test]
-fn a_path_that_is_named_in_vain_is_told_while_another_one_serves() {
+fn a_path_that_is_named_in_vain_is_reported_while_another_one_serves() {
     let mut room = Room::new();
     room.examination.credentials.places = Fact::Known(vec![CredentialPlace {
         path: "/data/cloud-provider-config".into(),
@@ -189,7 +189,7 @@ fn a_path_that_is_named_in_vain_is_told_while_another_one_serves() {
 }
 
 #[test]
-fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
+fn authorities_and_servers_are_reported_at_thirty_fourteen_seven_and_one_days() {
     for (left, text) in [
         (31 * DAY, None),
         (30 * DAY - 1, Some("less than 30 days")),
@@ -224,7 +224,7 @@ fn authorities_and_servers_are_told_of_at_thirty_fourteen_seven_and_one_days() {
 }
 
 #[test]
-fn a_server_under_another_name_is_told_with_the_names_that_it_has() {
+fn a_server_under_another_name_is_reported_with_the_names_that_it_has() {
     let shown = |names: &[&str], origin: &str| {
         let mut room = Room::new();
         room.world.observation.candidates =

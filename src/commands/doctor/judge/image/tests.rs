@@ -33,7 +33,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
 }
 
 #[test]
-fn a_unit_that_the_next_boot_does_not_start_is_told() {
+fn a_unit_that_the_next_boot_does_not_start_is_reported() {
     for (enablement, is_masked, is_reported) in [
         (Enablement::Enabled, false, false),
         (Enablement::Static, false, false),

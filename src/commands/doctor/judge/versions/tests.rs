@@ -184,7 +184,7 @@ fn a_kubelet_is_as_old_as_its_api_server_supports() {
 }
 
 #[test]
-fn a_finding_names_the_release_who_tells_it_since_when_it_is_mended_and_the_source() {
+fn a_finding_names_the_release_who_reports_it_since_when_it_is_mended_and_the_source() {
     let mut bench = Bench::new();
     let rke2 = Release::parse("v1.27.1+rke2r1").unwrap();
     bench.examination.pods.cloud_provider = Fact::Known(Component {

@@ -299,7 +299,7 @@ async fn node_restriction_lets_a_kubelet_change_what_it_may_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn kubevirts_version_is_told_to_those_who_may_list_it() {
+async fn kubevirts_version_is_reported_to_those_who_may_list_it() {
     let server = Server::start(ServerOptions::harvester()).await;
     let user = User::service_account("default", "gc8");
     server.add_token("t", user.clone());

@@ -132,7 +132,7 @@ async fn bookmarks_come_to_those_who_allow_them_and_follow_foreign_changes() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_cleanly_after_its_time_or_when_told() {
+async fn a_watch_ends_cleanly_after_its_time_or_on_request() {
     let (server, admin) = server_with(&[]).await;
     let begun = Instant::now();
     let mut watch = admin.watch(&format!("{NODES}&timeoutSeconds=1")).await;
