@@ -10,16 +10,6 @@ use harvester_lab::process::{Agent, Line, Signal};
 use harvester_lab::server::{RequestRecord, Server};
 use harvester_lab::virtio_port::VirtioPort;
 use harvester_lab::world::{AGENT, HostAccess, VM_NAME, World, WorldOptions, eventually};
-use harvester_node_agent::agent::signal_board::SignalBoard;
-use harvester_node_agent::agent::{Observe as _, Scope};
-use harvester_node_agent::config;
-use harvester_node_agent::decide::Now;
-use harvester_node_agent::decide::identity::{OwnVm, identify};
-use harvester_node_agent::decide::placement::locate;
-use harvester_node_agent::decide::schedule::Random;
-use harvester_node_agent::observe::observer::Observer;
-use harvester_node_agent::sys::root::Root;
-use harvester_node_agent::wire::dbus::Bus;
 use serde_json::json;
 
 use crate::{
@@ -286,78 +276,4 @@ async fn a_flood_of_events_costs_little_of_a_processor() {
     // The stream with all that is old is left, and the next one tells what is true.
     world.migrate("hv-b").await;
     label_becomes(&world, ZONE, "rack-b").await;
-}
-
-fn dice() -> Random {
-    Random::from_bits(u64::MAX / 2)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_duplicate_is_found_by_a_search_stays_known_and_costs_no_second_list_of_whole_objects() {
-    let world = World::lab(WorldOptions::default()).await;
-    for number in 0..20 {
-        let other = VmSpec::named(&format!("other-{number}")).firmware(Firmware::Random);
-        world.harvester.create_vm(other, "hv-b").await.unwrap();
-    }
-    let root = Root::new(world.guest.root());
-    let settings = config::load(&root, None).unwrap().settings;
-    let bus = Bus::new(&root, None);
-    let mut observer = Observer::new(root, bus, SignalBoard::default(), None).backing_off(dice);
-    let now = Now {
-        uptime: Duration::from_secs(1),
-        wall: time::UtcDateTime::now(),
-        random: dice(),
-    };
-    let search = Scope {
-        search: true,
-        ..Scope::KNOWN
-    };
-    let mut look = async |scope: Scope| {
-        let who = observer
-            .observation(&settings, scope, now, &mut || {})
-            .await;
-        let identity = identify(&who, None, None);
-        if let Some(located) = locate(&identity, &who) {
-            observer.placement(&settings, &located, now).await;
-        }
-        let server = lab(&world.harvester_api);
-        let lists = count(&server.requests_of(AGENT), "list");
-        server.clear_requests();
-        let candidates = who.candidates.known().expect("the VM is read");
-        let mut names = candidates.vmis.iter().map(|vmi| vmi.name.as_str());
-        let is_twin_known = names.any(|name| name == "gc8-clone");
-        (identity.vm, lists, is_twin_known)
-    };
-    let (vm, lists, _) = look(Scope::ALL).await;
-    assert!(matches!(vm, OwnVm::Identified(_)), "{vm:?}");
-    assert_eq!(lists, 0);
-    // Metadata, and what nobody has compared yet.
-    let (vm, lists, _) = look(search).await;
-    assert!(matches!(vm, OwnVm::Identified(_)), "{vm:?}");
-    assert_eq!(lists, 2);
-    let (_, lists, _) = look(search).await;
-    assert_eq!(lists, 1, "all were compared before");
-    let mut twin = VmSpec::named("gc8-clone");
-    twin.serial.clone_from(&world.vm.spec.serial);
-    twin.macs.clone_from(&world.vm.spec.macs);
-    twin.firmware = Firmware::Fixed(world.vm.firmware_uuid.clone());
-    world.harvester.create_vm(twin, "hv-b").await.unwrap();
-    let (_, _, is_twin_known) = look(Scope::KNOWN).await;
-    assert!(!is_twin_known);
-    let (vm, lists, is_twin_known) = look(search).await;
-    assert!(matches!(vm, OwnVm::Ambiguous(_)) && is_twin_known, "{vm:?}");
-    assert_eq!(lists, 1);
-    // It is not forgotten between two searches.
-    for _ in 0..2 {
-        let (vm, lists, is_twin_known) = look(Scope::KNOWN).await;
-        assert!(matches!(vm, OwnVm::Ambiguous(_)) && is_twin_known, "{vm:?}");
-        assert_eq!(lists, 0);
-    }
-    let path = harvester_lab::admin::paths::vmi(&world.vm.spec.namespace, "gc8-clone");
-    world.harvester.admin().delete(&path).await.unwrap();
-    let (vm, _, is_twin_known) = look(Scope::KNOWN).await;
-    assert!(
-        matches!(vm, OwnVm::Identified(_)) && !is_twin_known,
-        "{vm:?}"
-    );
 }

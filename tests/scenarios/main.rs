@@ -32,6 +32,7 @@ mod metrics;
 mod migration;
 mod output;
 mod rbac;
+mod reads;
 mod registration;
 mod resync;
 mod service;

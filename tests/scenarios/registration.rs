@@ -120,7 +120,7 @@ async fn a_node_registers_with_the_labels_of_its_host(on: On) {
     world.guest.agent_config("10-registration.toml", SWITCH);
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
-    assert_eq!(answer["reason"], "name-fits", "{answer:#}");
+    assert_eq!(answer["reason"], "name-matches", "{answer:#}");
     assert_eq!(answer["writtenFiles"][0], FILE);
     assert_eq!(
         node_labels(&world),
@@ -407,7 +407,7 @@ async fn a_wrong_hostname_holds_no_longer_than_the_bound(on: On) {
         "{}",
         output.stderr
     );
-    assert_eq!(answer["reason"], "time-up", "{answer:#}");
+    assert_eq!(answer["reason"], "timeout", "{answer:#}");
     let message = answer["message"].as_str().unwrap();
     assert!(
         message.starts_with("the kubelet starts, although hostname `localhost`"),
@@ -423,7 +423,7 @@ async fn a_node_name_of_the_configuration_is_the_one_that_counts(on: On) {
     world.guest.rancher_config(Some("chosen-1"));
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
-    assert_eq!(answer["reason"], "name-fits", "{answer:#}");
+    assert_eq!(answer["reason"], "name-matches", "{answer:#}");
     let message = answer["message"].as_str().unwrap();
     assert!(message.contains("node name `chosen-1`"), "{message}");
     assert!(message.contains("(configured-override)"), "{message}");
@@ -495,7 +495,7 @@ async fn where_nothing_can_report_the_vms_name_nothing_is_held() {
         .dmi("03000200-0400-0500-0006-000700080009", None);
     let _agent = serve(&world).await;
     let (_, answer) = gate(&world, "20s").await;
-    assert_eq!(answer["reason"], "name-unknowable", "{answer:#}");
+    assert_eq!(answer["reason"], "name-unknown", "{answer:#}");
 }
 
 #[tokio::test]
@@ -515,7 +515,7 @@ async fn a_faulty_configuration_holds_nothing_and_is_named() {
         .guest
         .agent_config("10-faulty.toml", "[topology]\nhost_lable = false\n");
     let (_, answer) = gate(&world, "20s").await;
-    assert_eq!(answer["reason"], "configuration-faults", "{answer:#}");
+    assert_eq!(answer["reason"], "configuration-invalid", "{answer:#}");
     let message = answer["message"].as_str().unwrap();
     assert!(
         message.contains("harvester-node-agent config check"),

@@ -68,7 +68,7 @@ const COMMANDS: &[(&str, Tested)] = &[
         ),
     ),
     (
-        "rm -r /etc/harvester-node-agent /var/lib/harvester-node-agent",
+        "rm -rf /etc/harvester-node-agent /var/lib/harvester-node-agent",
         Not("removes two directories, and nothing of this project runs"),
     ),
     // First steps.
@@ -91,6 +91,10 @@ const COMMANDS: &[(&str, Tested)] = &[
     (
         "harvester-node-agent explain hostname-differs",
         Here(&[], 0, "hostname-differs (warning"),
+    ),
+    (
+        "harvester-node-agent explain harvester-credential-missing",
+        Here(&[], 0, "harvester-credential-missing ("),
     ),
     (
         "harvester-node-agent rbac --help",

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one observation after another reads of the APIs, counted on the wire: how often a namespace is listed, how many namesakes are
+//! read, and whether a cache that lags is believed. The observer is called directly, so that hours pass at once.
+
+use std::time::Duration;
+
+use harvester_lab::admin::paths;
+use harvester_lab::faults::{Fault, Matcher};
+use harvester_lab::harvester::{Firmware, VmSpec};
+use harvester_lab::server::Server;
+use harvester_lab::world::{AGENT, VM_NAME, World, WorldOptions};
+use harvester_node_agent::agent::signal_board::SignalBoard;
+use harvester_node_agent::agent::{Observe as _, Scope};
+use harvester_node_agent::config::{self, Settings};
+use harvester_node_agent::decide::Now;
+use harvester_node_agent::decide::identity::{Identity, OwnVm, identify};
+use harvester_node_agent::decide::placement::locate;
+use harvester_node_agent::decide::schedule::Random;
+use harvester_node_agent::facts::observation::Observation;
+use harvester_node_agent::observe::observer::Observer;
+use harvester_node_agent::sys::root::Root;
+use harvester_node_agent::wire::dbus::Bus;
+use serde_json::json;
+
+use crate::lab;
+
+const VMIS: &str = "virtualmachineinstances";
+
+const SEARCH: Scope = Scope {
+    search: true,
+    ..Scope::KNOWN
+};
+
+/// What the backoff after a failure does not delay.
+const HINTED: Scope = Scope {
+    hinted: true,
+    ..Scope::KNOWN
+};
+
+fn half() -> Random {
+    Random::from_bits(u64::MAX / 2)
+}
+
+/// The observer of a daemon, and the world that it reads.
+struct Reader {
+    world: World,
+    settings: Settings,
+    observer: Observer,
+    uptime: Duration,
+}
+
+/// One reading.
+struct Read {
+    observation: Observation,
+    identity: Identity,
+    lists: usize,
+    gets: usize,
+}
+
+impl Read {
+    fn knows(&self, name: &str) -> bool {
+        let candidates = self.observation.candidates.known().into_iter();
+        let mut vmis = candidates.flat_map(|candidates| &candidates.vmis);
+        vmis.any(|vmi| vmi.name.as_str() == name)
+    }
+}
+
+impl Reader {
+    async fn new() -> Self {
+        let world = World::lab(WorldOptions::default()).await;
+        let root = Root::new(world.guest.root());
+        let settings = config::load(&root, None).unwrap().settings;
+        let bus = Bus::new(&root, None);
+        let observer = Observer::new(root, bus, SignalBoard::default(), None).backing_off(half);
+        Self {
+            world,
+            settings,
+            observer,
+            uptime: Duration::from_secs(1),
+        }
+    }
+
+    fn harvester(&self) -> &Server {
+        lab(&self.world.harvester_api)
+    }
+
+    async fn read(&mut self, scope: Scope) -> Read {
+        let now = Now {
+            uptime: self.uptime,
+            wall: time::UtcDateTime::now(),
+            random: half(),
+        };
+        self.harvester().clear_requests();
+        let observation = self
+            .observer
+            .observation(&self.settings, scope, now, &mut || {})
+            .await;
+        let identity = identify(&observation, None, None);
+        if let Some(located) = locate(&identity, &observation) {
+            self.observer.placement(&self.settings, &located, now).await;
+        }
+        let requests = self.harvester().requests_of(AGENT);
+        let count = |verb: &str| {
+            let of_vmis = requests.iter().filter(|one| one.path.contains(VMIS));
+            of_vmis.filter(|one| one.verb == verb).count()
+        };
+        Read {
+            lists: count("list"),
+            gets: count("get"),
+            observation,
+            identity,
+        }
+    }
+
+    /// A VM with our hardware.
+    async fn twin(&self, name: &str) {
+        let ours = &self.world.vm;
+        let mut twin = VmSpec::named(name).firmware(Firmware::Fixed(ours.firmware_uuid.clone()));
+        twin.serial.clone_from(&ours.spec.serial);
+        twin.macs.clone_from(&ours.spec.macs);
+        let created = self.world.harvester.create_vm(twin, "hv-b").await;
+        assert!(created.is_ok(), "{:?}", created.err());
+    }
+
+    async fn delete(&self, name: &str) {
+        let path = paths::vmi(&self.world.vm.spec.namespace, name);
+        self.world.harvester.admin().delete(&path).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_duplicate_is_found_by_a_search_stays_known_and_costs_no_second_list_of_whole_objects() {
+    let mut reader = Reader::new().await;
+    for number in 0..20 {
+        let other = VmSpec::named(&format!("other-{number}")).firmware(Firmware::Random);
+        let created = reader.world.harvester.create_vm(other, "hv-b").await;
+        created.unwrap();
+    }
+    let read = reader.read(Scope::ALL).await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
+    assert_eq!(read.lists, 0);
+    // Metadata, and what nobody has compared yet.
+    let read = reader.read(SEARCH).await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
+    assert_eq!(read.lists, 2);
+    let read = reader.read(SEARCH).await;
+    assert_eq!(read.lists, 1, "all were compared before");
+    reader.twin("gc8-clone").await;
+    assert!(!reader.read(Scope::KNOWN).await.knows("gc8-clone"));
+    let read = reader.read(SEARCH).await;
+    assert!(matches!(read.identity.vm, OwnVm::Ambiguous(_)) && read.knows("gc8-clone"));
+    assert_eq!(read.lists, 1);
+    // It is not forgotten between two searches.
+    for _ in 0..2 {
+        let read = reader.read(Scope::KNOWN).await;
+        assert!(matches!(read.identity.vm, OwnVm::Ambiguous(_)) && read.knows("gc8-clone"));
+        assert_eq!(read.lists, 0);
+    }
+    reader.delete("gc8-clone").await;
+    let read = reader.read(Scope::KNOWN).await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)) && !read.knows("gc8-clone"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duplicates_that_others_create_cost_four_reads_however_many_they_are() {
+    let mut reader = Reader::new().await;
+    reader.read(Scope::ALL).await;
+    for number in 0..12 {
+        reader.twin(&format!("gc8-clone-{number:02}")).await;
+    }
+    let read = reader.read(SEARCH).await;
+    assert!(matches!(read.identity.vm, OwnVm::Ambiguous(_)));
+    for _ in 0..2 {
+        let read = reader.read(Scope::KNOWN).await;
+        assert!(matches!(read.identity.vm, OwnVm::Ambiguous(_)));
+        // Ours, and four of theirs.
+        assert_eq!((read.lists, read.gets), (0, 5));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_fails_is_sent_again_after_minutes_and_then_later_and_later() {
+    let mut reader = Reader::new().await;
+    reader.twin("gc8-renamed").await;
+    reader.delete(VM_NAME).await;
+    let matcher = Matcher::path(VMIS).user_agent(AGENT).verb("list");
+    reader
+        .harvester()
+        .faults()
+        .inject(matcher, Fault::html(500));
+    let mut sent = Vec::new();
+    for minute in 0..180 {
+        reader.uptime = Duration::from_secs(1 + minute * 60);
+        let read = reader.read(HINTED).await;
+        assert!(!matches!(read.identity.vm, OwnVm::Identified(_)));
+        if read.lists > 0 {
+            sent.push((minute, read.lists));
+        }
+    }
+    let at: Vec<u64> = sent.iter().map(|(minute, _)| *minute).collect();
+    assert!(sent.iter().all(|(_, lists)| *lists == 1), "{sent:?}");
+    // With the middle of all chances, a wait is one and a half times its least.
+    let waits: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(at[0] <= 1, "{at:?}");
+    assert_eq!(waits, [15, 30, 60], "{at:?}");
+    reader.harvester().faults().clear();
+    reader.uptime += Duration::from_secs(2 * 60 * 60);
+    let read = reader.read(HINTED).await;
+    assert!(matches!(read.identity.vm, OwnVm::Identified(_)));
+    assert!(read.knows("gc8-renamed"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_cache_that_lags_does_not_replace_a_newer_one() {
+    let mut reader = Reader::new().await;
+    let old = reader.world.node().await;
+    let path = paths::node(reader.world.node_name());
+    let change = json!({"metadata": {"labels": {"example.com/version": "new"}}});
+    let changed = reader.world.guest_admin.merge_patch(&path, &change).await;
+    changed.unwrap();
+    let newest = reader.read(Scope::ALL).await.observation.node;
+    let matcher = Matcher::path("/api/v1/nodes/")
+        .user_agent(AGENT)
+        .verb("get")
+        .when(|seen| seen.query.contains("resourceVersion=0"));
+    let stale = Fault::answer(200, "application/json", &old.to_string());
+    let guest = lab(&reader.world.guest_api);
+    let fault = guest.faults().inject(matcher, stale);
+    let cached = Scope {
+        cached: true,
+        ..Scope::KNOWN
+    };
+    let read = reader.read(cached).await;
+    assert_eq!(fault.hits(), 1);
+    assert_eq!(read.observation.node, newest);
+    assert!(newest.known().is_some());
+}
