@@ -98,11 +98,11 @@ impl GateReason {
         match self {
             Self::NotFirstStart => "not-first-start",
             Self::NotKubevirt => "not-kubevirt",
-            Self::NameFits => "name-fits",
-            Self::NameUnknowable => "name-unknowable",
-            Self::ConfigurationFaults => "configuration-faults",
+            Self::NameFits => "name-matches",
+            Self::NameUnknowable => "name-unknown",
+            Self::ConfigurationFaults => "configuration-invalid",
             Self::NoDaemon => "no-daemon",
-            Self::TimeUp => "time-up",
+            Self::TimeUp => "timeout",
         }
     }
 
