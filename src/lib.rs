@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent inside a Harvester VM that is a Kubernetes node. It answers three questions, all the time:
-//! **Who am I?** **Where am I?** **Did I just move?** — and puts the answers on its own Node.
+//! An agent inside a Harvester VM that is a Kubernetes node. It identifies the VM and its host, detects live migrations, and labels the
+//! Node.
 //!
 //! # The map
 //!
@@ -24,8 +24,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `sys` | the tree below `--root`, atomic files, the lock, timers, escaping, documents with a budget |
-//! | `facts` | nouns, each parsed once; why the agent reconciles, and how much it reads |
+//! | `sys` | files below `--root`, atomic files, the lock, timers, escaping, YAML and JSON with a memory limit |
+//! | `facts` | data types of everything that is read; why the agent reconciles, and how much it reads |
 //! | `catalogue` | finding codes and their texts |
 //! | `config` | configuration keys |
 //! | `decide` | decisions: identity, placement, labels, the window after a hint, schedule, findings |
@@ -35,10 +35,10 @@
 //! | `apply` | every write |
 //! | `report` | journal, systemd, status file, metrics |
 //! | `triggers` | one file per event source |
-//! | `observe` | one file per source of truth; the cache of what was read |
+//! | `observe` | one file per data source; the cache of what was read |
 //! | `commands` | one file or folder per command |
 //!
-//! Beyond the order:
+//! Additional rules:
 //!
 //! 1. `facts`, `catalogue` and `decide` do no I/O and know no clock: time and randomness are arguments.
 //! 2. Only `apply` sends changes to an API.
@@ -46,7 +46,7 @@
 //! 4. `wire` knows no labels and no findings.
 //! 5. `agent` knows no I/O crate; it works through its traits.
 //!
-//! `tests/tidy` holds the code to the order and to these five rules.
+//! `tests/tidy` checks the order and these five rules.
 //!
 //! # Invariants
 //!
@@ -55,11 +55,11 @@
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.
 //! 3. The agent writes to its own Node and to nothing else (and sends Events about it). On the node itself it changes only its own
-//!    state, status and metrics files, unless the configuration allows it: start the unit of qemu-guest-agent; keep a file of its own with the labels for the
-//!    kubelet, which the daemon changes and removes and only `gate` creates.
+//!    state, status and metrics files, unless the configuration allows it: start the unit of qemu-guest-agent; keep a file of its own
+//!    with the labels for the kubelet, which the daemon changes and removes and only `gate` creates.
 //! 4. It never touches taints, `spec`, `ownerReferences`.
-//! 5. An unchanged world costs zero writes.
-//! 6. An ambiguous identity costs zero label writes.
+//! 5. If nothing changed, it writes nothing.
+//! 6. If the identity is ambiguous, it writes no label.
 //!
 //! `packaging/docs/pages/development.md` says where to change what.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: a process of its own, with mounts of its own if need be, for one test.
+//! For tests only: runs one test in a separate process, optionally in a separate mount namespace.
 
 use std::process::{Command, Output};
 

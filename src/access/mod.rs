@@ -2,8 +2,8 @@
 //! Credentials for the two APIs, as kubeconfig files hold them.
 //!
 //! A kubeconfig is looked for ([`search`]), read with all the files that it names ([`kubeconfig`]) and kept while it changes
-//! ([`source`]). What the credential says about itself is in [`certificate`] and [`token`]; whether Harvester's leads back
-//! into the guest in [`own_api`]. No error, no `Debug` and no message holds a token, a key or any other value of a
+//! ([`source`]). What the credential says about itself is in [`certificate`] and [`token`]; whether the Harvester
+//! credential points to the guest cluster in [`own_api`]. No error, no `Debug` and no message holds a token, a key or any other value of a
 //! kubeconfig that could be one.
 
 pub mod certificate;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of each signal: whether it works here, and why not. Written by the sources, read by the reports.
+//! The state of each event source: whether it works here, and why not. Written by `triggers`, read by `report`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

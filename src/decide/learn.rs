@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows from the writes of a plan: what to remember, and when to reconcile next.
+//! Decides what follows from the results of the writes of a plan: what to remember, and when to reconcile next.
 
 use super::action::{Action, Refusal, Write, WriteResult};
 use super::{Memory, Now, Plan, Refused, schedule};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is remembered from one decision to the next.
+//! The state that is kept from one decision to the next.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

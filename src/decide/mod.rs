@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decisions: pure functions of what was seen, what is configured, what is remembered, and the time.
+//! Decisions: pure functions of what was read, what is configured, what is remembered, and the time.
 //!
-//! One file is one question. [`plan`] asks them in order and gathers the answers; it does no I/O, reads no clock and logs
-//! nothing, so a test can put any world before it.
+//! One file is one decision. [`plan`] calls them in order and collects the results; it does no I/O, reads no clock and logs
+//! nothing, so that a test can give it any input.
 //!
-//! To add a decision: a file with its question, its answer as a type, and a line in [`plan`].
+//! To add a decision: a file with its function and the type of its result, and a line in [`plan`].
 
 pub mod action;
 pub mod conditions;

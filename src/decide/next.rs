@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which round comes next if nothing happens before, and what it reads: a retry, a read of the fast-poll window, something that is
+//! Schedules the next round if nothing happens before, and what it reads: a retry, a read of the fast-poll window, something that is
 //! awaited, or a poll. How long each waits is computed in [`schedule`].
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read again, given what is known; the rest stays as it was.
+//! Decides which cached reads a round refreshes.
 //!
-//! [`decide`] answers before anything is asked, [`host_metrics_after`] once Harvester has answered.
+//! [`decide`] is called before any request, [`host_metrics_after`] after the answer of Harvester.
 
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};

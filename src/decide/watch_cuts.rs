@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Is a watch cut off by something between us and its server? An API server ends its watches too, each after half an hour at
-//! the least, and all at once when it restarts.
+//! Detects that something between the agent and the API server interrupts watches. An API server ends its watches too, each after half
+//! an hour at least, and all at once when it restarts.
 
 use std::time::Duration;
 

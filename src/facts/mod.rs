@@ -4,7 +4,7 @@
 //! Nothing here does I/O, reads a clock or judges. A fact that could not be read is a value too ([`Fact`]), so that
 //! a decision always says what it did about a missing one.
 //!
-//! To add a fact: give it a type here, read it in one file of `observe`, and use it in one question of `decide`.
+//! To add a fact: give it a type here, read it in one file of `observe`, and use it in one decision of `decide`.
 
 pub mod clock;
 pub mod distribution;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `tests/fuzz` reaches of the inside: parsers as functions of bytes. For tests only; no release is built with it.
+//! Entry points for `tests/fuzz`: parsers as functions of bytes. For tests only; no release is built with it.
 
 mod plan;
 

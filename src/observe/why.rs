@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Errors of the wire as reasons why a fact is not known.
+//! Converts request errors to the reason why a fact is unavailable.
 
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;

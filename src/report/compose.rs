@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a status together from one round of the loop.
+//! Builds the status from one round of the loop.
 
 use std::collections::BTreeMap;
 

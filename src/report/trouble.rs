@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A report that could not be made, as a value: it changes no decision, and the caller may mention it once.
+//! The error of a report that could not be written. It changes no decision; the caller may log it once.
 
 use std::error::Error;
 use std::fmt;

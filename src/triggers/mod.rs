@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reasons to reconcile: one file for each source of events, and the wait for all of them.
 //!
-//! A source gives a reason to reconcile. A watch delivers its object besides ([`feed`]), so that the round need not read it. A dead one is said ([`crate::agent::signal_board`]) and starts again.
+//! A watch also delivers its object ([`feed`]), so that the round need not read it. A source that fails is reported as inactive
+//! ([`crate::agent::signal_board`]) and restarted.
 //!
-//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, and a line in `guest_signals`, or in
-//! `Listener::subscribe` where what is listened to changes with what was observed.
+//! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, a line in `guest_signals`, or in
+//! `Listener::subscribe` where the targets change with what was observed, and a line in `probe`.
 
 pub mod clock;
 pub mod dbus;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own channel: someone on the host asks a guest that has no network how it stands.
+//! Handles the commands that an operator on the host sends on the agent's virtio-serial port, which needs no network.
 //!
-//! Served when the host offers a port called [`NAME`] (a libvirt `<channel>` of that target name); without one nothing is
-//! lost. The dialect is that of qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and no more input is read while a reply
+//! Served if the host offers a port named [`NAME`] (a libvirt `<channel>` with that target name). The protocol is that of qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and no more input is read while a reply
 //! waits for room. The host may see what `status` shows and ask for a round; it cannot change anything.
 
 use std::time::Duration;

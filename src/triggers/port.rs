@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own channel to the host: someone asks for a round, or the host side is replaced, as a migration does.
+//! The event source `port`: opens the agent's virtio-serial port, and detects that the host side closed and opened it, as in a migration.
 //!
-//! That the host offers no port is normal and costs nothing: the link that udev would make for it is awaited.
+//! A host that offers no such port is normal and costs nothing: inotify waits for the link that udev creates for it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

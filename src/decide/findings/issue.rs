@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The side issues of an observation, as findings.
+//! Findings for problems beside the main reads: exposed credentials, broken files, event sources that do not work.
 
 use crate::catalogue::{Code, Finding, Group};
 use crate::facts::observation::{Api, Observation, ObservationIssue};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credentials that cannot be used, and answers of the two APIs that tell nothing.
+//! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
 use super::rbac::vmi_rbac;
 use crate::catalogue::{Code, Finding};

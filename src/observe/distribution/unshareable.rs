@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings that several machines must not share, and how their files write them.
+//! Settings that belong to one node and must not be in an image, and the form in which the configuration files hold them.
 //!
-//! A form other than [`Form::Other`] is a promise: the lines that a command for `sed` takes away hold the whole setting and
-//! nothing else. So each such line is read alone, and must say what the file says.
+//! With a form other than [`Form::Other`], the lines that a `sed` command deletes must hold the whole setting and nothing else. So each
+//! such line is parsed alone, and its result compared with that of the file.
 
 use std::path::{Path, PathBuf};
 

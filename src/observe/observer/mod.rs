@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is outside the process, as the loop sees it: its traits for reading and writing, by what `observe` reads and `apply`
-//! writes.
-//!
-//! Here is only what must be kept from one round to the next: the connections, and what was read last.
+//! Implements the read and write traits of the agent loop with `observe` and `apply`, and keeps connections and cached reads between
+//! rounds.
 
 mod delivered;
 mod limit;

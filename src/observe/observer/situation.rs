@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known before a reading: the credentials as their files are now, and what was read with them.
+//! Reads the credentials, and describes what is known before a reading for `decide::reading`.
 
 use super::Observer;
 use super::delivered::Uncertain;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wire to the system bus: one connection for the whole process, questions with a deadline, one-line refusals.
+//! A D-Bus client: one connection to the system bus for the whole process, method calls with a timeout.
 //!
-//! Calls are plain: a name, a path, a method, arguments that are strings. Generated proxies are nicer to write and cost
-//! the binary a state machine for each method. Nothing here judges, and nothing here knows what an answer means.
+//! A call is a name, a path, a method and arguments that are strings. Generated proxies would cost the binary a state machine for each
+//! method. Nothing here knows what a reply means.
 
 mod socket;
 
