@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An agent inside a Harvester VM that is a Kubernetes node. It identifies the VM and its host, detects live migrations, and labels the
-//! Node.
+//! An agent inside a Harvester VM that is a Kubernetes node. It identifies the VM and its host, detects live migrations, and
+//! labels the Node.
 //!
-//! # The map
+//! # Data flow
 //!
 //! ```text
 //!           triggers ──► agent loop
@@ -12,14 +12,14 @@
 //!                                                     └────────► report ◄──────────┘
 //! ```
 //!
-//! Folders are the steps of this flow. A trigger says *why* to reconcile; a watch delivers its object too
-//! ([`triggers::feed`]). An observation never fails: a fact that is missing is a value ([`facts::Fact`]). A decision is a
-//! function of what was observed, configured, remembered, and of the time. A write does what the plan says. A report may lose a
-//! message and never changes a decision. The loop ([`agent::run`]) is the one place that retries, and it cannot end by an error.
+//! The top-level modules are the steps of this flow. A trigger defines *why* to reconcile; a watch also delivers its object
+//! ([`triggers::feed`]). An observation never fails: a missing fact is a value ([`facts::Fact`]). A decision is a pure
+//! function of observations, configuration, memory and time. A write does exactly what the plan defines. A report may lose a
+//! message and never changes a decision. Only the loop ([`agent::run`]) retries, and an error never stops it.
 //!
 //! # Layers
 //!
-//! A folder at the top of `src` (a module) uses only those above it in this list. `testing`, `fleet`, which compiles
+//! A top-level module of `src` uses only those above it in this list. `testing`, `fleet`, which compiles
 //! `tests/fleet`, and `fuzz`, which `tests/fuzz` calls, are for tests only.
 //!
 //! | module | what it is |
@@ -36,32 +36,32 @@
 //! | `report` | journal, systemd, status file, metrics |
 //! | `triggers` | one file per event source |
 //! | `observe` | one file per data source; the cache of what was read |
-//! | `commands` | one file or folder per command |
+//! | `commands` | one file or directory per command |
 //!
 //! Additional rules:
 //!
-//! 1. `facts`, `catalogue` and `decide` do no I/O and know no clock: time and randomness are arguments.
+//! 1. `facts`, `catalogue` and `decide` do no I/O and read no clock: time and randomness are arguments.
 //! 2. Only `apply` sends changes to an API.
 //! 3. `observe` writes no file.
-//! 4. `wire` knows no labels and no findings.
-//! 5. `agent` knows no I/O crate; it works through its traits.
+//! 4. `wire` has no code for labels or findings.
+//! 5. `agent` uses no I/O crate, only its traits.
 //!
 //! `tests/tidy` checks the order and these five rules.
 //!
 //! # Invariants
 //!
-//! Each has a test of its name in `decide/tests.rs`.
+//! Each has a test with its name in `decide/tests.rs`.
 //!
 //! 1. The agent never changes a label that it does not own, unless it is one of its topology keys and the policy allows it.
 //! 2. A failed or missing read never removes a label.
-//! 3. The agent writes to its own Node and to nothing else (and sends Events about it). On the node itself it changes only its own
-//!    state, status and metrics files, unless the configuration allows it: start the unit of qemu-guest-agent; keep a file of its own
-//!    with the labels for the kubelet, which the daemon changes and removes and only `gate` creates.
-//! 4. It never touches taints, `spec`, `ownerReferences`.
+//! 3. The agent writes only to its own Node (and sends Events about it). On the node itself it changes only its own state, status
+//!    and metrics files, unless the configuration allows it to start the unit of qemu-guest-agent, or to keep its own file with
+//!    the labels for the kubelet, which the daemon changes and removes and only `gate` creates.
+//! 4. It never changes taints, `spec`, `ownerReferences`.
 //! 5. If nothing changed, it writes nothing.
 //! 6. If the identity is ambiguous, it writes no label.
 //!
-//! `packaging/docs/pages/development.md` says where to change what.
+//! `packaging/docs/pages/development.md` describes where to make a change.
 
 pub mod access;
 pub mod agent;

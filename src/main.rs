@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process: reads its command line and environment, runs one command, ends with its exit code.
+//! The entry point: parses the command line and environment, runs one command, and exits with its exit code.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let width = width();
     let matches = Arguments::command().term_width(width).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // Of every command: each may read a credential. Where it is refused, nothing is lost but that.
+    // For all commands: each may read a credential. If the kernel rejects this, the agent continues without it.
     let _ = logging::deny_core_dumps();
     let answer = dispatch(arguments, width).printed(&mut std::io::stdout());
     let _ = std::io::stderr().write_all(answer.stderr.as_bytes());
@@ -41,7 +41,7 @@ fn width() -> usize {
     )
 }
 
-/// Returns what `--strict` asks for, of the commands that have it.
+/// Returns the value of `--strict`; lenient for commands without it.
 fn strictness(command: &Command) -> Strictness {
     match command {
         Command::Once { strict, .. } | Command::Whoami(strict) => (*strict).into(),
@@ -62,7 +62,7 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
     let locale = locale.each_ref().map(Option::as_deref);
     let root = Root::new(arguments.root);
-    // A path from the working directory is the caller's; inside the root there is no such directory.
+    // A relative path is relative to the caller's working directory, which does not exist inside the root.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let config = arguments.config.map(absolute);
     let process = Process {

@@ -3,36 +3,36 @@
 
 use std::process::{Command, Output};
 
-/// Set in the process that runs one test only.
+/// The environment variable that is set in a process that runs only one test.
 const OWN_PROCESS: &str = "HARVESTER_NODE_AGENT_TEST_OWN_PROCESS";
 
-/// Makes a mount namespace whose mounts no one else sees.
+/// The options for a mount namespace whose mounts are not visible outside.
 const UNSHARE: [&str; 3] = ["--mount", "--propagation", "private"];
 
-/// Which of the two processes this is.
+/// The role of the current process.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// The one with the test for itself.
+    /// The child, which runs only the test.
     Child,
-    /// The one that started it, with what came of it.
+    /// The parent, with the result of the child.
     Parent(Output),
-    /// There is no other process, for want of namespaces.
+    /// No child was started, because namespaces are not available.
     Skipped,
 }
 
-/// Runs the test called `test` once more, in a process of its own.
+/// Runs the test called `test` again, in a separate process.
 ///
 /// For tests that change or end the process, and for those that a `fork` of another test would disturb.
 pub(crate) fn own_process(test: &str) -> Role {
     start(Command::new(std::env::current_exe().unwrap()), test)
 }
 
-/// As [`own_process`], with a mount namespace of its own.
+/// Runs a test as [`own_process`] does, in a separate mount namespace.
 pub(crate) fn own_mounts(test: &str) -> Role {
     own_namespaces(test, &UNSHARE)
 }
 
-/// As [`own_process`], with namespaces of its own, as these options of `unshare` say.
+/// Runs a test as [`own_process`] does, in the namespaces of these `unshare` options.
 pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
     let unshare = || {
         let mut command = Command::new("unshare");
@@ -54,14 +54,14 @@ pub(crate) fn own_namespaces(test: &str, options: &[&str]) -> Role {
 }
 
 impl Role {
-    /// True in the process with the test for itself; false in the one that started it, after its success.
+    /// Returns true in the child, which runs only the test; false in the parent, after the child's success.
     pub(crate) fn is_child(&self) -> bool {
         if let Self::Parent(output) = self {
             let text = String::from_utf8_lossy(&output.stdout);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{text}\n{errors}");
             assert!(text.contains("1 passed"), "no such test: {text}");
-            // What it says, without what its harness says: that would be counted twice.
+            // The output of the test without that of its harness, whose summary would be counted twice.
             let said = |line: &&str| {
                 !["test ", "running "]
                     .iter()
@@ -75,7 +75,7 @@ impl Role {
     }
 }
 
-/// Runs a program that must succeed.
+/// Runs a program, which must succeed.
 pub(crate) fn run(command: &[&str]) {
     let status = Command::new(command[0]).args(&command[1..]).status();
     assert!(status.unwrap().success(), "{command:?}");

@@ -1,52 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client certificate says: whose it is, and from when until when.
+//! Reads the identity and the validity of a client certificate.
 
 use rustls::pki_types::CertificateDer;
 
 use crate::access::x509::Certificate;
 use crate::facts::names::NodeName;
 
-/// How the common name of a kubelet begins; the node's name follows.
+/// The prefix of a kubelet's common name; the Node name follows.
 const NODE_PREFIX: &str = "system:node:";
 
-/// The common name that RKE1 gives to the kubelets of all nodes.
+/// The common name of all kubelets in RKE1.
 const SHARED_NODE: &str = "system:node";
 
-/// The organisation of all kubelets.
+/// The organization of all kubelets.
 const NODE_GROUP: &str = "system:nodes";
 
-/// Whose a certificate is.
+/// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeIdentity {
-    /// The kubelet of this node; the API server compares this very name.
+    /// The kubelet of this node; the API server compares exactly this name.
     Node(NodeName),
-    /// RKE1's kubelets share one certificate, which names no node.
+    /// RKE1's kubelets share one certificate, which has no Node name.
     SharedRke1,
-    /// Someone else's.
+    /// The certificate is not a kubelet's.
     NotANode {
-        /// The common name, on one line.
+        /// The common name, in one line.
         common_name: String,
     },
 }
 
-/// Why a certificate says nothing.
+/// The reason why a certificate has no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// There is none.
+    /// There is no certificate.
     #[error("there is no certificate")]
     None,
     /// It is not X.509.
     #[error("the certificate cannot be parsed")]
     Malformed,
-    /// It names no user.
+    /// It has no user name.
     #[error("the certificate has no common name")]
     NoCommonName,
-    /// It names a node by a name that no Node can have.
+    /// Its Node name is invalid.
     #[error("the common name of the certificate is `system:node:` without a valid Node name")]
     NotANodeName,
 }
 
-/// The first and last second of a certificate's life, since 1970.
+/// The first and last second of a certificate's validity, since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     /// Not before.
@@ -55,10 +55,10 @@ pub struct Validity {
     pub not_after: i64,
 }
 
-/// Reads the node's name from the leaf of a kubelet's chain.
+/// Reads the Node name from the leaf of a kubelet's chain.
 pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, CertificateError> {
     let leaf = leaf(chain)?;
-    // The last one counts for the API server.
+    // The API server uses the last one.
     let common_name = leaf
         .subject
         .common_names()
@@ -76,7 +76,7 @@ pub fn node_name(chain: &[CertificateDer<'_>]) -> Result<NodeIdentity, Certifica
     }
 }
 
-/// The life of the leaf.
+/// Returns the validity of the leaf.
 pub fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, CertificateError> {
     let leaf = leaf(chain)?;
     Ok(Validity {

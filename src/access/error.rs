@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a kubeconfig is no credential.
+//! The reasons why a kubeconfig cannot be used as a credential.
 //!
-//! Every error names the file and the key, what was found there and what is allowed. Values are quoted only where they
-//! cannot be a secret, and then shortened and with control characters escaped.
+//! Every error names the file and the key, the value found there and the valid ones. Values are quoted only if they
+//! cannot be a secret, and then truncated, with control characters escaped.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use crate::sys::document::DocumentError;
 use crate::sys::escape::one_line;
 use crate::sys::root::ReadError;
 
-/// Characters of a quoted value; a name or a URL scheme fits, a token does not.
+/// The maximum number of characters of a quoted value; a name or a URL scheme fits, a token does not.
 const QUOTED_MAX: usize = 40;
 
-/// Why a kubeconfig is no credential.
+/// The reason why a kubeconfig cannot be used as a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// The kubeconfig itself cannot be read.
@@ -27,11 +27,11 @@ pub enum CredentialError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ReadError,
     },
-    /// A file that the kubeconfig names is not read, because others could have named it.
+    /// A file that the kubeconfig names is not read, because other users could have set its name.
     #[error(
         "`{key}` of `{path}` references a file, which is only read if the kubeconfig is writable by root alone: {place}"
     )]
@@ -40,72 +40,72 @@ pub enum CredentialError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What others can change, and why.
+        /// The place that other users can change, and the reason.
         place: Changeable,
     },
-    /// The kubeconfig is empty, half-written or something else.
+    /// The kubeconfig is empty, incomplete or another document.
     #[error("`{path}` {problem}")]
     Document {
         /// The kubeconfig.
         path: PathBuf,
-        /// What is wrong; its text is a part of this one.
+        /// The problem; its text is included in this message.
         problem: DocumentError,
     },
-    /// A key that is needed is not there, or is empty.
+    /// A required key is missing or empty.
     #[error("`{key}` is missing in `{path}`: {needed}")]
     Missing {
         /// The kubeconfig.
         path: PathBuf,
         /// The key.
         key: String,
-        /// What belongs there.
+        /// The required content.
         needed: &'static str,
     },
-    /// A key has a value of another kind than it should.
+    /// The value of a key has the wrong type.
     #[error("`{key}` of `{path}` is {found}, expected {expected}")]
     WrongKind {
         /// The kubeconfig.
         path: PathBuf,
         /// The key.
         key: String,
-        /// The kind that was found.
+        /// The type that was found.
         found: &'static str,
-        /// The kind that belongs there.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A name leads to no entry.
+    /// There is no entry with the given name.
     #[error("`{key}` of `{path}` is {name}, but `{list}` has no entry with that name")]
     NoSuchEntry {
         /// The kubeconfig.
         path: PathBuf,
-        /// The key that holds the name.
+        /// The key that has the name.
         key: String,
         /// The name, quoted.
         name: String,
         /// The list that was searched.
         list: &'static str,
     },
-    /// A value that cannot be used; it is not quoted.
+    /// A value is invalid; it is not quoted.
     #[error("`{key}` of `{path}` is {problem}")]
     Invalid {
         /// The kubeconfig.
         path: PathBuf,
         /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// Something that is never done, whatever the configuration says.
+    /// A setting is never supported, whatever the configuration.
     #[error("`{key}` of `{path}` is not supported: {reason}")]
     Refused {
         /// The kubeconfig.
         path: PathBuf,
         /// The key.
         key: String,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// Something that is done only when our own configuration says so.
+    /// A setting is supported only if our own configuration allows it.
     #[error(
         "`{key}` of `{path}` {asks}, which requires `allow = [\"{option}\"]` in `[harvester]` or `[guest_cluster]` of the configuration"
     )]
@@ -114,12 +114,12 @@ pub enum CredentialError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What the key asks for.
+        /// The effect of the key.
         asks: &'static str,
-        /// The option that would allow it.
+        /// The option that allows it.
         option: &'static str,
     },
-    /// `https` and nothing to check the server's certificate against.
+    /// `https` without a CA certificate to verify the server with.
     #[error(
         "`{key}` is missing in `{path}`: without it the server cannot be verified; the CA certificates of the OS are not used"
     )]
@@ -140,14 +140,14 @@ pub enum CredentialError {
         /// The user.
         key: String,
     },
-    /// Certificates or a key cannot be used.
+    /// The certificates or the key cannot be used.
     #[error("`{key}` of `{path}` {problem}")]
     Pem {
         /// The kubeconfig, or the file that it names.
         path: PathBuf,
         /// The key.
         key: String,
-        /// What is wrong; its text is a part of this one.
+        /// The problem; its text is included in this message.
         problem: PemProblem,
     },
     /// A token cannot be used.
@@ -157,10 +157,10 @@ pub enum CredentialError {
         path: PathBuf,
         /// The key.
         key: String,
-        /// What is wrong; its text is a part of this one.
+        /// The problem; its text is included in this message.
         problem: TokenProblem,
     },
-    /// The private key belongs to another certificate, as when only one of two files is rotated yet.
+    /// The private key belongs to another certificate, as when only one of two files has been rotated.
     #[error("the private key of `{key}` in `{path}` does not match the client certificate")]
     KeyMismatch {
         /// The kubeconfig.
@@ -168,26 +168,26 @@ pub enum CredentialError {
         /// The user.
         key: String,
     },
-    /// The TLS library does not take the key or the certificate.
+    /// The TLS library rejected the key or the certificate.
     #[error("the client certificate and key of `{key}` in `{path}` cannot be used")]
     ClientCertificate {
         /// The kubeconfig.
         path: PathBuf,
         /// The user.
         key: String,
-        /// What the library says.
+        /// The error of the library.
         #[source]
         source: rustls::Error,
     },
 }
 
 impl CredentialError {
-    /// Whether the kubeconfig itself does not exist.
+    /// Reports whether the kubeconfig itself does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Unreadable(error) if error.is_absent())
     }
 
-    /// Whether the kernel does not let us read the kubeconfig or a file that it names.
+    /// Reports whether the kernel denies access to the kubeconfig or a file that it names.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable(error) | Self::Reference { source: error, .. } if error.is_denied())
     }
@@ -217,59 +217,59 @@ impl CredentialError {
     }
 }
 
-/// What is wrong with certificates or a key. Never quotes them.
+/// The problem of certificates or a key. Never quotes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PemProblem {
-    /// Nothing there.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// Not base64, in a `-data` key.
+    /// A `-data` key is not base64.
     #[error("is not base64, or is truncated")]
     NotBase64,
-    /// Begins and does not end.
+    /// A section has a start and no end.
     #[error("is truncated: a PEM section has no END line")]
     NoEnd,
-    /// A marker line is broken.
+    /// A marker line is invalid.
     #[error("has an invalid PEM header line, or is truncated")]
     BrokenMarker,
     /// The text between two markers is not base64.
     #[error("has a PEM section that is not base64")]
     BrokenSection,
-    /// No certificate.
+    /// The text has no certificate.
     #[error("has no certificate in PEM format")]
     NoCertificate,
-    /// Sections of the right name with something else in them.
+    /// The sections have the right name and invalid content.
     #[error("has no certificate that can be parsed")]
     BrokenCertificate,
-    /// No private key.
+    /// The text has no private key.
     #[error("has no private key in PEM format")]
     NoKey,
-    /// A key behind a password.
+    /// The private key is encrypted with a password.
     #[error("has an encrypted private key, which is not supported")]
     EncryptedKey,
 }
 
-/// What is wrong with a token. Never quotes it.
+/// The problem of a token. Never quotes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenProblem {
-    /// Nothing there.
+    /// The token is empty.
     #[error("is empty")]
     Empty,
-    /// Larger than any token.
+    /// The text is larger than any token.
     #[error("is too large for a token")]
     TooLarge,
-    /// A line end or another control character within.
+    /// The token contains a line end or another control character.
     #[error("contains a control character or a line break")]
     ControlCharacter,
-    /// White space, or characters that no token has.
+    /// The token contains a space, or characters that are invalid in a token.
     #[error("contains a space or a character that is not ASCII")]
     NotAToken,
-    /// The beginning of a JSON Web Token.
+    /// The text is only the start of a JSON Web Token.
     #[error("is a truncated JSON Web Token")]
     CutShort,
 }
 
-/// A value for a message: short, one line.
+/// Returns a value for a message: truncated, in one line.
 pub(super) fn quoted(text: &str) -> String {
     format!("`{}`", one_line(text, QUOTED_MAX))
 }

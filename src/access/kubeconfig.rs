@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads one kubeconfig, and every file that it names, into a [`Credential`] or into the reason why not.
+//! Reads one kubeconfig, and every file that it names, into a [`Credential`] or an error.
 //!
-//! Nothing is ever run (`exec`), nothing is ever weakened without our own configuration's word ([`OptIns`]), and a file that
-//! is missing, cut short or does not fit the others makes the whole reading fail.
+//! The agent never runs a program (`exec`), and relaxes security only if our own configuration allows it ([`OptIns`]). If any file
+//! is missing, truncated or does not match the others, the whole read fails.
 
 mod key;
 mod user;
@@ -23,16 +23,16 @@ use crate::sys::document::yaml::parse;
 use crate::sys::root::{ReadError, Root};
 use key::KubeconfigKey;
 
-/// The largest kubeconfig, and the largest file of one; those that generators make are below 16 KiB.
+/// The maximum size of the kubeconfig and of each file that it names; generated ones are below 16 KiB.
 pub(super) const KUBECONFIG_MAX: u64 = 1 << 20;
 
-/// A credential with what its keeper has to know.
+/// A credential with the metadata for `CredentialSource`.
 #[derive(Debug)]
 pub(super) struct LoadedKubeconfig {
     pub(super) credential: Credential,
-    /// The files of it that hold a token or a private key.
+    /// The files that contain a token or a private key.
     pub(super) secret_files: Vec<PathBuf>,
-    /// Of all that was read; the same digest means the same credential.
+    /// The digest of all data that was read; the same digest means the same credential.
     pub(super) digest: Digest,
 }
 
@@ -41,7 +41,7 @@ pub fn load(root: &Root, path: &Path, allowed: &OptIns) -> Result<Credential, Cr
     read(root, path, allowed, &mut Vec::new()).map(|loaded| loaded.credential)
 }
 
-/// Reads a kubeconfig and leaves in `touched` every file that was opened or missing, also when it fails.
+/// Reads a kubeconfig, and adds to `touched` every file that was opened or missing, also when it fails.
 pub(super) fn read(
     root: &Root,
     path: &Path,
@@ -69,9 +69,9 @@ pub(super) fn read(
     reader.credential(&KubeconfigKey::whole(path, &document))
 }
 
-/// Text from a `-data` key or from the file that is named in its place.
+/// The text of a `-data` key or of the file that is named instead.
 struct Material {
-    /// Where it was found, for messages.
+    /// The path of the text, for messages.
     path: PathBuf,
     key: String,
     text: Zeroizing<Vec<u8>>,
@@ -136,7 +136,7 @@ impl KubeconfigReader<'_> {
         })
     }
 
-    /// The current context; where none is named, the only one.
+    /// Returns the current context; if none is named, the only one.
     fn context<'k>(
         &self,
         document: &KubeconfigKey<'k>,
@@ -161,7 +161,7 @@ impl KubeconfigReader<'_> {
         }
     }
 
-    /// The entry of `list` whose name is the text of `reference`.
+    /// Returns the entry of `list` whose name is the text of `reference`.
     fn entry<'k>(
         &self,
         document: &KubeconfigKey<'k>,
@@ -276,7 +276,7 @@ impl KubeconfigReader<'_> {
     fn namespace(&self, context: &KubeconfigKey<'_>) -> Result<Option<String>, CredentialError> {
         let key = context.child("namespace")?;
         match key.text()? {
-            // It becomes a part of URLs.
+            // It is used in URLs.
             Some(name) if Namespace::parse(name).is_err() => Err(CredentialError::invalid(
                 self.path,
                 key.name,
@@ -286,7 +286,7 @@ impl KubeconfigReader<'_> {
         }
     }
 
-    /// The content of `<key>-data`, else of the file that `<key>` names.
+    /// Returns the content of `<key>-data`, otherwise of the file that `<key>` names.
     fn material(
         &mut self,
         parent: &KubeconfigKey<'_>,
@@ -316,7 +316,7 @@ impl KubeconfigReader<'_> {
         }
     }
 
-    /// A file that the kubeconfig names, relative to the kubeconfig's own folder.
+    /// Returns the path of a file that the kubeconfig names, relative to the kubeconfig's own directory.
     fn reference(
         &mut self,
         key: &KubeconfigKey<'_>,

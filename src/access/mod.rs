@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credentials for the two APIs, as kubeconfig files hold them.
+//! Credentials for the two APIs, from kubeconfig files.
 //!
-//! A kubeconfig is looked for ([`search`]), read with all the files that it names ([`kubeconfig`]) and kept while it changes
-//! ([`source`]). What the credential says about itself is in [`certificate`] and [`token`]; whether the Harvester
-//! credential points to the guest cluster in [`own_api`]. No error, no `Debug` and no message holds a token, a key or any other value of a
-//! kubeconfig that could be one.
+//! [`search`] finds a kubeconfig, [`kubeconfig`] reads it with all the files that it names, and [`source`] keeps it up to
+//! date. The properties of the credential are in [`certificate`] and [`token`]; [`own_api`] detects a Harvester
+//! credential for the guest cluster. No error, `Debug` output or message contains a token, a key or any other value of a
+//! kubeconfig that may be one.
 
 pub mod certificate;
 mod error;
@@ -29,21 +29,21 @@ use secrecy::SecretString;
 pub use crate::config::OptIns;
 pub use error::{CredentialError, PemProblem, TokenProblem};
 
-/// All that is needed to reach one API server, read in whole from a kubeconfig and the files that it names.
+/// All data to connect to one API server, read from a kubeconfig and the files that it names.
 ///
-/// A value is complete or does not exist: a half-written file never becomes a `Credential`.
+/// A value is always complete: a half-written file never becomes a `Credential`.
 pub struct Credential {
     /// The kubeconfig that was read.
     pub kubeconfig: PathBuf,
-    /// Every file that was read for it, the kubeconfig first; a change of any of them calls for a new reading.
+    /// Every file that was read for it, the kubeconfig first; after a change of any of them it must be read again.
     pub files: Vec<PathBuf>,
     /// The API server, with its path prefix if it has one.
     pub server: Url,
-    /// The certificate authorities that are trusted for it; never the system's. Empty only with `verify_server` off or `http`.
+    /// The trusted certificate authorities; never those of the system. Empty only with `verify_server` off or `http`.
     pub certificate_authorities: Vec<CertificateDer<'static>>,
-    /// The name to ask for and to verify instead of the host in `server`.
+    /// The name to send and to verify instead of the host in `server`.
     pub tls_server_name: Option<String>,
-    /// Off only when the kubeconfig says `insecure-skip-tls-verify` and our own configuration allows it for this endpoint.
+    /// Off only when the kubeconfig has `insecure-skip-tls-verify` and our own configuration allows it for this endpoint.
     pub verify_server: ServerVerification,
     /// The proxy, only when the kubeconfig names one and our own configuration allows it for this endpoint.
     pub proxy: Option<Url>,
@@ -57,7 +57,7 @@ pub struct Credential {
 
 impl fmt::Debug for Credential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A proxy's address may hold a password, so only its host is printed.
+        // A proxy URL may include a password, so only its host is printed.
         formatter
             .debug_struct("Credential")
             .field("kubeconfig", &self.kubeconfig)
@@ -77,10 +77,10 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// A file with a secret that others than its owner and group can reach and read.
+/// A file with a secret that users other than its owner and group can reach and read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposure {
-    /// The file, as named.
+    /// The file, as in the kubeconfig.
     pub path: PathBuf,
     /// Its permission bits.
     pub mode: u32,
@@ -89,9 +89,9 @@ pub struct Exposure {
 /// Whether the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerVerification {
-    /// Against `certificate_authorities`.
+    /// The certificate is verified with `certificate_authorities`.
     Required,
-    /// Not at all: twice asked for, by the kubeconfig and by our own configuration.
+    /// The certificate is not verified: both the kubeconfig and our own configuration request this.
     Skipped,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the Harvester credential leads to the guest cluster's own API.
+//! Detects a Harvester credential that points to the guest cluster's own API.
 //!
-//! It does where someone copied a guest's kubeconfig, or where an unedited `127.0.0.1:6443` meets the guest's own server.
-//! Everything would be looked for in the wrong cluster then, and written on evidence from it.
+//! This happens with a copied kubeconfig of a guest, or with an unchanged `127.0.0.1:6443` that reaches the guest's own server.
+//! All requests would then go to the wrong cluster, and labels would be based on its objects.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,17 +12,17 @@ use reqwest::Url;
 
 use super::Credential;
 
-/// A path that begins like this leads through Rancher, whose certificate authority says nothing about the cluster behind.
+/// The path prefix of Rancher's proxy, whose certificate authority is not that of the cluster.
 const RANCHER_PROXY: &str = "/k8s/clusters/";
 
-/// What shows that both credentials lead to one API server.
+/// The evidence that both credentials point to the same API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnApiEvidence {
-    /// Both name the same host, port and path.
+    /// Both have the same host, port and path.
     SameEndpoint {
-        /// The server of the kubelet credential, as it is written there.
+        /// The server of the kubelet credential, as in its kubeconfig.
         guest: String,
-        /// Whether both are written in the same way.
+        /// Whether both URLs have the same text.
         is_same_text: bool,
     },
     /// Both trust the same certificate authorities, and each cluster has its own.
@@ -46,7 +46,7 @@ impl fmt::Display for OwnApiEvidence {
     }
 }
 
-/// Whether both credentials lead to one API server, as far as the files tell.
+/// Returns the evidence in the files that both credentials point to the same API server.
 pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEvidence> {
     if endpoint(&harvester.server) == endpoint(&guest.server) {
         return Some(OwnApiEvidence::SameEndpoint {
@@ -57,7 +57,7 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
     let through_rancher = [harvester, guest]
         .iter()
         .any(|credential| credential.server.path().starts_with(RANCHER_PROXY));
-    // Whole sets are compared: clusters that share a corporate root still have authorities of their own beside it.
+    // Whole sets are compared: clusters that share a corporate root also have authorities of their own.
     let authorities = |credential: &Credential| -> BTreeSet<Vec<u8>> {
         credential
             .certificate_authorities
@@ -70,12 +70,12 @@ pub fn is_own_api(harvester: &Credential, guest: &Credential) -> Option<OwnApiEv
         .then_some(OwnApiEvidence::SameAuthority)
 }
 
-/// Whether the server is this machine itself, which is right for the guest's API and hardly ever for Harvester's.
+/// Reports whether the server is this system itself, which is right for the guest's API and rarely for Harvester's.
 pub fn loopback(credential: &Credential) -> bool {
     is_loopback(&credential.server)
 }
 
-/// Whether the host is one of the usual names of this machine. Any other address of 127.0.0.0/8 may be a listener of its own,
+/// Reports whether the host is one of the usual names of this system. Any other address of 127.0.0.0/8 may be a separate listener,
 /// such as a tunnel to Harvester.
 fn is_localhost(server: &Url) -> bool {
     match host(server)
@@ -90,7 +90,7 @@ fn is_localhost(server: &Url) -> bool {
 fn is_loopback(server: &Url) -> bool {
     let host = host(server);
     match host.parse::<IpAddr>() {
-        // A connection to the unspecified address reaches this machine too.
+        // A connection to the unspecified address also reaches this system.
         Ok(address) => {
             let address = address.to_canonical();
             address.is_loopback() || address.is_unspecified()
@@ -99,7 +99,7 @@ fn is_loopback(server: &Url) -> bool {
     }
 }
 
-/// Host, port and path, in one form for all ways to write them.
+/// Returns the host, port and path in normalized form.
 fn endpoint(server: &Url) -> (String, Option<u16>, String) {
     let host = if is_localhost(server) {
         "localhost".to_owned()

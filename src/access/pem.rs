@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates and private keys from PEM text.
+//! Reads certificates and private keys from PEM text.
 
 use rustls::pki_types::pem::{Error, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::error::PemProblem;
 use crate::access::x509::Certificate;
 
-/// What a PEM text holds; everything else in it is passed over.
+/// The content of a PEM text; all other sections are skipped.
 #[derive(Debug)]
 pub(crate) struct Contents {
     /// In the order of the text.
@@ -17,7 +17,7 @@ pub(crate) struct Contents {
     pub(crate) key: Option<PrivateKeyDer<'static>>,
 }
 
-/// Reads a PEM text, whole or not at all: a section without an end is a half-written file.
+/// Reads a PEM text. Fails if a section has no end, since the file is then half-written.
 pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
     if text.trim_ascii().is_empty() {
         return Err(PemProblem::Empty);
@@ -42,13 +42,13 @@ pub(crate) fn read(text: &[u8]) -> Result<Contents, PemProblem> {
     Ok(contents)
 }
 
-/// The certificates of an authority: those that can be understood, of which there must be one.
+/// Reads the certificates of an authority. Unreadable ones are skipped; at least one must be readable.
 pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
     let found = read(text)?.certificates;
     if found.is_empty() {
         return Err(PemProblem::NoCertificate);
     }
-    // A bundle may hold one that is too odd to be understood, and the others still count, as in Kubernetes' own clients.
+    // A bundle may have an unusual one that cannot be parsed, and the others are still used, as in Kubernetes' own clients.
     let usable: Vec<_> = found
         .into_iter()
         .filter(|certificate| Certificate::parse(certificate).is_ok())
@@ -59,7 +59,7 @@ pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, P
     Ok(usable)
 }
 
-/// The chain of a client, leaf first, and the private key if one is in the same text.
+/// Reads the chain of a client, leaf first, and the private key if one is in the same text.
 pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
     let contents = read(text)?;
     let leaf = contents
@@ -72,7 +72,7 @@ pub(super) fn client(text: &[u8]) -> Result<Contents, PemProblem> {
     Ok(contents)
 }
 
-/// A private key.
+/// Reads a private key.
 pub(super) fn private_key(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
     read(text)?.key.ok_or_else(|| no_key(text))
 }
@@ -89,7 +89,7 @@ fn problem(text: &[u8], error: &Error) -> PemProblem {
     match error {
         Error::MissingSectionEnd { .. } => PemProblem::NoEnd,
         Error::IllegalSectionStart { .. } => PemProblem::BrokenMarker,
-        // The old form of an encrypted key has headers within the section.
+        // The old format of an encrypted key has headers within the section.
         _ if is_encrypted(text) => PemProblem::EncryptedKey,
         _ => PemProblem::BrokenSection,
     }

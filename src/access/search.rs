@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the kubeconfigs are looked for.
+//! The search for the kubeconfigs.
 //!
-//! A path from our own configuration is the only one then: another identity in its place would be worse than none. For the
-//! same reason a file that is there and cannot be read ends the search.
+//! A path from our own configuration is the only one that is searched: using another identity instead would be worse than none.
+//! For the same reason the search ends at a file that exists and cannot be read.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use super::kubeconfig::KUBECONFIG_MAX;
 use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::sys::root::{ReadError, Root};
 
-/// Where Rancher's node driver and Harvester's CSI driver put the kubeconfig, below the distribution's data directory.
+/// The path of the kubeconfig from Rancher's node driver and Harvester's CSI driver, below the distribution's data directory.
 const CLOUD_PROVIDER_CONFIG: &str = "etc/config-files/cloud-provider-config";
 
-/// Where Harvester's documentation puts it.
+/// The path of the kubeconfig in Harvester's documentation.
 const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
 
 /// The kubelet's kubeconfig of RKE2 and K3s, below the data directory.
@@ -27,35 +27,35 @@ pub(crate) const KUBEADM_KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 /// The kubelet's kubeconfig of RKE1.
 pub(crate) const RKE1_KUBECONFIG: &str = "/etc/kubernetes/ssl/kubecfg-kube-node.yaml";
 
-/// A place to check.
+/// A path to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The file.
     pub path: PathBuf,
-    /// Why it is looked for there, for messages.
+    /// The reason why this path is searched, for messages.
     pub why: String,
 }
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Debug)]
 pub enum FoundCredential {
-    /// At the first place where there is a file, which can be read.
+    /// The first path with a readable file.
     At(Candidate),
-    /// A file is there and cannot be read; nothing after it was checked.
+    /// The file exists and cannot be read; no path after it was checked.
     Unreadable {
-        /// The place.
+        /// The path.
         candidate: Candidate,
-        /// Why not.
+        /// The cause.
         error: ReadError,
     },
-    /// Nowhere.
+    /// There is no file.
     Nowhere {
-        /// All places, in order.
+        /// All paths, in order.
         tried: Vec<Candidate>,
     },
 }
 
-/// Looks at the places in order.
+/// Searches the paths in order.
 pub fn find(root: &Root, candidates: Vec<Candidate>) -> FoundCredential {
     for candidate in &candidates {
         match root
@@ -75,7 +75,7 @@ pub fn find(root: &Root, candidates: Vec<Candidate>) -> FoundCredential {
     FoundCredential::Nowhere { tried: candidates }
 }
 
-/// Where the kubeconfig of Harvester's API may be.
+/// Returns the possible paths of the kubeconfig for Harvester's API.
 pub fn harvester_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
@@ -87,7 +87,7 @@ pub fn harvester_candidates(
     }
     for distribution in distributions {
         let provider = distribution.cloud_provider_name.as_deref();
-        // Under the name of another cloud the file is in that cloud's own format.
+        // With another cloud provider, the file has the format of that provider.
         let is_harvester = matches!(provider, None | Some("harvester" | "external"));
         if let Some(config) = &distribution.cloud_provider_config
             && is_harvester
@@ -112,7 +112,7 @@ pub fn harvester_candidates(
     list.0
 }
 
-/// Where the kubelet's kubeconfig may be; distributions whose files are here come first.
+/// Returns the possible paths of the kubelet's kubeconfig; distributions that are installed come first.
 pub fn kubelet_candidates(
     configured: Option<&Path>,
     distributions: &[Distribution],
@@ -131,7 +131,7 @@ pub fn kubelet_candidates(
         DistributionKind::Kubeadm,
         DistributionKind::Rke1,
     ] {
-        // What is left in the default directory of a distribution that was moved away is an old identity.
+        // Files in the default directory of a distribution that was moved away are of an old identity.
         if !distributions.iter().any(|one| one.kind == kind) {
             list.add_kubelet(kind, kind.default_data_dir());
         }
@@ -272,7 +272,7 @@ mod tests {
         write(&root, "/etc/kubernetes/cloud-config", "x");
         let path = Path::new("/etc/kubernetes/cloud-config");
         assert!(matches!(find(&root, candidates()), FoundCredential::At(at) if at.path == path));
-        // A container runtime leaves a folder where a file to mount is missing.
+        // A container runtime creates a directory when a file to mount is missing.
         let folder = "/var/lib/rancher/k3s/etc/config-files/cloud-provider-config";
         std::fs::create_dir_all(root.join(folder)).unwrap();
         let found = find(&root, candidates());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The credential of one side over time.
+//! Keeps the credential of one endpoint up to date.
 //!
-//! Files are read again when something says that they changed, and judged by what is in them, not by their times: a file
-//! that is written in place can change twice within one tick of its clock. The last good credential stays in use while a new
-//! one is half-written, does not fit together, or is gone.
+//! Files are read again after a notification of a change, and compared by their content, not by their timestamps: a file
+//! that is written in place can change twice within one tick of the clock. The last valid credential stays in use while a new
+//! one is half-written, inconsistent or missing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -17,19 +17,19 @@ use super::trust::{Changeable, changeable};
 use super::{Credential, CredentialError, Exposure, OptIns};
 use crate::sys::root::Root;
 
-/// Others may read or write.
+/// The permission bits of others to read or write.
 const OTHERS: u32 = 0o006;
 
-/// Others may pass through a folder.
+/// The permission bit of others to search a directory.
 const OTHERS_PASS: u32 = 0o001;
 
-/// One side's credential.
+/// The credential of one endpoint.
 #[derive(Debug)]
 pub struct CredentialSource {
     path: PathBuf,
     allowed: OptIns,
     last_good: Option<LastGood>,
-    /// The files of the last attempt, also where it failed: one that is missing is waited for.
+    /// The files of the last attempt, including missing ones: a missing file may be created later.
     touched: Vec<PathBuf>,
 }
 
@@ -45,23 +45,23 @@ impl std::fmt::Debug for LastGood {
     }
 }
 
-/// What a new reading brought.
+/// The result of reading the files again.
 #[derive(Debug)]
 pub enum LoadOutcome {
-    /// The files hold what they held before.
+    /// The content of the files is the same.
     Unchanged,
     /// There is a new credential.
     Changed,
-    /// The files cannot be used as they are now; the credential from before stays.
+    /// The files cannot currently be used; the earlier credential stays in use.
     KeptOld(CredentialError),
-    /// The files cannot be used, and there is no credential from before.
+    /// The files cannot be used, and there is no earlier credential.
     Failed(CredentialError),
-    /// The kubeconfig does not exist; a credential from before stays, if there is one.
+    /// The kubeconfig does not exist; the earlier credential, if there is one, stays in use.
     Absent,
 }
 
 impl CredentialSource {
-    /// A kubeconfig that was not read yet.
+    /// Creates a source for a kubeconfig, without reading it.
     pub fn new(path: impl Into<PathBuf>, allowed: OptIns) -> Self {
         Self {
             path: path.into(),
@@ -71,12 +71,12 @@ impl CredentialSource {
         }
     }
 
-    /// The kubeconfig.
+    /// Returns the path of the kubeconfig.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The last good credential.
+    /// Returns the last valid credential.
     pub fn credential(&self) -> Option<&Arc<Credential>> {
         self.last_good.as_ref().map(|good| &good.credential)
     }
@@ -108,7 +108,7 @@ impl CredentialSource {
         }
     }
 
-    /// Every path whose change calls for a new reading: each file, each symbolic link on the way to it, and where it ends.
+    /// Returns every path whose change requires a new read: each file, each symbolic link on its path, and the target.
     pub fn watched(&self, root: &Root) -> Vec<PathBuf> {
         let in_use = self
             .last_good
@@ -123,7 +123,7 @@ impl CredentialSource {
             .collect()
     }
 
-    /// The files with a secret that everybody on this machine can reach.
+    /// Returns the files with a secret that every user of this system can reach.
     pub fn exposures(&self, root: &Root) -> Vec<Exposure> {
         let mut exposures: Vec<Exposure> = Vec::new();
         for file in self.last_good.iter().flat_map(|good| &good.secret_files) {
@@ -143,7 +143,7 @@ impl CredentialSource {
 }
 
 impl CredentialSource {
-    /// What someone besides root can change of the files that the credential consists of.
+    /// Returns the places on the paths of the credential's files that users other than root can change.
     pub fn changeable(&self, root: &Root) -> Vec<Changeable> {
         let mut places: Vec<Changeable> = Vec::new();
         let files = self
@@ -159,13 +159,13 @@ impl CredentialSource {
     }
 }
 
-/// Whether others may pass through every folder above the place that `file` leads to.
+/// Reports whether others may search every directory above the target of `file`.
 fn is_reachable(root: &Root, file: &Path) -> bool {
     root.steps(file)
         .last()
         .into_iter()
         .flat_map(|place| place.ancestors().skip(1))
-        // The root itself is taken as open: of a tree for tests it says nothing.
+        // The root itself counts as searchable: for a tree in a test its mode is irrelevant.
         .filter(|folder| *folder != Path::new("/"))
         .all(|folder| mode(root, folder).is_none_or(|mode| mode & OTHERS_PASS != 0))
 }

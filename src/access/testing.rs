@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates, tokens and trees for the tests of this folder.
+//! Certificates, tokens and trees for the tests of this module.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use rustls::pki_types::CertificateDer;
 
 use crate::sys::root::Root;
 
-/// 2024-01-01, when all certificates begin.
+/// 2024-01-01, the start of the validity of all certificates.
 pub(crate) const NOT_BEFORE: i64 = 1_704_067_200;
 
-/// 2034-01-01, when all certificates end.
+/// 2034-01-01, the end of the validity of all certificates.
 pub(crate) const NOT_AFTER: i64 = 2_019_686_400;
 
 /// A certificate authority.
@@ -65,7 +65,7 @@ fn params(common_name: &str) -> CertificateParams {
     params
 }
 
-/// A JSON Web Token with these claims, whose signature is of the right length and otherwise worth nothing.
+/// Returns a JSON Web Token with these claims, with an invalid signature of the right length.
 pub(crate) fn jwt(claims: &str) -> String {
     format!(
         "{}.{}.{}",
@@ -79,21 +79,21 @@ pub(crate) fn base64(text: &str) -> String {
     BASE64_STANDARD.encode(text)
 }
 
-/// An empty tree.
+/// Creates an empty tree.
 pub(crate) fn tree() -> (tempfile::TempDir, Root) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path());
     (dir, root)
 }
 
-/// Writes a file in place, with its folders.
+/// Writes a file in place, and creates its directories.
 pub(crate) fn write(root: &Root, path: impl AsRef<Path>, text: &str) {
     let real = root.join(path);
     std::fs::create_dir_all(real.parent().unwrap()).unwrap();
     std::fs::write(real, text).unwrap();
 }
 
-/// A kubeconfig as Harvester's API makes them.
+/// Returns a kubeconfig as created by Harvester's API.
 pub(crate) fn harvester_kubeconfig(authority: &Authority, token: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\nclusters:\n- name: default\n  cluster:\n    server: https://192.0.2.10:6443\n    \
@@ -103,7 +103,7 @@ pub(crate) fn harvester_kubeconfig(authority: &Authority, token: &str) -> String
     )
 }
 
-/// A kubeconfig as RKE2 makes them, with its files beside it.
+/// Returns a kubeconfig as created by RKE2, with relative paths of its files.
 pub(crate) fn kubelet_kubeconfig() -> String {
     "apiVersion: v1\nkind: Config\nclusters:\n- name: local\n  cluster:\n    server: https://127.0.0.1:6443\n    \
      certificate-authority: server-ca.crt\ncontexts:\n- name: Default\n  context:\n    cluster: local\n    \

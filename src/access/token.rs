@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a bearer token says about itself. Nothing here is verified, and nothing is trusted: it only explains.
+//! Reads the claims of a bearer token. They are neither verified nor trusted: they are only for messages.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use secrecy::{ExposeSecret, SecretString};
@@ -9,18 +9,18 @@ use zeroize::Zeroizing;
 use super::error::TokenProblem;
 use crate::facts::names::ServiceAccount;
 
-/// The largest token that is read: API servers take 64 KiB of headers at most, and tokens are below 4 KiB.
+/// The maximum size of a token: API servers accept at most 64 KiB of headers, and tokens are below 4 KiB.
 pub(super) const TOKEN_MAX: u64 = 32 << 10;
 
-/// Characters of a claim that is kept; longer ones are no names.
+/// The maximum number of characters of a claim that is kept; longer ones are not names.
 const CLAIM_MAX: usize = 512;
 
 /// The kinds of bearer token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A Rancher token, which only Rancher's own proxy takes and which may end at any time.
+    /// A Rancher token, which only Rancher's own proxy accepts and which may expire at any time.
     Rancher {
-        /// The name of the token object, which is no secret.
+        /// The name of the token object, which is not secret.
         name: String,
     },
     /// A JSON Web Token, such as that of a ServiceAccount.
@@ -29,12 +29,12 @@ pub enum TokenKind {
     Opaque,
 }
 
-/// The claims of a JSON Web Token that are of use in messages.
+/// The claims of a JSON Web Token that are used in messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claims {
     /// `sub`: the user name.
     pub subject: Option<String>,
-    /// The ServiceAccount, where `sub` names one.
+    /// The ServiceAccount, if `sub` names one.
     pub service_account: Option<ServiceAccount>,
     /// `iss`.
     pub issuer: Option<String>,
@@ -57,7 +57,7 @@ struct Header {
     alg: Option<String>,
 }
 
-/// Looks at a token.
+/// Returns the kind of a token.
 pub fn classify(token: &SecretString) -> TokenKind {
     let token = token.expose_secret();
     if token.len() as u64 > TOKEN_MAX {
@@ -75,7 +75,7 @@ pub fn classify(token: &SecretString) -> TokenKind {
     }
 }
 
-/// Whether a text can be sent as a bearer token, and is whole as far as can be determined.
+/// Checks that a text can be sent as a bearer token, and is complete as far as can be determined.
 pub(crate) fn check(token: &str) -> Result<(), TokenProblem> {
     if token.is_empty() {
         Err(TokenProblem::Empty)
@@ -92,10 +92,10 @@ pub(crate) fn check(token: &str) -> Result<(), TokenProblem> {
     }
 }
 
-/// Whether this is the beginning of a JSON Web Token. A kubeconfig that is written in place ends within its token for a
-/// moment, and is good YAML then.
+/// Reports whether the text is only the start of a JSON Web Token. A kubeconfig that is written in place briefly ends within its
+/// token, and is valid YAML at that time.
 fn is_cut_short(token: &str) -> bool {
-    // `{"` in base64, as every such token begins.
+    // `{"` in base64, the start of every such token.
     if !token.starts_with("eyJ") {
         return "eyJ".starts_with(token);
     }
@@ -110,7 +110,7 @@ fn is_cut_short(token: &str) -> bool {
         .decode(signature)
         .map_or(0, |bytes| bytes.len());
     match alg.as_str() {
-        // RSA keys are of 2048, 3072 or 4096 bits, and a signature is as long as its key.
+        // RSA keys have 2048, 3072 or 4096 bits, and a signature is as long as its key.
         "RS256" | "RS384" | "RS512" | "PS256" | "PS384" | "PS512" => {
             length < 128 || !length.is_multiple_of(64)
         }
@@ -123,7 +123,7 @@ fn is_cut_short(token: &str) -> bool {
     }
 }
 
-/// `token-xxxxx:secret` and `kubeconfig-u-xxxxx:secret`.
+/// Returns the name in `token-xxxxx:secret` and `kubeconfig-u-xxxxx:secret`.
 fn rancher_name(token: &str) -> Option<String> {
     let (name, secret) = token.split_once(':')?;
     let is_name = name.len() <= 63
@@ -156,7 +156,7 @@ fn text(claim: Option<&serde_json::Value>) -> Option<String> {
     (text.len() <= CLAIM_MAX && !text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
-/// `exp` may have a fraction (RFC 7519, `NumericDate`).
+/// Parses a time. `exp` may have a fraction (RFC 7519, `NumericDate`).
 fn seconds(claim: &serde_json::Value) -> Option<i64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -238,7 +238,7 @@ mod tests {
         let signature = token.rfind('.').unwrap();
         for end in 1..token.len() {
             let length = (end.saturating_sub(signature + 1)) * 6 / 8;
-            // A signature that ends at a whole shorter key cannot be determined.
+            // A text cut at the signature length of a shorter key cannot be recognized as truncated.
             if ![128, 192].contains(&length) {
                 assert_eq!(check(&token[..end]), Err(TokenProblem::CutShort), "{end}");
             }

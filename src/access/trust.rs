@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether root alone can change what stands at a path.
+//! Checks whether only root can change the file at a path.
 //!
-//! A kubeconfig names files, and the agent, which is root, would send what they hold to the server that the same kubeconfig
-//! names. So anyone who can write it could have any file of root sent anywhere: a file that it names is read only where no one
-//! but root can change the kubeconfig, a folder above it, or a symbolic link on the way to it.
+//! A kubeconfig names files, and the agent, which runs as root, would send their content to the server in the same kubeconfig.
+//! So any user who can write the kubeconfig could have any file of root sent anywhere: a file that it names is read only if only
+//! root can change the kubeconfig, a directory above it, and every symbolic link on its path.
 
 use std::fmt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,27 +11,27 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::root::Root;
 
-/// The group or others may write.
+/// The permission bits of the group and of others to write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// In such a folder each file is changed by its owner only.
+/// The sticky bit: only the owner of a file in the directory can rename or delete it.
 const STICKY: u32 = 0o1000;
 
-/// A place that someone besides root can change.
+/// A place that a user other than root can change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changeable {
-    /// The file, the folder or the link.
+    /// The file, the directory or the link.
     pub place: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: TrustProblem,
 }
 
-/// Why someone besides root can change a place.
+/// The reason why a user other than root can change a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustProblem {
     /// It belongs to another user.
     Owner(u32),
-    /// Its permission bits let others write.
+    /// Its permission bits permit others to write.
     Mode(u32),
     /// It cannot be checked.
     Unknown,
@@ -50,7 +50,7 @@ impl fmt::Display for Changeable {
     }
 }
 
-/// The first place on the way to a file that someone besides root can change. In a tree, its owner counts as root.
+/// Returns the first place on the path of a file that a user other than root can change. In a tree, its owner counts as root.
 pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
     let owner_of_all = match root.is_live() {
         true => 0,
@@ -94,7 +94,7 @@ pub(super) fn changeable(root: &Root, path: &Path) -> Option<Changeable> {
         }
     }
     for link in links {
-        // The bits of a link mean nothing.
+        // The permission bits of a link are ignored.
         let found = match root.link_owner(link) {
             None => unknown(link),
             Some(owner) => judge(link, (owner, 0)),
@@ -178,7 +178,7 @@ mod tests {
     fn a_place_of_another_user_counts_and_a_link_of_his_in_a_sticky_folder_too() {
         let (_dir, root) = prepared();
         if std::fs::metadata(root.join("/")).unwrap().uid() != 0 {
-            return; // Only root can give files away.
+            return; // Only root can change the owner of a file.
         }
         let give = |path: &str| std::os::unix::fs::lchown(root.join(path), Some(1234), None);
         std::fs::create_dir_all(root.join("/tmp")).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few fields of a certificate that people are shown of or that something is judged by (RFC 5280, section 4.1): whose it
-//! is, who signed it, from when until when, for which names. It verifies nothing: that is the TLS library's work.
+//! Parses the fields of a certificate that messages and checks use (RFC 5280, section 4.1): subject, issuer, validity
+//! and alternative names. It verifies nothing: the TLS library does that.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,28 +17,28 @@ const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 /// `id-ce-subjectAltName` (RFC 5280, 4.2.1.6).
 const ALTERNATIVE_NAMES: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
-/// The bytes are no certificate.
+/// The error for bytes that are not a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an X.509 certificate")]
 pub struct Malformed;
 
-/// What is read of a certificate.
+/// The parsed fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Who signed it.
+    /// The name of the issuer.
     pub issuer: DistinguishedName,
-    /// Whose it is.
+    /// The name of the subject.
     pub subject: DistinguishedName,
-    /// The first second of its life, since 1970.
+    /// The first second of its validity, since 1970.
     pub not_before: i64,
-    /// The last second of its life, since 1970.
+    /// The last second of its validity, since 1970.
     pub not_after: i64,
-    /// The DNS names and IP addresses that it is for (`subjectAltName`), as text.
+    /// The DNS names and IP addresses that it is valid for (`subjectAltName`), as text.
     pub alternative_names: Vec<String>,
 }
 
 impl Certificate {
-    /// Reads the DER form, whole: a certificate that was cut is none.
+    /// Parses a certificate in DER. Fails if it is truncated.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let read = || -> der::Result<Self> {
             let mut reader = SliceReader::new(bytes)?;
@@ -54,17 +54,17 @@ impl Certificate {
     }
 }
 
-/// A distinguished name: kind and value of each part, in the order of the certificate.
+/// A distinguished name: the type and value of each attribute, in the order of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DistinguishedName(Vec<(ObjectIdentifier, String)>);
 
 impl DistinguishedName {
-    /// The values of all common names.
+    /// Returns the values of all common names.
     pub fn common_names(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.values(COMMON_NAME)
     }
 
-    /// The values of all organisations.
+    /// Returns the values of all organizations.
     pub fn organizations(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.values(ORGANIZATION)
     }
@@ -75,7 +75,7 @@ impl DistinguishedName {
     }
 }
 
-/// As `CN=…, O=…`; a kind that is neither is its number. The values are foreign text, as it is.
+/// Writes `CN=…, O=…`; any other type is written as its OID. The values are untrusted text, not escaped.
 impl fmt::Display for DistinguishedName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (kind, value)) in self.0.iter().enumerate() {
@@ -93,7 +93,7 @@ impl fmt::Display for DistinguishedName {
     }
 }
 
-/// `TBSCertificate`; of what stands behind the subject only the alternative names are checked.
+/// Parses a `TBSCertificate`; of the fields after the subject only the alternative names are read.
 fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
     if Tag::peek(reader)? == context(true, 0) {
         reader.tlv_bytes()?;
@@ -108,7 +108,7 @@ fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
     while !reader.is_finished() {
         if Tag::peek(reader)? == context(true, 3) {
             let extensions = AnyRef::decode(reader)?;
-            // They only explain: a certificate with odd ones is one all the same.
+            // They are only for messages: a certificate with invalid ones is still a certificate.
             alternative_names = names_in(extensions.value()).unwrap_or_default();
         } else {
             reader.tlv_bytes()?;
@@ -123,7 +123,7 @@ fn to_be_signed(reader: &mut SliceReader<'_>) -> der::Result<Certificate> {
     })
 }
 
-/// `Extensions`: a sequence of sequences of a kind, whether it is critical, and a value in DER of its own.
+/// Parses `Extensions`: a sequence of sequences of type, criticality, and value in separate DER.
 fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
     let mut names = Vec::new();
     SliceReader::new(extensions)?.sequence(|extensions| {
@@ -144,7 +144,7 @@ fn names_in(extensions: &[u8]) -> der::Result<Vec<String>> {
     Ok(names)
 }
 
-/// `GeneralNames`: those that a server can be reached by.
+/// Parses `GeneralNames`: the names by which a server can be reached.
 fn general_names(reader: &mut SliceReader<'_>) -> der::Result<Vec<String>> {
     let mut names = Vec::new();
     while !reader.is_finished() {
@@ -174,7 +174,7 @@ fn context(constructed: bool, number: u32) -> Tag {
     }
 }
 
-/// `RDNSequence`: a sequence of sets of kind and value.
+/// Parses an `RDNSequence`: a sequence of sets of type and value.
 fn name(reader: &mut SliceReader<'_>) -> der::Result<DistinguishedName> {
     let mut parts = Vec::new();
     reader.sequence(|sets| {
@@ -194,7 +194,7 @@ fn name(reader: &mut SliceReader<'_>) -> der::Result<DistinguishedName> {
     Ok(DistinguishedName(parts))
 }
 
-/// The text of any of the string types. What is no text is readable as such at least.
+/// Converts a value of any of the string types to text. Any other value becomes readable text too.
 fn text(value: AnyRef<'_>) -> String {
     if value.tag() == Tag::BmpString {
         let units = value.value().chunks_exact(2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop: wake for a reason, observe, decide, apply, report. It knows no I/O crate and cannot end by an error.
+//! The loop: wait for a trigger, observe, decide, apply, report. It uses no I/O crate and never returns an error.
 //!
-//! What is outside the process is behind a few narrow traits, so that the loop runs in tests with a paused clock and fakes.
+//! Everything outside the process is behind small traits, so that tests run the loop with a paused clock and fakes.
 
 mod round;
 pub mod signal_board;
@@ -28,31 +28,31 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::PlacementReads;
 use crate::facts::requests::Requests;
 
-/// Rounds of `once`: labels, then conditions that say so, then a round that finds nothing to do.
+/// The maximum number of rounds of `once`: labels, then the conditions that describe them, then a round without changes.
 const ONCE_ROUNDS: usize = 4;
 
-/// How often in a row a new name cuts the reading short.
+/// The maximum number of consecutive rounds that a new name interrupts.
 const CUTS_MAX: u32 = 8;
 
-/// After a cut, the next one comes no sooner: each gives up a request, and its connection with it.
+/// The minimum time between two interruptions: each one cancels a request and closes its connection.
 const CUT_AGAIN: Duration = Duration::from_secs(1);
 
-/// What ended a wait.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have changed.
+    /// A trigger to reconcile.
     Reconcile(Reasons),
-    /// The configuration is to be read again.
+    /// A request to reload the configuration.
     Reload,
 }
 
-/// Reads the io. It never fails: a missing fact is a value.
+/// Reads the facts. It never fails: a missing fact is a value.
 pub trait Observe {
-    /// What can be listened to.
+    /// The event sources that can be subscribed to.
     type Targets;
-    /// What to listen to, given who we are.
+    /// Returns the event sources to subscribe to, given the identity of this machine.
     fn targets(&self, settings: &Settings, identity: &Identity) -> Self::Targets;
-    /// Reads who we are. Calls `alive` between steps, each of which may take long.
+    /// Reads the facts of this machine. Calls `alive` between steps, each of which may take long.
     fn observation(
         &mut self,
         settings: &Settings,
@@ -60,79 +60,79 @@ pub trait Observe {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> impl Future<Output = Observation>;
-    /// Reads what is known of the host that runs our VM.
+    /// Reads the sources for the host that runs our VM.
     fn placement(
         &mut self,
         settings: &Settings,
         located: &Located<'_>,
         now: Now,
     ) -> impl Future<Output = PlacementReads>;
-    /// How often each API was asked until now.
+    /// Returns the number of requests to each API so far.
     fn requests(&self) -> Vec<Requests>;
 }
 
-/// Writes, and nothing else.
+/// Executes writes.
 pub trait Apply {
-    /// Does the action, or says in one line why not.
+    /// Executes the action, or returns a one-line error.
     fn apply(&mut self, action: &Action, now: Now) -> impl Future<Output = WriteResult>;
 }
 
-/// Tells people and systemd.
+/// Reports to users and to systemd.
 pub trait Publish {
-    /// Tells what is new since the last time.
+    /// Reports changes since the last call.
     fn publish(&mut self, report: &RoundReport<'_>);
-    /// A migration hint, before it is asked what became of it. Its source may have reported it already.
+    /// Reports a migration hint before its result is known. Its source may have reported it already.
     fn hint(&mut self, hint: Trigger);
-    /// The process works, as a finished step proves.
+    /// Notifies systemd that the process is alive, after a finished step.
     fn alive(&mut self);
-    /// The configuration was read again, or why the old one stays.
+    /// Reports a reload of the configuration, or why the previous one stays in use.
     fn reloaded(&mut self, outcome: Result<(), &str>);
-    /// The process ends.
+    /// Reports that the process is stopping.
     fn stopping(&mut self);
 }
 
-/// Waits for reasons to reconcile.
+/// Waits for triggers.
 pub trait Wait {
-    /// What can be listened to.
+    /// The event sources that can be subscribed to.
     type Targets;
-    /// Says what to listen to, after each observation.
+    /// Sets the event sources, after each observation.
     fn subscribe(&mut self, targets: Self::Targets);
-    /// The next reasons, or what is to come by itself. Calls `alive` at intervals.
+    /// Waits for the next triggers, or for the scheduled round. Calls `alive` at intervals.
     fn wait(&mut self, next: Next, alive: &mut dyn FnMut()) -> impl Future<Output = Wake>;
-    /// Ends when a name of this machine changes. Other reasons that come meanwhile are kept for the next wait. Cancel-safe.
+    /// Waits until a name of this machine changes. Other triggers in the meantime are kept for the next wait. Cancel-safe.
     fn renamed(&mut self) -> impl Future<Output = ()>;
-    /// Re-establishes a watch that has said nothing since `since`: its connection may not have survived a move.
+    /// Re-establishes a watch that delivered nothing since `since`: its connection may have been lost in a migration.
     fn verify(&mut self, since: Duration);
 }
 
-/// Reads the configuration again.
+/// Reloads the configuration.
 pub trait Reload {
-    /// The new settings, or why they cannot be used. The text is lines for people.
+    /// Returns the new settings, or an error of one or more lines.
     fn reload(&mut self) -> Result<Settings, String>;
 }
 
-/// The clocks and the random numbers.
+/// The clocks and the random number generator.
 pub trait Clock {
-    /// This moment.
+    /// Returns the current time.
     fn now(&self) -> Now;
 }
 
 /// The parts of a running agent.
 #[derive(Debug)]
 pub struct Agent<IO, P, T, R, C> {
-    /// Reads and writes.
+    /// The observer, which reads and writes.
     pub io: IO,
-    /// Tells.
+    /// The publisher of reports.
     pub publish: P,
-    /// Waits.
+    /// The source of triggers.
     pub wait: T,
-    /// Reads the configuration.
+    /// The source of the configuration.
     pub reload: R,
-    /// Knows the time.
+    /// The clock.
     pub clock: C,
 }
 
-/// Runs indefinitely; anyone who wants it to stop drops it.
+/// Runs indefinitely. To stop it, drop the future.
 pub async fn run<IO, P, T, R, C>(
     mut settings: Settings,
     agent: &mut Agent<IO, P, T, R, C>,
@@ -152,7 +152,7 @@ pub async fn run<IO, P, T, R, C>(
         clock,
     } = agent;
     let mut memory = memory;
-    // The local facts were read before this: an API that is away must not hold the boot.
+    // The local facts were read before this: an unavailable API must not delay the boot.
     publish.alive();
     let mut wake = Wake::Reconcile(Reasons::new(Trigger::Startup, clock.now().uptime));
     let mut cuts: u32 = 0;
@@ -166,13 +166,13 @@ pub async fn run<IO, P, T, R, C>(
                 let at = clock.now().uptime;
                 if let Ok(new) = outcome {
                     settings = new;
-                    // The configuration may be the remedy of a conflict.
+                    // The new configuration may resolve a conflict.
                     memory.conflicts = ConflictTracker::default();
                 }
                 wake = Wake::Reconcile(Reasons::new(Trigger::Reload, at));
             }
             Wake::Reconcile(reasons) => {
-                // A round that was cut short comes again with its hint.
+                // An interrupted round is repeated with its hint.
                 if let Some(hint) = decide::new_hint(&memory, &reasons)
                     && reported != reasons.hint
                 {
@@ -186,7 +186,7 @@ pub async fn run<IO, P, T, R, C>(
                     run_kind: RunKind::Daemon,
                     mode: Mode::Write,
                 };
-                // Names that never rest must not keep a slow answer from ever being heard.
+                // Names that keep changing must not block slow responses indefinitely.
                 let renamed = async {
                     if cuts >= CUTS_MAX {
                         std::future::pending::<()>().await;
@@ -194,7 +194,7 @@ pub async fn run<IO, P, T, R, C>(
                     if let Some(at) = next_cut {
                         tokio::time::sleep_until(at).await;
                     }
-                    // It may have come together with a reason to ask an API.
+                    // The name may have changed together with a trigger that needs API requests.
                     if !reasons.renamed || reasons.scope == Scope::NONE {
                         wait.renamed().await;
                     }
@@ -222,7 +222,7 @@ pub async fn run<IO, P, T, R, C>(
     }
 }
 
-/// Looks and writes until there is nothing left to write. `Mode::DryRun` writes nothing. Answers the rounds.
+/// Runs rounds until there is nothing left to write. `Mode::DryRun` writes nothing. Returns the rounds.
 pub async fn once<IO, P, C>(
     settings: &Settings,
     io: &mut IO,
@@ -242,7 +242,7 @@ where
         let at = clock.now().uptime;
         let mut reasons = Reasons::new(Trigger::Startup, at);
         if !rounds.is_empty() {
-            // Everything was read, and what was written was answered with the Node as it is now.
+            // Everything was read, and the response to each write contained the current Node.
             reasons.scope = Scope::NONE;
         }
         let attempt = Attempt {
@@ -262,12 +262,12 @@ where
     rounds
 }
 
-/// Whether `once` writes.
+/// The write mode of [`once`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It does.
+    /// All changes are written.
     Write,
-    /// It only says what it would write.
+    /// The changes are only reported.
     DryRun,
 }
 
@@ -278,8 +278,8 @@ struct Attempt {
     mode: Mode,
 }
 
-/// Observes, decides, applies. An API may take long not to answer, and a new name is reported immediately: when `renamed` ends, the
-/// reading is canceled for a round on what is known, and starts again after it.
+/// Observes, decides, and applies. An unavailable API may take long to time out, and a new name is reported immediately: when
+/// `renamed` completes, the reads are canceled for a round on cached facts, and repeated after it.
 async fn round<IO, P, C>(
     settings: &Settings,
     io: &mut IO,
@@ -301,7 +301,7 @@ where
         None => {
             let reasons = Reasons::new(Trigger::Hostname, clock.now().uptime);
             let observed = observed(settings, io, publish, clock, &memory, reasons.scope).await;
-            // What was learned of the files, and not yet acted upon, is forgotten: all that follows from it is read.
+            // File changes that were read but not applied yet are lost, so all facts that depend on them are read again.
             let cut = Reasons {
                 scope: wanted.scope.and(Scope::KNOWN),
                 renamed: false,
@@ -343,7 +343,7 @@ where
     }
 }
 
-/// Observe.
+/// Observes the facts, the identity and the placement.
 async fn observed<IO, P, C>(
     settings: &Settings,
     io: &mut IO,
@@ -378,7 +378,7 @@ where
     (observation, identity, placement)
 }
 
-/// The work's result, or `None` where `cut` ends first.
+/// Returns the result of `work`, or `None` if `cut` completes first.
 async fn unless<T>(cut: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     let (mut cut, mut work) = (pin!(cut), pin!(work));
     poll_fn(|context| match work.as_mut().poll(context) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One round of the loop, whole, and as the reports see it.
+//! The result of one round of the loop, and its report.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use crate::facts::UnavailableKind;
 use crate::facts::observation::Observation;
 use crate::facts::requests::Requests;
 
-/// One round, whole.
+/// The result of one round.
 #[derive(Debug)]
 pub struct Round {
-    /// Why.
+    /// The reasons of the round.
     pub reasons: Reasons,
-    /// The round that a new name cut short, which is to be done again.
+    /// The reasons of the round that a new name interrupted, which must be repeated.
     pub cut: Option<Reasons>,
-    /// When it was decided.
+    /// The time of the decision.
     pub now: Now,
-    /// Who we are.
+    /// The observed facts.
     pub observation: Observation,
-    /// The judgement of that.
+    /// The identity that follows from them.
     pub identity: Identity,
-    /// Where we are.
+    /// The host of the VM and its topology.
     pub placement: Option<decide::placement::Placement>,
     /// The decision.
     pub plan: Plan,
-    /// What came of the first actions of the plan; the others were not tried.
+    /// The results of the first actions of the plan; the others were not attempted.
     pub results: Vec<WriteResult>,
-    /// When the last write was done, since the start of the process.
+    /// The time when the last write was finished, since the start of the process.
     pub ended: Duration,
-    /// How often each API was asked until then.
+    /// The number of requests to each API until then.
     pub requests: Vec<Requests>,
-    /// What to remember.
+    /// The state to remember.
     pub memory: Memory,
-    /// What comes next.
+    /// The next step.
     pub follow_up: FollowUp,
 }
 
 impl Round {
-    /// Whether an API that was asked gave no answer.
+    /// Reports whether an API did not respond.
     pub fn is_unanswered(&self) -> bool {
         let reads = [
             self.observation.candidates.why(),
@@ -53,7 +53,7 @@ impl Round {
             .any(|why| why.kind == UnavailableKind::Unreachable)
     }
 
-    /// Reports whether nothing is left to send to the API of the guest cluster, or it was refused.
+    /// Reports whether nothing is left to send to the API of the guest cluster, or a write was refused.
     pub(super) fn is_settled(&self) -> bool {
         let is_refused =
             |(action, result): (&Action, &WriteResult)| action.is_sent() && result.is_err();
@@ -61,12 +61,12 @@ impl Round {
             || self.plan.tried(&self.results).any(is_refused)
     }
 
-    /// The round as a report.
+    /// Returns the report of the round.
     pub fn report<'a>(&'a self, settings: &'a Settings) -> RoundReport<'a> {
         let labelled = self.plan.tried(&self.results).any(|(action, result)| {
             result.is_ok() && matches!(action, Action::PatchNode(patch) if patch.annotations.contains_key(decide::ANNOTATION_HOST))
         });
-        // What is done about a move is done because of the first hint of it.
+        // A migration is reported with its first hint.
         let first = (self.reasons.trigger, self.reasons.at);
         let (trigger, since) = self.plan.memory.cause.unwrap_or(first);
         RoundReport {
@@ -86,35 +86,35 @@ impl Round {
 }
 
 impl RoundReport<'_> {
-    /// Returns each write that was tried, with its result.
+    /// Returns each attempted write with its result.
     pub fn tried(&self) -> impl Iterator<Item = (&Action, &WriteResult)> {
         self.plan.tried(self.results)
     }
 }
 
-/// All that one round found out and did.
+/// The observations, decisions and results of one round.
 #[derive(Debug)]
 pub struct RoundReport<'a> {
-    /// Why the agent reconciled.
+    /// The trigger of the round.
     pub trigger: Trigger,
-    /// The moment of the decision.
+    /// The time of the decision.
     pub now: Now,
-    /// Who we are.
+    /// The observed facts.
     pub observation: &'a Observation,
-    /// The judgement of that.
+    /// The identity that follows from them.
     pub identity: &'a Identity,
-    /// Where we are.
+    /// The host of the VM and its topology.
     pub placement: Option<&'a decide::placement::Placement>,
-    /// What was decided.
+    /// The decisions.
     pub plan: &'a Plan,
-    /// What came of the first actions of the plan; the others were not tried.
+    /// The results of the first actions of the plan; the others were not attempted.
     pub results: &'a [WriteResult],
-    /// From the arrival of the trigger to the end of the last write.
+    /// The time from the arrival of the trigger to the end of the last write.
     pub latency: Duration,
-    /// The move whose labels were written in this round.
+    /// The migration whose labels were written in this round.
     pub migrated: Option<&'a Migration>,
-    /// How often each API was asked until now.
+    /// The number of requests to each API so far.
     pub requests: &'a [Requests],
-    /// The settings in force.
+    /// The current settings.
     pub settings: &'a Settings,
 }

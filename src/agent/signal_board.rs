@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of each event source: whether it works here, and why not. Written by `triggers`, read by `report`.
+//! The state of each event source: whether it works on this machine, and why not. `triggers` writes it, `report` reads it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +9,20 @@ use tokio::sync::Notify;
 use crate::facts::clock::{ClockStep, ClockSteps};
 use crate::facts::observation::ObservationIssue;
 
-/// The state of one signal.
+/// The state of one event source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// Whether it works here.
+    /// Whether it works on this machine.
     pub live: bool,
-    /// The same for people.
+    /// The state as human-readable text.
     pub detail: String,
 }
 
-/// Shared by the sources and the report.
+/// The states that the event sources share with the report.
 #[derive(Debug, Clone, Default)]
 pub struct SignalBoard {
     inner: Arc<Mutex<Inner>>,
-    /// An issue came or went, and no report has said so.
+    /// Notified when an issue was added or removed that is not reported yet.
     news: Arc<Notify>,
 }
 
@@ -34,7 +34,7 @@ struct Inner {
 }
 
 impl SignalBoard {
-    /// Says how a signal stands.
+    /// Sets the state of an event source.
     pub fn set(&self, name: &'static str, live: bool, detail: impl Into<String>) {
         self.lock(|inner| {
             inner.signals.insert(
@@ -47,7 +47,7 @@ impl SignalBoard {
         });
     }
 
-    /// Reports an issue of a signal, or withdraws it.
+    /// Adds or removes the issue of an event source.
     pub fn issue(&self, name: &'static str, issue: Option<ObservationIssue>) {
         let is_new = self.lock(|inner| match issue {
             Some(issue) => {
@@ -62,7 +62,7 @@ impl SignalBoard {
         }
     }
 
-    /// Takes note of a step of the wall clock. Returns how many there were.
+    /// Records a step of the wall clock. Returns the number of steps.
     pub fn note_clock_step(&self, step: ClockStep) -> u64 {
         self.lock(|inner| {
             inner.clock.count += 1;
@@ -76,17 +76,17 @@ impl SignalBoard {
         self.lock(|inner| inner.clock)
     }
 
-    /// Waits until an issue came or went. Cancel-safe.
+    /// Waits until an issue is added or removed. Cancel-safe.
     pub async fn changed(&self) {
         self.news.notified().await;
     }
 
-    /// All signals.
+    /// Returns all event sources.
     pub fn signals(&self) -> BTreeMap<&'static str, Signal> {
         self.lock(|inner| inner.signals.clone())
     }
 
-    /// All issues.
+    /// Returns all issues.
     pub fn issues(&self) -> Vec<ObservationIssue> {
         self.lock(|inner| inner.issues.values().cloned().collect())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is remembered over a restart. It belongs to one machine: in a cloned image it is found and thrown away.
+//! The state that is kept over a restart. It belongs to one machine: in a cloned image it is detected and discarded.
 
 mod saver;
 
@@ -14,16 +14,16 @@ use crate::sys::atomic_file::{self, WriteError};
 use crate::sys::root::{ReadError, Root};
 pub use saver::Saver;
 
-/// The state, for us alone.
+/// The path of the state file, readable only by this agent.
 const STATE_FILE: &str = "/var/lib/harvester-node-agent/state.json";
 
-/// It names no secret, but is no one else's business.
+/// The file contains no secrets, but other users do not need it.
 const STATE_MODE: u32 = 0o600;
 
-/// The version of the shape below; a newer one is not guessed at.
+/// The version of the format. Newer versions are not parsed.
 const VERSION: u32 = 1;
 
-/// The state is a few lines; anything larger is not ours.
+/// The maximum size of the file. The state has only a few lines.
 const SIZE_MAX: u64 = 64 << 10;
 
 /// The state.
@@ -31,18 +31,18 @@ const SIZE_MAX: u64 = 64 << 10;
 #[serde(rename_all = "camelCase")]
 pub struct State {
     version: u32,
-    /// The machine that it belongs to.
+    /// The machine that the state belongs to.
     pub machine: MachineId,
-    /// The VM that was found last. It is one more name to look for, and proves nothing.
+    /// The VM that was found last. It is only used as one more name to search for, and is no proof.
     #[serde(default)]
     pub vm: Option<String>,
     /// The last migration.
     pub last_migration: Option<Migration>,
-    /// Milliseconds that its labels took, and the trigger, once they were written.
+    /// The time until its labels were written, in milliseconds, and the trigger.
     pub last_latency: Option<(u64, String)>,
 }
 
-/// What tells one machine from another that has the same disk.
+/// The identifiers that distinguish machines with a copy of the same disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineId {
@@ -51,7 +51,7 @@ pub struct MachineId {
 }
 
 impl MachineId {
-    /// Of this machine.
+    /// Returns the identifiers of this machine.
     pub fn of(machine: &Machine) -> Self {
         Self {
             machine_id: machine.machine_id.known().cloned(),
@@ -61,7 +61,7 @@ impl MachineId {
 }
 
 impl State {
-    /// The state of a machine that has just been met.
+    /// Creates the state of a new machine.
     pub fn new(machine: MachineId) -> Self {
         Self {
             version: VERSION,
@@ -73,17 +73,17 @@ impl State {
     }
 }
 
-/// Why an earlier state is not used.
+/// The reason why an earlier state is not used.
 #[derive(Debug)]
 enum Unused {
     /// It belongs to another VM.
     Foreign(String),
-    /// It cannot be read or understood.
+    /// It cannot be read or parsed.
     Unusable(String),
 }
 
-/// Reads the state for the daemon. The second value says why an earlier one was not used; it was then moved aside or belongs
-/// to another VM.
+/// Reads the state for the daemon. The second value is the reason why an earlier state was not used; the file was then renamed or
+/// belongs to another VM.
 pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     let fresh = || State::new(machine.clone());
     match read(root, machine) {
@@ -93,7 +93,7 @@ pub fn load(root: &Root, machine: &MachineId) -> (State, Option<String>) {
     }
 }
 
-/// Reads the state for a command. The file is left as it is.
+/// Reads the state for a command. The file is not changed.
 pub fn recall(root: &Root, machine: &MachineId) -> State {
     let state = read(root, machine).ok().flatten();
     state.unwrap_or_else(|| State::new(machine.clone()))
@@ -119,13 +119,13 @@ fn read(root: &Root, machine: &MachineId) -> Result<Option<State>, Unused> {
     }
 }
 
-/// Writes the state if it changed.
+/// Writes the state to the file.
 fn save(root: &Root, state: &State) -> Result<(), WriteError> {
     let text = serde_json::to_vec_pretty(state).unwrap_or_default();
     atomic_file::write_atomic(root, Path::new(STATE_FILE), &text, STATE_MODE).map(|_| ())
 }
 
-/// Moves the file out of the way, so that a person can check it.
+/// Renames the file, so that an administrator can check it.
 fn aside(root: &Root, why: &str) -> String {
     match atomic_file::move_aside(root, Path::new(STATE_FILE), "unusable") {
         Ok(moved) => format!("{why}; moved to {}", moved.display()),

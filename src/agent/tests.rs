@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop with a paused clock and no world.
+//! The loop with a paused clock and fake I/O.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,16 +13,16 @@ use crate::facts::registration::{LabelFile, LabelFileContent, LabelFileKind};
 use crate::facts::requests::Requests;
 use crate::facts::{Fact, UnavailableKind};
 
-/// Everything that happened, in order.
+/// All events, in order.
 type Log = Rc<RefCell<Vec<String>>>;
 
 struct FakeIo {
     facts: Facts,
     log: Log,
     refuse: Option<Refusal>,
-    /// When the API tells that the VM runs on hv-b, if it ever does.
+    /// The time when the API reports that the VM runs on hv-b, if ever.
     moves: Option<Instant>,
-    /// How long the APIs take to answer.
+    /// The response time of the APIs.
     slow: Duration,
 }
 
@@ -114,16 +114,16 @@ impl Publish for FakePublish {
     }
 }
 
-/// Gives the wakes of a script; then time passes as the loop asks for, three times; then indefinitely.
+/// A fake that returns the wakes of a script, then the scheduled rounds three times, then waits indefinitely.
 struct FakeWait {
     script: VecDeque<Wake>,
     limits: Rc<RefCell<Vec<Duration>>>,
     timers: usize,
     began: Instant,
     log: Log,
-    /// After how long a round is cut short by a new name.
+    /// The time after which a new name interrupts a round.
     rename: Option<Duration>,
-    /// Whether one new name follows the other, indefinitely.
+    /// Whether names keep changing indefinitely.
     restless: bool,
 }
 
@@ -222,7 +222,7 @@ async fn run_with(
     run_tuned(facts, script, refuse, reloads, |_, _| {}).await
 }
 
-/// `tune` changes what else is special.
+/// Runs the loop. `tune` changes other settings of the test.
 async fn run_tuned(
     facts: Facts,
     script: Vec<Wake>,
@@ -255,7 +255,7 @@ async fn run_tuned(
         clock: PausedClock(Instant::now()),
     };
     tune(&mut agent.io, &mut agent.wait);
-    // The loop never ends by itself: it is dropped, as the service drops it.
+    // The loop never ends by itself: it is dropped, like in the service.
     let day = Duration::from_secs(86_400);
     let life = Box::pin(run(settings, &mut agent, Memory::default()));
     tokio::time::timeout(day, life).await.unwrap_err();
@@ -323,7 +323,7 @@ async fn a_refused_write_is_tried_again_with_growing_waits_and_never_ends_the_lo
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_fails_beside_reads_that_succeed_is_tried_again_with_growing_waits() {
-    // Each answer to a read starts the backoff of the API again: what is left of it does not grow.
+    // Each response to a read restarts the backoff of the API, so its remaining time does not increase.
     let refusal = Refusal {
         text: "500".to_owned(),
         passing: true,
@@ -344,7 +344,7 @@ async fn a_file_that_cannot_be_written_is_said_at_once_and_tried_at_each_look_an
     let mut facts = Facts::new();
     facts.settle();
     facts.memory = Memory::default();
-    // It is ours, and nothing asks for it.
+    // The file is ours, but is not configured.
     facts.observation.label_files = vec![LabelFile {
         kind: LabelFileKind::Rke2,
         content: LabelFileContent::Ours(String::new()),
@@ -455,7 +455,7 @@ async fn a_new_name_that_comes_together_with_a_reason_to_ask_is_reported_first()
         "report hostname",
         "who Known and delivered",
         "report node",
-        // And no one is asked for the sake of the name alone.
+        // A new name alone causes no API request.
         "who nothing",
         "report hostname",
         "who Known",
@@ -514,7 +514,7 @@ async fn a_hint_of_a_move_is_read_after_until_the_api_reports_it_and_counted_fro
     let expected = [
         "who All",
         "report startup",
-        // Before anything is read: reads after a move may take long.
+        // Before any read: reads after a migration may take long.
         "sign link",
         "who VM",
         "report link",
@@ -526,7 +526,7 @@ async fn a_hint_of_a_move_is_read_after_until_the_api_reports_it_and_counted_fro
         "report fast-poll",
         "who VM",
         "patch 2",
-        // What is done about the move is done because of the hint.
+        // Writes after a migration are reported with the hint.
         "report link",
         "migrated after 1000 ms",
         "who nothing",
@@ -590,7 +590,7 @@ async fn a_reload_uses_good_settings_at_once_and_keeps_the_old_ones_otherwise() 
         "report reload",
         "who nothing",
         "report reload",
-        // The APIs are read later, at a time of this machine's own.
+        // The APIs are read later, at a different time per machine.
         "who Known",
         "report reload",
         "who Known",

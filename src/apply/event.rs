@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The body of an Event about our own Node.
 //!
-//! It is a core `v1` Event: the role of kubelets (`system:node`, Kubernetes' bootstrap policy) allows these and not those of
-//! `events.k8s.io`. Without `eventTime`, because with it the API wants Events about Nodes outside `default`, where
-//! `kubectl describe node` does not look.
+//! It is a core `v1` Event: the role of kubelets (`system:node`, in the bootstrap policy of Kubernetes) allows these but not those
+//! of `events.k8s.io`. It has no `eventTime`, because with it the API requires Events about Nodes to be outside `default`, where
+//! `kubectl describe node` does not search.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,11 @@ use crate::decide::events::EventDraft;
 use crate::decide::{Now, rfc3339};
 use crate::facts::names::NodeName;
 
-/// Where Events about Nodes, which have no namespace, are kept.
+/// The path of Events about Nodes. Nodes have no namespace, so these Events are in `default`.
 pub const PATH: &str = "/api/v1/namespaces/default/events";
 
-/// The body of the event with this index among those of one moment. The Node's name stands for its uid, as in the kubelet's own Events: `kubectl describe node` looks for that.
+/// Returns the body of the Event with this index among those of one time. The UID is the name of the Node, as in the kubelet's own
+/// Events: `kubectl describe node` searches for it.
 pub fn body(draft: &EventDraft, index: usize, node: &NodeName, now: Now) -> Value {
     let nanoseconds = now.wall.unix_timestamp_nanos();
     let time = rfc3339(now.wall);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes: all that the agent ever changes in a cluster is sent from here, to our own Node, with the kubelet's credential.
-//! So are the changes of its own label files and the start of a unit.
+//! Writes: all changes in a cluster are sent from here, to our own Node, with the credential of the kubelet. This module also
+//! changes the agent's own label files and starts a unit.
 //!
-//! It does what a plan says, reads no facts, decides nothing and retries nothing.
+//! It executes a plan. It reads no facts, makes no decisions and does not retry.
 //!
-//! To add a write: a variant of [`Action`](crate::decide::Action), its call in a file here, and an arm in `observe/observer/write.rs`.
+//! To add a write: add a variant of [`Action`](crate::decide::Action), its call in a file here, and an arm in
+//! `observe/observer/write.rs`.
 
 pub mod event;
 pub mod node;
@@ -50,7 +51,7 @@ pub async fn patch_conditions(
     Ok(node)
 }
 
-/// The path of our own Node, and of no other.
+/// Returns the path of our own Node. Any other Node is rejected.
 fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
     if own == named {
         Ok(format!("/api/v1/nodes/{own}"))
@@ -63,7 +64,7 @@ fn own_path(own: &NodeName, named: &NodeName) -> Result<String, Refusal> {
     }
 }
 
-/// An Event that is lost is no fault: the condition and the journal say the same.
+/// Sends Events. A failure is ignored: the condition and the journal contain the same information.
 async fn announce(
     client: &Client,
     own: &NodeName,

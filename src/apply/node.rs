@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bodies of our writes to our own Node. What is not in these shapes cannot be written.
+//! The request bodies of writes to our own Node. Fields that are not in these types cannot be written.
 
 use serde_json::{Map, Value, json};
 
 use crate::decide::{ConditionsPatch, NodePatch, Now, Transition, rfc3339};
 
-/// A merge patch of labels and annotations. `uid` makes the API refuse it when the Node was re-created since it was read.
+/// Returns a merge patch of labels and annotations. With `uid`, the API refuses it if the Node was re-created after it was read.
 pub fn node_body(patch: &NodePatch) -> Value {
     let mut metadata = Map::from_iter([("uid".to_owned(), json!(patch.uid))]);
     if !patch.labels.is_empty() {
@@ -20,7 +20,7 @@ pub fn node_body(patch: &NodePatch) -> Value {
     json!({ "metadata": metadata })
 }
 
-/// A strategic merge patch of the status: entries are merged by `type`, so the kubelet's own conditions stay.
+/// Returns a strategic merge patch of the status. Entries are merged by `type`, so the kubelet's own conditions stay.
 pub fn conditions_body(patch: &ConditionsPatch, now: Now) -> Value {
     let time = rfc3339(now.wall);
     let conditions: Vec<Value> = patch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes and removes the files of our own through which a distribution hands labels to its kubelet.
+//! Writes and removes our own files that pass labels to the kubelet of a distribution.
 
 use crate::decide::Refusal;
 use crate::decide::registration::{Edit, FileChange};
@@ -9,18 +9,18 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, MANAGER};
 
-/// Labels are no secret, and systemd warns of units that not everybody may read.
+/// Labels are not secret, and systemd warns about units that are not world-readable.
 const MODE: u32 = 0o644;
 
-/// Our own service.
+/// The name of our own service.
 const SERVICE: &str = "harvester-node-agent.service";
 
-/// Makes the first file, with the directory that it stands in, and asks systemd to restart our service: to its sandbox a directory
-/// that was made after its start is read-only.
+/// Creates the first file and its directory, and restarts our service: in its sandbox, a directory that was created after its
+/// start is read-only.
 ///
 /// # Errors
 ///
-/// In one line, when one of these is not done.
+/// Returns a one-line message if one of these steps fails.
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
     edit(root, bus, change).await?;
@@ -31,11 +31,11 @@ pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Re
     )
 }
 
-/// Creates the directory of a file where it is missing.
+/// Creates the directory of a file if it does not exist.
 ///
 /// # Errors
 ///
-/// In one line, when it cannot be created.
+/// Returns a one-line message if it cannot be created.
 pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     match kind.path().parent() {
         Some(directory) => {
@@ -45,15 +45,15 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     }
 }
 
-/// Changes or removes a file. systemd reads the drop-in of a unit only when it is asked to, as by `systemctl daemon-reload`.
+/// Changes or removes a file. systemd reads the drop-in of a unit only on a reload, as with `systemctl daemon-reload`.
 ///
 /// # Errors
 ///
-/// In one line, when the file cannot be changed or systemd does not take note of it.
+/// Returns a one-line message if the file cannot be changed or systemd does not reload.
 pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     let path = change.kind.path();
     let (file, edit) = (root.clone(), change.edit.clone());
-    // A disk may be slow, and the loop serves the watchdog.
+    // A disk may be slow, and the loop must notify the watchdog.
     let done = tokio::task::spawn_blocking(move || match &edit {
         Edit::Write(text) => {
             atomic_file::write_atomic(&file, path, text.as_bytes(), MODE).map(drop)
@@ -73,7 +73,7 @@ pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Ref
     })
 }
 
-/// What systemd said. Where there is no bus, there is no systemd that would have to know.
+/// Converts the response of systemd. Without a bus there is no systemd that needs a reload.
 fn reported<T>(
     answer: Result<T, BusError>,
     text: impl FnOnce(String) -> String,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts a unit of this machine, only where the configuration allows it.
+//! Starts a unit of this machine, only if the configuration allows it.
 
 use crate::decide::Refusal;
 use crate::sys::escape::chain;
 use crate::wire::dbus::{Bus, BusError, MANAGER};
 
-/// Asks systemd to start `unit`, once. `replace` is what `systemctl start` says as well: a queued stop gives way.
+/// Requests one start of `unit` from systemd. `replace` is the job mode of `systemctl start` as well: it replaces a queued stop.
 ///
 /// # Errors
 ///
-/// In one line, when there is no bus or systemd refuses. That the unit then fails is for the next round.
+/// Returns a one-line message if there is no bus or systemd refuses. A later failure of the unit is observed in the next round.
 pub async fn start(bus: &Bus, unit: &str) -> Result<(), Refusal> {
     match bus.call(MANAGER, "StartUnit", &[unit, "replace"]).await {
         Ok(_) => Ok(()),

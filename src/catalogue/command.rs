@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands to paste: what is typed, and where.
+//! Commands to paste, and where to run them.
 //!
-//! What only the machine knows stands as `<VM>` until it is known. A shell takes `<VM>` for a file to read, finds none,
-//! and so runs nothing that still has a gap in it.
+//! A value that only the machine knows is a placeholder such as `<VM>` until it is known. A shell parses `<VM>` as a redirection
+//! from a missing file, so a command with a placeholder never runs.
 
 use std::borrow::Cow;
 
 use crate::sys::escape::shell_word;
 
-/// Where a command is typed.
+/// The place where a command is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandPlace {
-    /// In this VM, as root.
+    /// This VM, as root.
     Vm,
     /// Where kubectl has an administrator's kubeconfig of the guest cluster.
     GuestCluster,
-    /// Where kubectl has an administrator's kubeconfig of Harvester: on a workstation, to and from which files are copied.
+    /// Where kubectl has an administrator's kubeconfig of Harvester: a workstation, to and from which files are copied.
     Harvester,
     /// Where the image is built.
     Image,
 }
 
 impl CommandPlace {
-    /// As a heading over commands.
+    /// Returns the heading for commands.
     pub fn title(self) -> &'static str {
         match self {
             Self::Vm => "on this node, as root",
@@ -32,7 +32,7 @@ impl CommandPlace {
         }
     }
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Vm => "vm",
@@ -44,7 +44,7 @@ impl CommandPlace {
 }
 
 /// Prints a kubeconfig with the token of the service account that `rbac --create-account` creates, as an administrator of
-/// Harvester. A kubeconfig may be JSON, because JSON is YAML.
+/// Harvester. A kubeconfig may be JSON, because JSON is valid YAML.
 pub const PRINT_KUBECONFIG: &str = concat!(
     "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o go-template='",
     r#"{"apiVersion":"v1","kind":"Config","current-context":"harvester","clusters":[{"name":"harvester","cluster":{"server":"'"#,
@@ -54,17 +54,17 @@ pub const PRINT_KUBECONFIG: &str = concat!(
     " | install -m 0600 /dev/stdin harvester.kubeconfig.new && test -s harvester.kubeconfig.new && mv harvester.kubeconfig.new harvester.kubeconfig",
 );
 
-/// One line to paste.
+/// A command of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixCommand {
-    /// Where.
+    /// The place where it is run.
     pub place: CommandPlace,
-    /// What, with a [`CommandWord`] in angle brackets for what only the machine knows.
+    /// The text, with a [`CommandWord`] in angle brackets for each value that only the machine knows.
     pub text: Cow<'static, str>,
 }
 
 impl FixCommand {
-    /// The text with all names in it that are `known`, each as one word for the shell.
+    /// Returns the text with all `known` values in it, each quoted as one shell word.
     pub fn filled<'a>(&self, known: impl Fn(CommandWord) -> Option<&'a str>) -> String {
         CommandWord::ALL
             .iter()
@@ -75,7 +75,7 @@ impl FixCommand {
     }
 }
 
-/// What only the machine, or only its reader, knows.
+/// A value that only the machine or the user knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandWord {
     /// Our Node.
@@ -92,16 +92,16 @@ pub enum CommandWord {
     HarvesterApi,
     /// The kubeconfig that the finding is about.
     Kubeconfig,
-    /// The address at which the reader logs in to this VM.
+    /// The address of this VM for SSH.
     NodeAddress,
-    /// The value of a label, for the reader to choose.
+    /// The region label, which the user chooses.
     Region,
-    /// The value of a label, for the reader to choose.
+    /// The zone label, which the user chooses.
     Zone,
 }
 
 impl CommandWord {
-    /// All of them.
+    /// All values.
     pub const ALL: &[Self] = &[
         Self::Node,
         Self::Vm,
@@ -115,7 +115,7 @@ impl CommandWord {
         Self::Zone,
     ];
 
-    /// How it stands in a command.
+    /// Returns the placeholder in a command.
     pub fn placeholder(self) -> &'static str {
         match self {
             Self::Node => "<NODE>",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The notation of the catalogue: for each code its name, group, severity and title, its `impact`, the steps that `fix` it,
-//! and optionally the commands to `run`, each with its place in front, and what it `suppresses`.
+//! The notation of the catalogue: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
+//! optionally the commands to `run`, each after its place, and the codes that it `suppresses`.
 
-/// Where a command is typed.
+/// The place where a command is run.
 macro_rules! place {
     (vm) => {
         CommandPlace::Vm
@@ -18,7 +18,7 @@ macro_rules! place {
     };
 }
 
-/// Declares the codes and their entries in one place, so that none can lack a part.
+/// Declares the codes and their entries together, so that no part of an entry can be missing.
 macro_rules! catalogue {
     ($($code:ident, $name:literal, $group:ident, $severity:ident, $title:literal,
         impact: $impact:literal, fix: [$($step:expr),+ $(,)?] $(, run: [$($place:ident $command:expr),* $(,)?])?
@@ -36,7 +36,7 @@ macro_rules! catalogue {
             /// All codes, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// What is known about it.
+            /// Returns the entry of the code.
             pub fn entry(self) -> &'static Entry {
                 match self {
                     $(Self::$code => {

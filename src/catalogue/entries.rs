@@ -7,11 +7,11 @@ use super::command::PRINT_KUBECONFIG;
 use super::declare::{catalogue, place};
 use super::{CommandPlace, Entry, FixCommand, Group, Severity};
 
-/// Prints what the agent, the cloud provider and the CSI driver need on Harvester: a service account, its token and its roles.
+/// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
 /// Prints the roles for the service account in use.
 const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
-/// Copies what this node printed to where kubectl is, and applies it.
+/// Copies the file from this node to the machine with kubectl, and applies it.
 const APPLY: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl apply -f rbac.yaml";
 /// Copies the kubeconfig that kubectl printed to this node.
 const INSTALL: &str =
@@ -20,7 +20,7 @@ const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
 const STOP: &str = "systemctl stop rke2-server rke2-agent k3s k3s-agent";
-/// Starts the one of them that this node has.
+/// Starts the service that is enabled on this node.
 const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled --no-legend 'rke2-*' 'k3s*' | cut -d' ' -f1)";
 const SERVICES: &str = "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet";
 const JOURNAL: &str =

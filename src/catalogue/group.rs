@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a finding is about.
+//! The groups of findings.
 
 use crate::facts::observation::Api;
 
-/// What a finding is about: the groups of `doctor`, in its order, from this machine outwards.
+/// The subject of a finding: the groups of `doctor`, in its order, from this machine outwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// The machine itself, and this agent on it.
     Machine,
-    /// QEMU's guest agent.
+    /// The QEMU guest agent.
     GuestAgent,
     /// The kubeconfig for Harvester.
     HarvesterCredential,
     /// Harvester's API.
     HarvesterApi,
-    /// Which VM this machine is, and whether its names say so.
+    /// The VM of this machine, and whether the names match it.
     Identity,
-    /// Which host runs it, and that host's region and zone.
+    /// The host of the VM, and that host's region and zone.
     Placement,
     /// The kubelet's kubeconfig.
     KubeletCredential,
     /// The Node in the guest cluster, and the guest cluster's API.
     Node,
-    /// Versions that do not go together.
+    /// Versions that are not compatible.
     Versions,
-    /// What the image brought that belongs to one machine.
+    /// Machine-specific files that came with the image.
     Image,
 }
 
@@ -43,7 +43,7 @@ impl Group {
         Self::Image,
     ];
 
-    /// Its heading.
+    /// Returns the heading.
     pub fn title(self) -> &'static str {
         match self {
             Self::Machine => "agent",
@@ -59,7 +59,7 @@ impl Group {
         }
     }
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Machine => "agent",
@@ -75,7 +75,7 @@ impl Group {
         }
     }
 
-    /// The API that all in it is about, where there is one: what is wrong with the one explains nothing at the other.
+    /// Returns the API of the group, if there is one: a problem with one API does not explain findings of the other.
     pub fn api(self) -> Option<Api> {
         match self {
             Self::HarvesterCredential | Self::HarvesterApi => Some(Api::Harvester),

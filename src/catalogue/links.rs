@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where to read on: the page about the group of a finding, and reports of people who had the same.
+//! Links to documentation: the page about the group of a finding, and issue reports about it.
 
 use super::{Code, Group};
 
@@ -24,21 +24,21 @@ const TEXTFILE: &str = "https://github.com/prometheus/node_exporter#textfile-col
 const TOML: &str = "https://toml.io/en/v1.0.0";
 const RKE2_CONFIGURATION: &str = "https://docs.rke2.io/install/configuration";
 
-/// An issue of a project.
+/// Returns the URL of an issue.
 macro_rules! issue {
     ($repository:literal, $number:literal) => {
         concat!("https://github.com/", $repository, "/issues/", $number)
     };
 }
 
-/// An issue of Harvester.
+/// Returns the URL of a Harvester issue.
 macro_rules! harvester {
     ($number:literal) => {
         issue!("harvester/harvester", $number)
     };
 }
 
-/// An issue of Rancher.
+/// Returns the URL of a Rancher issue.
 macro_rules! rancher {
     ($number:literal) => {
         issue!("rancher/rancher", $number)
@@ -48,7 +48,7 @@ macro_rules! rancher {
 const KUBEVIRT_225: &str = issue!("kubevirt/cloud-provider-kubevirt", 225);
 
 impl Group {
-    /// The page that says how it should be.
+    /// Returns the page that documents the correct setup.
     pub fn link(self) -> &'static str {
         match self {
             Self::Machine | Self::Identity | Self::Image => NODE_DRIVER,
@@ -62,7 +62,7 @@ impl Group {
 }
 
 impl Code {
-    /// Where to read on: first the page about it or its group, then reports of the same trouble.
+    /// Returns the links: first the page about the code or its group, then issue reports.
     pub fn links(self) -> Vec<&'static str> {
         let page = self.page().unwrap_or_else(|| self.entry().group.link());
         [page]
@@ -71,7 +71,7 @@ impl Code {
             .collect()
     }
 
-    /// The page about it, where that of its group is about something else.
+    /// Returns the page about the code, if that of its group does not cover it.
     fn page(self) -> Option<&'static str> {
         match self {
             Self::ClockSkew | Self::ClockDrift | Self::ClockNotSynchronized => Some(TIMEDATECTL),
@@ -85,7 +85,7 @@ impl Code {
         }
     }
 
-    /// Reports of people who had this.
+    /// Returns issue reports about the code.
     fn reports(self) -> &'static [&'static str] {
         match self {
             Self::HostnameDiffers => &[

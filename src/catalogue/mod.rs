@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything the agent can report: one catalogue for the journal, the status, the command line and the manual pages.
+//! All findings of the agent: one catalogue for the journal, the status, the command line and the manual pages.
 //!
-//! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`,
-//! or in `commands/doctor/judge/` where only `doctor` knows it, that raises it; links to read on are in `links.rs`.
+//! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`, or in
+//! `commands/doctor/judge/` if only `doctor` detects it, that raises it; its links are in `links.rs`.
 
 mod command;
 mod declare;
@@ -23,20 +23,20 @@ pub use command::{CommandPlace, CommandWord, FixCommand, PRINT_KUBECONFIG};
 pub use entries::Code;
 pub use group::Group;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Good to know; nothing is wrong.
+    /// Useful to know; nothing is wrong.
     Notice,
-    /// Something works less well than it could, or will stop.
+    /// Something is degraded, or will fail.
     Warning,
-    /// The main job is not done.
+    /// The agent cannot do its main task.
     Error,
 }
 
 impl Severity {
-    /// The word used in reports.
+    /// Returns the word used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Notice => "notice",
@@ -46,23 +46,23 @@ impl Severity {
     }
 }
 
-/// A finding: what the catalogue says of its code, and what was seen here.
+/// A finding: its code in the catalogue, and the observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The code.
     pub code: Code,
-    /// What was seen, on which object.
+    /// The observation, on which object.
     pub seen: String,
-    /// Steps made for what was observed; empty for those of the catalogue.
+    /// Steps for this observation; empty: use those of the catalogue.
     #[serde(skip)]
     steps: Vec<String>,
-    /// Commands to paste, where the remedy is not the catalogue's.
+    /// Commands for this observation; empty: use those of the catalogue.
     #[serde(skip)]
     commands: Vec<FixCommand>,
-    /// What it is about here, where that is not the catalogue's group.
+    /// The group, if it differs from that of the catalogue.
     #[serde(skip)]
     about: Option<Group>,
-    /// What expires, where that is what it is about.
+    /// The token or certificate that expires, if the finding is about one.
     #[serde(skip)]
     pub expiry: Option<Expiry>,
 }
@@ -70,18 +70,18 @@ pub struct Finding {
 /// A token or certificate that expires: a row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiry {
-    /// When, as a Unix timestamp.
+    /// The expiration time, as a Unix timestamp.
     pub at: i64,
-    /// What, such as ``CA `rke2-server-ca@1` ``.
+    /// The name, such as ``CA `rke2-server-ca@1` ``.
     pub what: String,
-    /// The file or server that has it.
+    /// The file or server that contains it.
     pub origin: String,
-    /// How it is renewed, in a few words.
+    /// A short description of the renewal.
     pub renew: &'static str,
 }
 
 impl Finding {
-    /// A finding with what was seen.
+    /// Creates a finding from an observation.
     pub fn new(code: Code, seen: impl Into<String>) -> Self {
         Self {
             code,
@@ -93,7 +93,7 @@ impl Finding {
         }
     }
 
-    /// The same with commands for this VM that were made for what was seen.
+    /// Replaces the commands with commands on this VM for this observation.
     pub fn with_commands(self, commands: Vec<String>) -> Self {
         let here = |text| FixCommand {
             place: CommandPlace::Vm,
@@ -103,7 +103,7 @@ impl Finding {
         Self { commands, ..self }
     }
 
-    /// The same with one more command, after those that it has.
+    /// Appends one command to the current ones.
     pub fn and_command(mut self, place: CommandPlace, text: String) -> Self {
         self.commands = self.commands().to_vec();
         let text = Cow::Owned(text);
@@ -111,7 +111,7 @@ impl Finding {
         self
     }
 
-    /// The same about another group than the catalogue's: what is wrong with either credential has one code.
+    /// Sets another group than that of the catalogue: problems of either credential have the same code.
     pub fn about(self, group: Group) -> Self {
         Self {
             about: Some(group),
@@ -119,39 +119,39 @@ impl Finding {
         }
     }
 
-    /// Adds what expires.
+    /// Sets the token or certificate that expires.
     pub fn with_expiry(self, expiry: Expiry) -> Self {
         let expiry = Some(expiry);
         Self { expiry, ..self }
     }
 
-    /// What it is about.
+    /// Returns the group.
     pub fn group(&self) -> Group {
         self.about.unwrap_or(self.code.entry().group)
     }
 
-    /// The API that it is about, where there is one.
+    /// Returns the API that it is about, if there is one.
     pub fn api(&self) -> Option<Api> {
         self.group().api()
     }
 
-    /// Whether `other` is only its consequence. What is wrong with one API explains nothing at the other.
+    /// Reports whether `other` is only a consequence of this finding. A problem with one API explains nothing at the other.
     pub fn explains(&self, other: &Self) -> bool {
         let is_elsewhere = self.api().zip(other.api()).is_some_and(|(a, b)| a != b);
         !is_elsewhere && self.code.entry().suppresses.contains(&other.code)
     }
 
-    /// Replaces the steps of the catalogue by one step made for what was observed.
+    /// Replaces the steps of the catalogue with one step for this observation.
     pub fn with_remedy(self, step: impl Into<String>) -> Self {
         self.with_steps(vec![step.into()])
     }
 
-    /// Replaces the steps of the catalogue by steps made for what was observed.
+    /// Replaces the steps of the catalogue with steps for this observation.
     pub fn with_steps(self, steps: Vec<String>) -> Self {
         Self { steps, ..self }
     }
 
-    /// Commands to paste: those made for what was seen, or the catalogue's.
+    /// Returns the commands to paste: those for this observation, or those of the catalogue.
     pub fn commands(&self) -> &[FixCommand] {
         if self.commands.is_empty() {
             return self.code.entry().commands;
@@ -159,7 +159,7 @@ impl Finding {
         &self.commands
     }
 
-    /// Returns what fixes it, in steps.
+    /// Returns the steps of the fix.
     pub fn fix(&self) -> Vec<&str> {
         if self.steps.is_empty() {
             return self.code.entry().fix.to_vec();
@@ -167,43 +167,43 @@ impl Finding {
         self.steps.iter().map(String::as_str).collect()
     }
 
-    /// Returns what fixes it, in one line.
+    /// Returns the steps of the fix in one line.
     pub fn remedy(&self) -> String {
         self.fix().join(" ")
     }
 }
 
-/// What is known about one code.
+/// The catalogue entry of one code.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The code.
     pub code: Code,
-    /// Its name: kebab-case, never changed.
+    /// The name: kebab-case, never changed.
     pub name: &'static str,
-    /// What it is about.
+    /// The group.
     pub group: Group,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// One line: what it is.
+    /// The title, in one line.
     pub title: &'static str,
-    /// What happens because of it, in sentences.
+    /// The impact, in sentences.
     pub impact: &'static str,
-    /// What fixes it, in steps.
+    /// The steps of the fix.
     pub fix: &'static [&'static str],
     /// Commands to paste, in their order.
     pub commands: &'static [FixCommand],
-    /// Findings that are only its consequences and are not shown beside it.
+    /// Findings that are only consequences of this one and are not shown with it.
     pub suppresses: &'static [Code],
 }
 
-/// Takes out of `findings` what another of them explains.
+/// Returns `findings` without those that another one explains.
 pub fn without_consequences(findings: &[Finding]) -> Vec<Finding> {
     let is_reported = |finding: &&Finding| findings.iter().all(|cause| !cause.explains(finding));
     findings.iter().filter(is_reported).cloned().collect()
 }
 
 impl Code {
-    /// The code of a name.
+    /// Returns the code with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL
             .iter()
@@ -211,12 +211,12 @@ impl Code {
             .find(|code| code.entry().name == name)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         self.entry().name
     }
 
-    /// Whether it is judged on a VM and a host that were read. While these cannot be read, its silence says nothing.
+    /// Reports whether it requires a VM and a host that were read. While these cannot be read, its absence proves nothing.
     pub fn needs_placement(self) -> bool {
         matches!(
             self,
@@ -236,8 +236,8 @@ impl Code {
         )
     }
 
-    /// Whether only the running service can find it: a single round remembers nothing, listens to nothing and writes nothing, and
-    /// it is not in the service's sandbox.
+    /// Reports whether only the running service can detect it: a single round has no history, listens to nothing, writes nothing,
+    /// and does not run in the service's sandbox.
     pub fn needs_memory(self) -> bool {
         matches!(
             self,
@@ -258,7 +258,7 @@ impl Code {
         )
     }
 
-    /// Whether it is about the names that this machine goes by.
+    /// Reports whether it is about the names of this machine.
     pub fn is_of_names(self) -> bool {
         matches!(
             self,
@@ -266,7 +266,7 @@ impl Code {
         )
     }
 
-    /// Whether what was seen is the text of an error, which may differ at each try. Only its coming and going is news.
+    /// Reports whether the observation is an error text, which may differ at each retry. Only a new or resolved one is reported.
     pub fn is_error_text(self) -> bool {
         matches!(
             self,

@@ -164,7 +164,7 @@ fn each_command_stands_where_its_program_can_do_it() {
     }
 }
 
-/// Between a command that writes a file on one machine and one that reads it on another, a command copies it.
+/// Between a command that writes a file on one machine and a command that reads it on another, a command copies it.
 #[test]
 fn a_file_of_another_machine_is_copied_before_it_is_used() {
     let mut count = 0;
@@ -198,7 +198,7 @@ fn a_file_of_another_machine_is_copied_before_it_is_used() {
     assert!(count > 5, "{count}");
 }
 
-/// `explain` and the journal show a step without what was observed.
+/// `explain` and the journal show a step without the observation.
 #[test]
 fn no_text_refers_to_what_is_above_it() {
     for code in Code::ALL {
@@ -222,7 +222,7 @@ fn what_is_about_the_clock_the_metrics_or_the_configuration_has_a_page_about_it(
     }
 }
 
-/// What is deleted while its service runs registers again at once, or never.
+/// A Node that is deleted while its service runs registers again immediately, or never.
 #[test]
 fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
     let mut count = 0;
@@ -251,7 +251,7 @@ fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
     assert!(count >= 3, "{count}");
 }
 
-/// Only the verbose status has them.
+/// Only the verbose status lists them.
 #[test]
 fn event_sources_are_listed_by_the_verbose_status() {
     for code in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bake-check`: whether an image may be shipped.
+//! `bake-check`: checks whether an image is ready for release.
 
 pub mod facts;
 pub mod judge;
@@ -19,23 +19,23 @@ use crate::sys::escape::json_text;
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
 
-/// The longest text shown of one fault, in characters.
+/// The maximum length of a displayed fault, in characters.
 const SEEN_MAX: usize = 1000;
 
-/// The longest command: it names every file that is to be removed.
+/// The maximum length of a command: it lists every file to remove.
 const REMEDY_MAX: usize = 100_000;
 
-/// Above the faults of a tree that may be a machine in use.
+/// The warning above the faults of a running system, which may be a node in use.
 const LIVE: &str = "/ was checked: the running system, not an image. Run the commands below only in the image build, such as in a \
 packer provisioner; on a node in use, they delete its identity, keys and data. For a mounted image, use --root DIR.";
 
-/// Columns in front of the texts of a fault.
+/// The indentation of the texts of a fault, in columns.
 const INDENT: usize = 12;
 
-/// Every fault with the command that takes it away; nothing is changed.
+/// Prints every fault with the command that fixes it; changes nothing.
 pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -> Answer {
     let dir = root.join("/");
-    // Without a slash at its end, in which it would be another word.
+    // Without a trailing slash, which would change the path in a command.
     let dir: PathBuf = path::absolute(&dir).unwrap_or(dir).components().collect();
     let name = one_line(&dir.to_string_lossy(), SEEN_MAX).into_owned();
     if !dir.is_dir() {
@@ -59,12 +59,12 @@ pub fn run(root: &Root, only: Option<&Path>, output: Output, style: TermStyle) -
     Answer::new(text, exit)
 }
 
-/// What was checked.
+/// The system that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckedSystem {
-    /// A tree that nothing runs from.
+    /// A file tree that is not running.
     Tree,
-    /// What this process runs from: the machine that builds the image, or one in use.
+    /// The running system: the machine that builds the image, or a machine in use.
     Live,
 }
 

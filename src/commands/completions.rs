@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `completions`: a shell script made from the command line's own definition.
+//! `completions`: generates a shell completion script from the command line definition.
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
 
 use super::{Answer, Arguments, Exit};
 
-/// The script.
+/// Returns the script.
 pub fn run(shell: Shell) -> Answer {
     let mut command = Arguments::command();
     let name = command.get_name().to_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor`: every reason why identity or topology is wrong, with the command that fixes it.
+//! `doctor`: diagnoses problems with identity and topology, and prints the commands that fix them.
 
 pub mod archive;
 mod bundle;
@@ -28,7 +28,7 @@ use crate::sys::escape::json_text;
 use bundle::Written;
 use round::DoctorRound;
 
-/// What follows the options in the help.
+/// The text after the options in the help.
 pub const EXAMPLES: &str = "\
 Examples:
   Diagnose problems and print fixes:
@@ -46,7 +46,7 @@ Exit status: 0 no problem, or warnings only; 1 an error; 3 warnings with --stric
 75 an API is unreachable, a credential is not readable, or a check timed out, and there is no error; 78 invalid \
 configuration.";
 
-/// Waits between two rounds of `--wait`; the last one for all that follow.
+/// The delays between two rounds of `--wait`; the last one is repeated.
 const PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -74,7 +74,7 @@ pub struct Options {
     pub strict: Strict,
 }
 
-/// Looks, and says what is wrong.
+/// Diagnoses the node, and prints the result.
 pub fn run(process: &Process, options: &Options) -> Answer {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -84,12 +84,12 @@ pub fn run(process: &Process, options: &Options) -> Answer {
         }
     };
     let round = runtime.block_on(check_until(process, options.wait));
-    // Not for the sake of a name server or a disk that does not answer.
+    // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
     answer(process, options, &round)
 }
 
-/// Looks until nothing is wrong or the time is over; once, where there is none.
+/// Repeats the diagnosis until there is no problem or the time is over; without a limit, runs it once.
 async fn check_until(process: &Process, limit: Option<Duration>) -> DoctorRound {
     let began = Instant::now();
     let mut pauses = PAUSES.into_iter();
@@ -98,7 +98,7 @@ async fn check_until(process: &Process, limit: Option<Duration>) -> DoctorRound 
         let round = round::run(process).await;
         pause = pauses.next().unwrap_or(pause);
         let left = limit.unwrap_or_default().saturating_sub(began.elapsed());
-        // What no time mends is reported at once.
+        // A final result is reported immediately.
         let is_final = round.outcome == DoctorOutcome::NotKubevirt;
         if is_final || exit(round.outcome, process.strictness) == Exit::Ok || left.is_zero() {
             return round;
@@ -156,7 +156,7 @@ fn answer(process: &Process, options: &Options, round: &DoctorRound) -> Answer {
         Output::Text => print::text(&view, process.term, process.is_verbose, round::privileges()),
     };
     if let Some(archive) = archive {
-        // Standard output is the archive's.
+        // Standard output is used for the archive.
         (text, stderr) = (archive, text);
     }
     Answer { text, stderr, exit }

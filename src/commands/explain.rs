@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `explain`: the catalogue's text of findings.
+//! `explain`: prints the catalog entries of findings.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use crate::catalogue::{Code, Entry, Group};
 use crate::report::layout::{self, TermStyle};
 use crate::sys::escape::json_text;
 
-/// Codes this much alike are worth suggesting.
+/// The minimum similarity of a suggested code.
 const ALIKE: f64 = 0.75;
 
-/// So many are suggested at most.
+/// The maximum number of suggestions.
 const SUGGESTIONS: usize = 3;
 
 /// What `explain` takes.
@@ -28,7 +28,7 @@ pub struct Options {
     pub all: bool,
 }
 
-/// Explains the findings of these names, or lists all.
+/// Explains the findings with these names, or lists all.
 pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
     let names = &options.codes;
     if names.is_empty() && !options.all {
@@ -60,7 +60,7 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
     Answer { text, stderr, exit }
 }
 
-/// A name as it stands in the catalogue, however it was copied.
+/// Converts a name to the form in the catalog, without the characters that are copied with it.
 fn plain(name: &str) -> String {
     let name = name.trim_matches(|character: char| !character.is_ascii_alphabetic());
     name.to_ascii_lowercase().replace('_', "-")
@@ -84,7 +84,7 @@ fn unknown(name: &str) -> String {
     format!("no finding has the code `{}`{hint}\n", name.escape_debug())
 }
 
-/// All codes with their titles, by group.
+/// Lists all codes with their titles, by group.
 fn list(output: Output, style: TermStyle) -> String {
     let entries = Code::ALL.iter().map(|code| code.entry());
     if output == Output::Json {
@@ -169,7 +169,7 @@ mod tests {
         run(&options, output, TermStyle::PLAIN)
     }
 
-    /// The words, however they are wrapped.
+    /// Returns the words of a text without its line breaks.
     fn words(text: &str) -> String {
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gate`: holds the first start of the kubelet while its name would be wrong, and writes the labels that it registers with.
+//! `gate`: delays the first start of the kubelet while its node name would be wrong, and writes the labels for the registration.
 //!
-//! It ends with 0 whatever it finds: a name that is wrong is to be put right, a node that does not boot is worse.
+//! It always exits with status 0: a wrong name can be corrected, but a node that does not boot is worse.
 
 pub mod judge;
 
@@ -38,15 +38,15 @@ use crate::sys::root::Root;
 use crate::triggers::files;
 use crate::wire::dbus::Bus;
 
-/// Behind inotify, and for the lock of the daemon, which tells no one of its end.
+/// The poll interval, in addition to inotify: the release of the daemon's lock causes no event.
 const POLL: Duration = Duration::from_secs(1);
 
-/// What follows the options in the help. The unit relies on it: it has no other status for success.
+/// The text after the options in the help. The unit relies on it: no other exit status means success.
 pub const EXIT_STATUS: &str = "\
 Exit status: 0 in any case, also after a timeout, with an invalid configuration, or outside of KubeVirt, so that it never \
 blocks a boot; 2 usage error.";
 
-/// Waits until the kubelet may start, `bound` at most.
+/// Waits until the kubelet can start, for at most `bound`.
 pub fn run(process: &Process, bound: Duration) -> Answer {
     let loaded = config::load(&process.root, process.config.as_deref());
     let faulty = loaded.is_err();
@@ -76,8 +76,8 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
     answer(process, &opening, started.elapsed(), &written)
 }
 
-/// Creates the directories of the files that the kubelet may get its labels from: the sandbox of the gate's unit lets it write
-/// only to those that exist when it starts.
+/// Creates the directories of the label files of the kubelet: the sandbox of the gate's unit allows writes only to directories
+/// that exist when it starts.
 pub fn make_directories(process: &Process) -> Answer {
     let root = &process.root;
     let settings = config::load(root, process.config.as_deref()).map(|loaded| loaded.settings);
@@ -98,7 +98,7 @@ pub fn make_directories(process: &Process) -> Answer {
     }
 }
 
-/// Why there is nothing to wait for.
+/// Returns the reason why there is nothing to wait for.
 fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     let opening = |reason, text| {
         Some(Opening {
@@ -131,12 +131,12 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     if !faulty {
         return None;
     }
-    // The daemon waits for a better one, and must not hold a boot.
+    // The daemon waits for a valid configuration, which must not delay the boot.
     let text = "invalid configuration, so the VM name is unknown; the kubelet starts unchecked: harvester-node-agent config check";
     opening(GateReason::ConfigurationFaults, text.to_owned())
 }
 
-/// Waits for the daemon's word.
+/// Waits for the status of the daemon.
 async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duration) -> Opening {
     let changed = Notify::new();
     let watched = PathBuf::from(status_file::STATUS_FILE);
@@ -153,7 +153,7 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
             Decision::Wait(why) if why != reported => {
                 let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
                 let line = format!("delaying the kubelet for up to {left} s: {why}\n");
-                // A user with a boot that hangs must see why.
+                // If the boot is delayed, the user must see why.
                 let _ = std::io::stderr().write_all(line.as_bytes());
                 reported = why;
             }
@@ -168,7 +168,7 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
     }
 }
 
-/// What the daemon says now. `alone`: since when none has run.
+/// Reads the status of the daemon. `alone` is the time since when no daemon runs.
 fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) -> Daemon {
     let status = status_file::read(root).ok();
     let status = status.and_then(|value| Status::from_json(&value).ok());
@@ -178,11 +178,11 @@ fn read_daemon(root: &Root, settings: &Settings, alone: &mut Option<Instant>) ->
         return Daemon::Missing(since.elapsed());
     };
     *alone = None;
-    // A status of the process before says nothing of now.
+    // A status of an earlier process is obsolete.
     match status.filter(|status| holder.pid == Some(status.agent.pid)) {
         Some(status) => match said(&status) {
             Some(mut said) => {
-                // One that was put in place a moment ago, and that the daemon has not read yet, is hope too.
+                // A credential that was just created, and that the daemon has not read yet, counts as well.
                 said.may_learn = said.may_learn || has_harvester_credential(root, settings);
                 Daemon::Says(said)
             }
@@ -202,7 +202,7 @@ fn has_harvester_credential(root: &Root, settings: &Settings) -> bool {
     )
 }
 
-/// What a status says of the name that would register.
+/// Extracts the name that would register, and its labels, from a status.
 fn said(status: &Status) -> Option<GateStatement> {
     let IdentityStatus { names, vm, .. } = &status.identity;
     let named = |kind| names.iter().find(|name| name.kind == kind);
@@ -229,7 +229,7 @@ fn said(status: &Status) -> Option<GateStatement> {
     })
 }
 
-/// Labels that Kubernetes would take; what is written for a kubelet must not keep it from starting.
+/// Parses the labels by the rules of Kubernetes: an invalid label would prevent the start of the kubelet.
 fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
     let parsed = |(key, value): (&String, &String)| {
         let key = LabelKey::parse(key).ok()?;
@@ -243,14 +243,14 @@ fn parse(labels: &BTreeMap<String, String>) -> Option<Labels> {
     Some(read)
 }
 
-/// What became of the files.
+/// The result of the writes to the label files.
 #[derive(Debug, Default)]
 struct Written {
     files: Vec<String>,
     problems: Vec<String>,
 }
 
-/// Tells the labels to every distribution that is installed.
+/// Writes the labels for every installed distribution.
 async fn write(process: &Process, settings: &Settings, labels: &Labels) -> Written {
     let root = &process.root;
     let bus = Bus::new(root, process.system_bus_address.as_deref());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line: its shape, and one file for each command.
+//! The command line: its definition, and one file for each command.
 //!
 //! To add a command: a variant of [`Command`], a file with its `run`, and an arm in `main`.
 
@@ -24,22 +24,22 @@ use crate::catalogue::Severity;
 use crate::report::layout::Charset;
 use crate::report::status::Status;
 
-/// What the process says with its exit code. Frozen: units and scripts depend on the numbers.
+/// The exit codes of the process. They never change: units and scripts depend on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All is well.
+    /// Success.
     Ok = 0,
     /// A check failed.
     Failed = 1,
-    /// The command line is wrong (clap's own code).
+    /// The command line is invalid (the exit code of clap).
     Usage = 2,
     /// Warnings, with `--strict`.
     Warnings = 3,
     /// This machine is not a KubeVirt virtual machine.
     NotKubevirt = 4,
-    /// Not now: an API does not answer, or another agent runs.
+    /// Temporary failure: an API is unreachable, or another agent runs.
     TryAgain = 75,
-    /// The configuration has faults.
+    /// The configuration is invalid.
     Configuration = 78,
 }
 
@@ -71,7 +71,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// The heading over the options of all commands.
+/// The heading of the options for all commands.
 const GLOBAL: &str = "Global options";
 
 const LONG_ABOUT: &str = "\
@@ -178,37 +178,37 @@ pub enum ConfigAction {
     Check,
 }
 
-/// The width where none is known.
+/// The width if none is known.
 const WIDTH: usize = 80;
 
-/// Longer lines are hard to read, however wide the terminal.
+/// The maximum width: longer lines are hard to read, even on a wider terminal.
 const WIDTH_MAX: usize = 120;
 
-/// Narrower tables are no tables.
+/// The minimum width: narrower tables are not readable.
 const WIDTH_MIN: usize = 40;
 
-/// What was printed, and how the process ends.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
 pub struct Answer {
-    /// For standard output.
+    /// The text for standard output.
     pub text: String,
-    /// For standard error.
+    /// The text for standard error.
     pub stderr: String,
     /// The exit code.
     pub exit: Exit,
 }
 
-/// Whether warnings are a failure of their own.
+/// The effect of warnings on the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// They are not.
+    /// No effect.
     Lenient,
-    /// They are (`--strict`).
+    /// Exit code 3 (`--strict`).
     Strict,
 }
 
 impl Strictness {
-    /// The exit code for a status whose findings are warnings at worst.
+    /// Sets the exit code for a status with warnings only.
     pub fn apply(self, mut answer: Answer, status: &Status) -> Answer {
         let warned = status
             .findings
@@ -222,7 +222,7 @@ impl Strictness {
 }
 
 impl Answer {
-    /// Text for standard output.
+    /// Creates an answer for standard output.
     pub fn new(text: impl Into<String>, exit: Exit) -> Self {
         Self {
             text: text.into(),
@@ -231,7 +231,7 @@ impl Answer {
         }
     }
 
-    /// Writes the text, and reports where that fails. A reader that went away (`| head`) is no failure of ours.
+    /// Writes the text, and reports a failure. A closed pipe (`| head`) is not a failure.
     pub fn printed(mut self, output: &mut impl Write) -> Self {
         let written = output.write_all(self.text.as_bytes());
         match written.and_then(|()| output.flush()) {
@@ -248,7 +248,7 @@ impl Answer {
         self
     }
 
-    /// Text for standard error.
+    /// Creates an answer for standard error.
     pub fn stderr(text: impl Into<String>, exit: Exit) -> Self {
         Self {
             text: String::new(),
@@ -258,21 +258,21 @@ impl Answer {
     }
 }
 
-/// Reports whether text is colored: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Reports whether output is colored: on a terminal with color support, unless `NO_COLOR` is set (<https://no-color.org>).
 pub fn color(is_terminal: bool, no_color: Option<&str>, term: Option<&str>) -> bool {
     let refused = no_color.is_some_and(|value| !value.is_empty()) || term == Some("dumb");
     is_terminal && !refused
 }
 
-/// Returns where lines are wrapped: `COLUMNS`, or the width of the terminal.
+/// Returns the line width: `COLUMNS`, or the width of the terminal.
 pub fn width(columns: Option<&str>, terminal: Option<u16>) -> usize {
     let columns = columns.and_then(|columns| columns.parse().ok());
     let width = columns.or(terminal.map(usize::from)).unwrap_or(WIDTH);
     width.clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// Returns symbols outside ASCII only for a terminal whose locale can show them: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is
-/// not empty names it (locale(7)).
+/// Returns the character set: Unicode only for a terminal whose locale supports it. The locale is the first of `LC_ALL`,
+/// `LC_CTYPE` and `LANG` that is not empty (locale(7)).
 pub fn charset(is_terminal: bool, locale: [Option<&str>; 3]) -> Charset {
     let mut names = locale.into_iter().flatten();
     let name = names.find(|name| !name.is_empty()).unwrap_or_default();

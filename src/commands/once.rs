@@ -15,7 +15,7 @@ use crate::report::status::Status;
 use crate::report::text;
 use crate::sys::escape::json_text;
 
-/// Returns what `rounds` changed, like kubectl; problems go to standard error.
+/// Returns the changes of `rounds` in the style of kubectl; problems go to standard error.
 pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> Answer {
     let node = match &status.labels.node {
         Some(node) => format!("node/{node}"),
@@ -74,7 +74,7 @@ pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> 
     }
 }
 
-/// Returns a write as lines: `node/NAME labeled: KEY=VALUE`.
+/// Returns one line for each change: `node/NAME labeled: KEY=VALUE`.
 fn changes(node: &str, action: &Action) -> Vec<String> {
     match action {
         Action::StartUnit(unit) => vec![format!("unit {unit} started")],
@@ -110,7 +110,7 @@ fn changes(node: &str, action: &Action) -> Vec<String> {
     }
 }
 
-/// 75 when an API did not answer or refused for now, 1 when something is wrong or could not be written or started, 0
+/// Returns 75 if an API was unreachable or temporarily rejected a request, 1 if there is an error or a write or start failed, 0
 /// otherwise.
 fn exit(rounds: &[Round]) -> Exit {
     let Some(round) = rounds.last() else {
@@ -133,7 +133,7 @@ fn exit(rounds: &[Round]) -> Exit {
         round.plan.sync,
         LabelState::NoVm { .. } | LabelState::WriteFailed(_)
     );
-    // A file is written again in each round, and a unit is started in one of them only.
+    // A file is written again in each round, but a unit is started in only one of them.
     let is_unit = |action: &Action| action.write() == decide::Write::Unit;
     let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
     let is_written = failed(round, |_| true).is_empty() && is_started;
@@ -159,7 +159,7 @@ mod tests {
     use crate::facts::registration::LabelFileKind;
     use crate::facts::requests::Requests;
 
-    /// A world in which all is as it should be.
+    /// An observer of a node without any problem.
     struct Settled(Facts);
 
     impl Observe for Settled {
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Two rounds that found nothing to do.
+    /// Two rounds without changes.
     async fn rounds() -> Vec<Round> {
         let mut facts = Facts::new();
         facts.settle();
@@ -249,7 +249,7 @@ mod tests {
             vec![Ok(()), refused()],
         );
         assert_eq!(exit(&unwritten), Exit::Failed);
-        // Written in the round after.
+        // The second round writes the file.
         let mut written = rounds().await;
         tried(&mut written[0], vec![edit()], vec![refused()]);
         tried(&mut written[1], vec![edit()], vec![Ok(())]);

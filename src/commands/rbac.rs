@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `rbac`: the roles on Harvester that allow what the agent asks there, and nothing else, ready for `kubectl apply`.
+//! `rbac`: prints the roles on Harvester with only the permissions that the agent needs, for `kubectl apply`.
 
 pub mod manifest;
 
@@ -20,7 +20,7 @@ use crate::observe::{credentials, distribution};
 use crate::sys::escape::json_text;
 use crate::sys::root::Root;
 
-/// What follows the options in the help.
+/// The text after the options in the help.
 pub const EXAMPLES: &str = "\
 Examples:
   Print the roles for the service account in use:
@@ -78,7 +78,7 @@ pub struct Options {
     pub kubeconfig_command: bool,
 }
 
-/// The manifest, or why the service account is not known and how to name it.
+/// Prints the manifest, or the reason why the service account is unknown and how to set it.
 pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -> Answer {
     let mut settings = match config::load(root, only) {
         Ok(loaded) => loaded.settings,
@@ -133,8 +133,8 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     Answer::new(text, Exit::Ok)
 }
 
-/// Returns the command that prints a kubeconfig for an account, to be run by an administrator of Harvester. The address of the
-/// API is left to the reader: the agent cannot know it without a credential.
+/// Returns the command that prints a kubeconfig for a service account, for an administrator of Harvester. The user must add the
+/// address of the API: without a credential, the agent does not know it.
 fn print_kubeconfig(account: &ServiceAccount) -> String {
     PRINT_KUBECONFIG
         .replace(
@@ -147,7 +147,7 @@ fn print_kubeconfig(account: &ServiceAccount) -> String {
         )
 }
 
-/// The service account of the credential that the agent would use, and the namespace in which it would look for its VM.
+/// Returns the service account of the agent's credential, and the namespace in which the agent searches for its VM.
 fn holder(
     root: &Root,
     settings: &Settings,
@@ -174,7 +174,7 @@ fn holder(
     Ok((account, harvester.namespace))
 }
 
-/// The service account, or who holds the credential instead.
+/// Returns the service account, or a description of the credential if it has none.
 fn account(link: &ApiLink) -> Result<ServiceAccount, String> {
     let observation = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => match (claims.service_account, claims.subject) {

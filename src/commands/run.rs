@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that run rounds: `run`, `once`, `whoami`. Here the real parts are put together.
+//! The commands that run rounds: `run`, `once`, `whoami`. Assembles the parts of the agent.
 
 mod invalid_config;
 
@@ -42,16 +42,16 @@ use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
 use crate::wire::dbus::Bus;
 
-/// What the process was started with; read once, in `main`.
+/// The options and environment of the process, read once in `main`.
 #[derive(Debug, Clone)]
 pub struct Process {
-    /// The tree.
+    /// The file system root.
     pub root: Root,
-    /// The only configuration file, if one was named.
+    /// The only configuration file, if set.
     pub config: Option<PathBuf>,
-    /// Text or JSON.
+    /// The output format.
     pub output: Output,
-    /// What standard output can show.
+    /// The capabilities of standard output.
     pub term: TermStyle,
     /// `--verbose`.
     pub is_verbose: bool,
@@ -72,7 +72,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns how a status is shown at `now`.
+    /// Returns the display settings for a status at `now`.
     pub fn show(&self, now: UtcDateTime) -> Show {
         Show {
             style: self.term,
@@ -91,18 +91,18 @@ impl Process {
     }
 }
 
-/// Which of the commands.
+/// The command to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// The service.
     Serve,
     /// One round that writes.
     Once(Mode),
-    /// One round that only tells.
+    /// One round that writes nothing.
     Whoami,
 }
 
-/// Runs a command to its end.
+/// Runs a command to completion.
 pub fn run(process: &Process, task: Task) -> Answer {
     let loaded = match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => loaded,
@@ -141,7 +141,7 @@ pub fn run(process: &Process, task: Task) -> Answer {
     let answer = match task {
         Task::Serve => runtime.block_on(serve(process, settings, &machine, &loaded.warnings)),
         Task::Once(mode) => {
-            // Taking the lock creates its file, and a dry run creates nothing.
+            // Acquiring the lock creates its file, and a dry run must not create anything.
             let _lock = match mode {
                 Mode::DryRun => None,
                 Mode::Write => match lock::acquire(&process.root) {
@@ -153,12 +153,12 @@ pub fn run(process: &Process, task: Task) -> Answer {
         }
         Task::Whoami => runtime.block_on(run_rounds(process, &settings, Mode::DryRun, task)),
     };
-    // Not for the sake of a name server or a disk that does not answer.
+    // Do not wait for a name server or a disk that does not respond.
     runtime.shutdown_background();
     answer
 }
 
-/// Where systemd would only start the service again: the configuration that it waited for, or `None` when it was asked to end.
+/// If systemd would only restart the service: waits for a valid configuration and returns it, or `Some(None)` if it is stopped.
 fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<LoadedConfig>> {
     let is_service = task == Task::Serve && process.notify_socket.is_some();
     let runtime = is_service.then(|| Builder::new_current_thread().enable_all().build());
@@ -169,13 +169,13 @@ fn held(process: &Process, task: Task, errors: &ConfigErrors) -> Option<Option<L
     )
 }
 
-/// Tells systemd that the service is ready, before it ends because it is not wanted here. One that ends without a word has
-/// failed for systemd, whatever its exit code (`service_sigchld_event` in `src/core/service.c`).
+/// Notifies systemd that the service is ready, before it exits because it is not needed. Without the notification, systemd treats
+/// the service as failed, regardless of the exit code (`service_sigchld_event` in `src/core/service.c`).
 fn stand_aside(process: &Process) {
     process.notifier().ready("not a KubeVirt virtual machine");
 }
 
-/// The VM of an earlier run, where its state is that of this machine.
+/// Returns the VM of an earlier run, if its state is that of this machine.
 pub(super) fn earlier(state: &State) -> Option<VmName> {
     state
         .vm
@@ -183,7 +183,7 @@ pub(super) fn earlier(state: &State) -> Option<VmName> {
         .and_then(|name| VmName::parse(name).ok())
 }
 
-/// One agent at a time writes.
+/// Returns the answer for a lock that cannot be acquired: only one agent at a time can write.
 fn locked(error: &lock::LockError) -> Answer {
     let hint = match error {
         lock::LockError::Held { .. } => {
@@ -195,7 +195,7 @@ fn locked(error: &lock::LockError) -> Answer {
     Answer::stderr(format!("{}{hint}\n", chain(error)), Exit::TryAgain)
 }
 
-/// The maker of a machine that says it is not KubeVirt's. A machine that says nothing may be one.
+/// Returns the vendor of a machine that is not KubeVirt's. A machine without a vendor may be a KubeVirt VM.
 pub(super) fn foreign(machine: &Machine, settings: &Settings) -> Option<String> {
     let vendor = machine
         .vendor
@@ -213,7 +213,7 @@ async fn serve(
     let lock = match lock::acquire(&process.root) {
         Ok(lock) => Some(lock),
         Err(error @ lock::LockError::Held { .. }) => return locked(&error),
-        // A read-only or full /var must not keep the agent from its work.
+        // A read-only or full /var must not prevent the agent from running.
         Err(_) => None,
     };
     let clock = SystemClock::new();
@@ -294,11 +294,11 @@ async fn serve(
         },
         clock,
     };
-    // On the heap: it is the whole life of the process.
+    // On the heap: the future lives as long as the process.
     let work = Box::pin(agent::run(settings, &mut agent, memory));
     tokio::select! {
         biased;
-        // In whatever the loop is busy with: a patch that was sent is whole, one that was not is made after the next start.
+        // A signal stops the loop at any point: a patch is either sent as a whole, or sent after the next start.
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         () = work => {}
@@ -355,7 +355,7 @@ async fn run_rounds(process: &Process, settings: &Settings, mode: Mode, task: Ta
     process.strictness.apply(answer, &status)
 }
 
-/// What the status of one round holds beyond its round.
+/// Returns the part of the status that is not from the round.
 pub(super) fn context(clock: &SystemClock, event_sources: Vec<EventSourceStatus>) -> Context {
     Context {
         agent: process_status(clock),
@@ -401,7 +401,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Randomness for waits. Without any, waits are half of their ceiling, which is worse for the fleet and right for the node.
+/// Returns random bits for delays. Without a source, delays are half of their maximum: safe for the node, but not spread.
 fn random() -> Random {
     let mut bits = [0; 8];
     match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bits) {
@@ -410,7 +410,7 @@ fn random() -> Random {
     }
 }
 
-/// Reads the configuration from where it was read at the start.
+/// Loads the configuration again from the same paths.
 #[derive(Debug)]
 struct Reloader {
     root: Root,
@@ -429,7 +429,7 @@ impl Reload for Reloader {
     }
 }
 
-/// One round says its result at its end and nothing before.
+/// A publisher without output, for a single round that prints its result at the end.
 #[derive(Debug)]
 pub(super) struct Silent;
 

@@ -16,7 +16,7 @@ use crate::sys::escape::json_text;
 use crate::sys::lock::{self, Instance, Presence};
 use crate::sys::root::Root;
 
-/// What follows the options in the help.
+/// The text after the options in the help.
 pub const EXAMPLES: &str = "\
 Examples:
   Show the runtime status:
@@ -29,7 +29,7 @@ Examples:
 Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out and there \
 is no error.";
 
-/// The state while Harvester was not read, for whatever reason.
+/// The state if Harvester was not read, for any reason.
 const NOT_READ: &str = "harvester-not-read";
 
 /// The interval between two reads of the status file with `--wait`.
@@ -55,26 +55,26 @@ pub struct Options {
     pub strict: Strict,
 }
 
-/// How waiting for a final state ended.
+/// The result of a wait for a final state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Waited {
-    /// The state is final, or nothing was waited for.
+    /// The state is final, or there was no wait.
     Final,
-    /// The time was over.
+    /// The wait timed out.
     TimedOut {
-        /// The time.
+        /// The maximum wait.
         limit: Duration,
-        /// What the agent had reached by then.
+        /// The last state of the agent.
         state: String,
-        /// What to do next.
+        /// The next step for the user.
         hint: &'static str,
     },
 }
 
-/// What to do if no status shows how the labels are.
+/// The next step if no status has the state of the labels.
 const NO_STATUS: &str = "check the service: systemctl status harvester-node-agent";
 
-/// What to do if the labels are not in sync.
+/// The next step if the labels are not in sync.
 const NOT_SYNCED: &str = "for the cause, run: harvester-node-agent doctor";
 
 /// Waits until the running agent reports a final state, for at most `limit`. Reads the status file once a second.
@@ -102,16 +102,16 @@ pub fn wait(root: &Root, limit: Duration) -> Waited {
     }
 }
 
-/// Whether `--wait` goes on.
+/// The progress of `--wait`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
     /// The state is final.
     Done,
-    /// It is not: what it is, and what to do if it stays so.
+    /// The state is not final; with the state, and the next step if it does not change.
     Waiting(String, &'static str),
 }
 
-/// Returns whether a published status is final: that of the process that runs, and with labels that time alone does not change.
+/// Reports whether a published status is final: it is from the running process, and its labels do not change with time alone.
 fn progress(status: &Status, presence: Presence) -> Progress {
     let is_of_another =
         |holder: lock::Holder| holder.pid.is_some_and(|pid| pid != status.agent.pid);
@@ -121,10 +121,10 @@ fn progress(status: &Status, presence: Presence) -> Progress {
             Progress::Waiting(text.to_owned(), NO_STATUS)
         }
         Presence::Absent => Progress::Waiting("agent is not running".to_owned(), NO_STATUS),
-        // A user who cannot see the process has only what was published.
+        // A user without access to the process has only the published status.
         Presence::Running(_) | Presence::Unknown => {
             let state = &status.labels.state;
-            // The name of the VM may be verified without Harvester; then the error finding has the reason as its code.
+            // The VM name may be verified without Harvester; then the code of the error finding is the reason.
             let is_error = |finding: &FindingStatus| finding.severity == Severity::Error;
             let mut errors = status.findings.iter().filter(|finding| is_error(finding));
             let mut is_explained =
@@ -138,7 +138,7 @@ fn progress(status: &Status, presence: Presence) -> Progress {
     }
 }
 
-/// Returns the status, and whether an agent keeps it up to date. `waited` is what [`wait`] returned, if it was called.
+/// Returns the status, and whether an agent updates it. `waited` is the result of [`wait`], if it was called.
 pub fn run(
     root: &Root,
     output: Output,
@@ -205,7 +205,7 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
     strictness.apply(answer, &status)
 }
 
-/// Reports whether an agent runs, with the help of what the last one published of itself.
+/// Reports whether an agent runs, based on what the last one published.
 pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence {
     let instance = published.and_then(|agent| {
         Some(Instance {
@@ -217,7 +217,7 @@ pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence
     lock::presence(root, instance.as_ref())
 }
 
-/// 1 when something is wrong, 0 otherwise.
+/// Returns 1 if there is an error, 0 otherwise.
 pub fn exit(status: &Status) -> Exit {
     if status
         .findings

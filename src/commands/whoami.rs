@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `whoami`: which VM this machine is and which host runs it, with the evidence.
+//! `whoami`: prints which VM this machine is and which host runs it, with the evidence.
 
 use super::{Answer, Exit, Output};
 use crate::agent::Round;
@@ -7,8 +7,8 @@ use crate::report::status::Status;
 use crate::report::text::{self, Show};
 use crate::sys::escape::json_text;
 
-/// The answer of one round that writes nothing: 0 when VM and host are known and the names match, 75 when an API did not
-/// answer, 1 otherwise.
+/// Returns the result of one round that writes nothing: 0 if the VM and host are known and the names match, 75 if an API was
+/// unreachable, 1 otherwise.
 pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {
         Output::Json => json_text(&status.to_json()),

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Spans of time as the configuration writes them: one whole number and one unit.
+//! Durations in the configuration: one whole number and one unit.
 
 use std::time::Duration;
 
-/// The units and their length in milliseconds.
+/// The units and their lengths in milliseconds.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Why a text is not a span of time.
+/// The reason why a text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It does not begin with a digit.
+    /// The text does not begin with a digit.
     #[error("does not begin with a whole number")]
     NoNumber,
-    /// The number stands alone.
+    /// The number has no unit.
     #[error("has no unit: write `ms`, `s`, `m` or `h` after the number")]
     NoUnit,
-    /// Something else than one unit follows the number.
+    /// The number is followed by anything other than one known unit.
     #[error("has an unknown unit: write one number and one of `ms`, `s`, `m`, `h`")]
     UnknownUnit,
-    /// The number does not fit.
+    /// The number is too large.
     #[error("is too large a number")]
     TooLarge,
 }
 
-/// Reads `90s`, `10m` or `1h`.
+/// Parses a duration such as `90s`, `10m` or `1h`.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that can be wrong with the configuration, all of it reported at once.
+//! The errors of the configuration, all of them reported at once.
 
 use std::error::Error;
 use std::fmt;
@@ -8,41 +8,41 @@ use std::path::PathBuf;
 use crate::sys::escape::one_line;
 use crate::sys::root::ReadError;
 
-/// A value is shown up to this many characters: enough to recognise it, too few for a pasted file.
+/// The maximum length of a displayed value, in characters: enough to recognize it, too few for a pasted file.
 const MAX_VALUE: usize = 64;
-/// A key is shown up to this many characters: the longest label key and the table that it stands in.
+/// The maximum length of a displayed key, in characters: the longest label key and its table.
 const MAX_KEY: usize = 340;
 
-/// Every problem of one reading, in the order in which the files are read.
+/// All errors in the configuration, in the order in which the files are read.
 #[derive(Debug)]
 pub struct ConfigErrors {
-    /// At least one.
+    /// The errors; at least one.
     pub problems: Vec<ConfigProblem>,
 }
 
-/// One thing that is wrong.
+/// One error in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigProblem {
     /// A file or directory cannot be read.
     #[error(transparent)]
     Unreadable(ReadError),
-    /// Something other than a directory stands where drop-ins belong.
+    /// The path of a drop-in directory is not a directory.
     #[error("`{}` is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// The path of the only file does not begin with a slash.
+    /// The path of the single file does not begin with a slash.
     #[error("`{}` is not an absolute path", escaped(&.0.to_string_lossy()))]
     RelativePath(PathBuf),
-    /// A file is not TOML.
+    /// A file is not valid TOML.
     #[error("{place}:{column}: not valid TOML: {message}")]
     Syntax {
         /// The file and line.
         place: ErrorPlace,
         /// The column, from 1, in characters.
         column: usize,
-        /// What the parser says.
+        /// The message of the parser.
         message: String,
     },
-    /// Nothing of this name can be configured.
+    /// The key or table does not exist.
     #[error("{place}: unknown {what} `{}`; {hint}", one_line(key, MAX_KEY))]
     Unknown {
         /// The file and line.
@@ -51,10 +51,10 @@ pub enum ConfigProblem {
         what: &'static str,
         /// The whole key.
         key: String,
-        /// The name that was meant, or those that exist there.
+        /// The key or table that was probably meant, or those that exist there.
         hint: String,
     },
-    /// A value has the wrong type.
+    /// The value has the wrong type.
     #[error(
         "{place}: `{}`: expected {expected}, found {found} {value}; allowed: {allowed}",
         one_line(key, MAX_KEY)
@@ -64,16 +64,16 @@ pub enum ConfigProblem {
         place: ErrorPlace,
         /// The whole key.
         key: String,
-        /// The type that is needed.
+        /// The expected type.
         expected: &'static str,
-        /// The type that is there.
+        /// The type in the file.
         found: &'static str,
         /// The value, escaped.
         value: String,
-        /// What the key takes.
+        /// The values that the key allows.
         allowed: String,
     },
-    /// A value has the right type and wrong content.
+    /// The value has the right type, but is not allowed.
     #[error(
         "{place}: `{}`: {value} {why}; allowed: {allowed}",
         one_line(key, MAX_KEY)
@@ -85,9 +85,9 @@ pub enum ConfigProblem {
         key: String,
         /// The value, escaped.
         value: String,
-        /// What is wrong with it.
+        /// The reason why the value is not allowed.
         why: String,
-        /// What the key takes.
+        /// The values that the key allows.
         allowed: String,
     },
 }
@@ -95,14 +95,14 @@ pub enum ConfigProblem {
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ErrorPlace {
-    /// The file, as seen inside the root.
+    /// The path, relative to the root.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
 }
 
 impl ConfigProblem {
-    /// The file and line, where known.
+    /// Returns the file and line, if known.
     pub fn place(&self) -> Option<&ErrorPlace> {
         match self {
             Self::Unreadable(_) | Self::NotADirectory(_) | Self::RelativePath(_) => None,
@@ -113,7 +113,7 @@ impl ConfigProblem {
         }
     }
 
-    /// The whole key, where one is at fault.
+    /// Returns the whole key, if the error is about a key.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Unreadable(_)
@@ -134,7 +134,7 @@ impl fmt::Display for ErrorPlace {
     }
 }
 
-/// One line for each problem, with its causes.
+/// Prints one line for each error, with its causes.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
@@ -145,27 +145,27 @@ impl fmt::Display for ConfigErrors {
                 line = format!("{line}: {error}");
                 cause = error.source();
             }
-            // Names of files are foreign text too.
+            // File names are untrusted text too.
             write!(formatter, "{separator}{}", printable(&line))?;
         }
         Ok(())
     }
 }
 
-/// The causes are part of every line of `Display`; there is no single one.
+/// The causes are part of each line of `Display`; there is no single source.
 impl Error for ConfigErrors {}
 
-/// A foreign text on one line, cut when long.
+/// Escapes and truncates untrusted text, on one line.
 pub(super) fn escaped(text: &str) -> String {
     one_line(text, MAX_VALUE).into_owned()
 }
 
-/// A foreign text on one line in quotation marks, cut when long.
+/// Escapes and truncates untrusted text, on one line and in quotation marks.
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// The same text with every character that cannot be shown replaced by its escape.
+/// Replaces every character that is not printable with its escape.
 pub(super) fn printable(text: &str) -> String {
     one_line(text, usize::MAX).into_owned()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! First stage: the text of one file becomes entries, each a known key with its value and line.
+//! First stage: parses one file into entries, each a known key with its value and line.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use super::keys::{KEYS, Key};
 use super::suggest;
 use super::value::ConfigValue;
 
-/// One key of one file, not yet checked.
+/// One key in one file, not yet validated.
 #[derive(Debug, Clone)]
 pub(super) struct FileEntry {
-    /// The key's row in the table.
+    /// The row of the key in the table.
     pub(super) key: &'static Key,
-    /// The whole key as TOML writes it.
+    /// The whole key in TOML syntax.
     pub(super) path: String,
-    /// The names that stand for `*` in the row.
+    /// The names in place of `*` in the row.
     pub(super) names: Vec<String>,
-    /// What the file says.
+    /// The value in the file.
     pub(super) value: ConfigValue,
-    /// Where it says so.
+    /// The file and line.
     pub(super) place: ErrorPlace,
 }
 
-/// Reads one file. What is wrong with it goes to `problems`; nothing of a file that is not TOML is used.
+/// Parses one file and adds its errors to `problems`. A file that is not valid TOML has no entries.
 pub(super) fn parse(
     path: &Path,
     source: &str,
@@ -107,7 +107,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where the lines of a file end; counting again for every key would take minutes on a hostile file.
+/// The offsets of the line ends in a file. They are computed once: counting for every key would take minutes on a malicious file.
 struct FileLines {
     ends: Vec<usize>,
 }
@@ -127,12 +127,12 @@ impl FileLines {
     }
 }
 
-/// Whether the names are those of the key.
+/// Reports whether the names are those of the key.
 fn is_key(key: &Key, names: &[String]) -> bool {
     key.segments().count() == names.len() && starts_with(key, names)
 }
 
-/// Whether the names are those of a table that the key stands in.
+/// Reports whether the names are those of a table that contains the key.
 fn is_above(key: &Key, names: &[String]) -> bool {
     key.segments().count() > names.len() && starts_with(key, names)
 }
@@ -151,7 +151,7 @@ fn chosen_names(key: &Key, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What was meant: a similar name in the same table, or the same name in another one, or all that the table has.
+/// Returns a suggestion: a similar name in the same table, else the same name in another table, else all names in the table.
 fn hint(names: &[String]) -> String {
     let Some((last, above)) = names.split_last() else {
         return String::new();
@@ -180,7 +180,7 @@ fn hint(names: &[String]) -> String {
     }
 }
 
-/// The names as TOML writes a key.
+/// Returns the names as a key in TOML syntax.
 fn dotted(names: &[String]) -> String {
     let is_bare = |name: &&String| {
         !name.is_empty()

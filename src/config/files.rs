@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which files are read, and in which order.
+//! The configuration files and their order.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use super::errors::{ConfigProblem, printable};
 use crate::sys::root::Root;
 
-/// Drop-ins of the distribution and the image.
+/// The drop-ins of the distribution and the image.
 const VENDOR_DIR: &str = "/usr/lib/harvester-node-agent/config.d";
-/// Drop-ins of this boot.
+/// The drop-ins of this boot.
 const RUNTIME_DIR: &str = "/run/harvester-node-agent/config.d";
-/// The administrator's file.
+/// The configuration file of the administrator.
 const ADMIN_FILE: &str = "/etc/harvester-node-agent/config.toml";
-/// Drop-ins of the administrator.
+/// The drop-ins of the administrator.
 const ADMIN_DIR: &str = "/etc/harvester-node-agent/config.d";
-/// A link to here disables the files of its name.
+/// A link to this path disables the drop-ins of the same name.
 const NOTHING: &str = "/dev/null";
-/// Endings that someone may expect to be read.
+/// File name extensions that a user may use by mistake; they are ignored with a warning.
 const LIKELY_MISTAKES: [&str; 4] = ["conf", "json", "yaml", "yml"];
 
-/// The files to read, lowest first.
+/// The files to read, lowest precedence first.
 #[derive(Debug, Default)]
 pub(super) struct FoundFiles {
     pub(super) files: Vec<PathBuf>,
@@ -29,17 +29,17 @@ pub(super) struct FoundFiles {
     pub(super) warnings: Vec<String>,
 }
 
-/// Where a drop-in stands relative to [`ADMIN_FILE`].
+/// The precedence of a drop-in relative to [`ADMIN_FILE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DropInStage {
     Below,
     Above,
 }
 
-/// Looks into every stage.
+/// Finds the configuration files of all stages.
 pub(super) fn find(root: &Root) -> FoundFiles {
     let mut found = FoundFiles::default();
-    // A later directory replaces the files of the same name.
+    // A drop-in in a later directory replaces those of the same name.
     let mut drop_ins: BTreeMap<OsString, (DropInStage, PathBuf)> = BTreeMap::new();
     for (dir, stage) in [
         (VENDOR_DIR, DropInStage::Below),
@@ -67,10 +67,9 @@ pub(super) fn find(root: &Root) -> FoundFiles {
     found
 }
 
-/// Every file and directory whose change calls for a new reading, present or not.
+/// Returns the files and directories to watch for changes, whether or not they exist.
 ///
-/// The directory of the runtime drop-ins is the agent's own as well: its parent must not be watched, because the agent
-/// writes there.
+/// The agent also writes to the parent of the directory of the runtime drop-ins, so that parent must not be watched.
 pub(super) fn watched() -> Vec<PathBuf> {
     [VENDOR_DIR, RUNTIME_DIR, ADMIN_FILE, ADMIN_DIR]
         .iter()
@@ -78,14 +77,14 @@ pub(super) fn watched() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the path stands for nothing, as links to `/dev/null` do, whether or not the root has that device.
+/// Reports whether the path resolves to `/dev/null`, whether or not the root has that device.
 pub(super) fn is_nothing(root: &Root, path: &Path) -> bool {
     root.steps(path)
         .last()
         .is_some_and(|end| end == Path::new(NOTHING))
 }
 
-/// The names of the drop-ins in one directory.
+/// Returns the names of the drop-ins in one directory.
 fn names(root: &Root, dir: &Path, found: &mut FoundFiles) -> Vec<OsString> {
     match root.list(dir) {
         Ok(names) => names
@@ -104,7 +103,7 @@ fn names(root: &Root, dir: &Path, found: &mut FoundFiles) -> Vec<OsString> {
     }
 }
 
-/// Hidden files belong to editors and package managers.
+/// Reports whether the name is that of a drop-in. Hidden files belong to editors and package managers.
 fn is_drop_in(dir: &Path, name: &OsString, warnings: &mut Vec<String>) -> bool {
     let text = name.to_string_lossy();
     let ending = Path::new(name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of every key: it decides what is known, says what is allowed, and sets the field.
+//! The table of all keys: each row has the allowed values and the function that sets the field.
 //!
-//! The documentation of [`crate::config`] has the steps to add a key.
+//! For the steps to add a key, see the documentation of [`crate::config`].
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::facts::names::{HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
-/// A fleet that polls more often than every minute is a load for both APIs.
+/// The minimum poll interval: a fleet that polls more often overloads both APIs.
 const LEAST_POLL: Duration = Duration::from_secs(60);
-/// Once a day at least: the poll is the fallback of every event source.
+/// The maximum poll interval: the poll is the fallback for every event source.
 const MOST_POLL: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longer would delay what the agent is for.
+/// The maximum wait: a longer one delays the update of the labels.
 const MOST_WAIT: Duration = Duration::from_secs(60);
-/// Shorter, and agents come back together; longer, and a change is noticed late.
+/// The bounds of the watch delay: below, all agents reconnect at the same time; above, changes are observed late.
 const LEAST_WATCH_DELAY: Duration = Duration::from_secs(1);
 const MOST_WATCH_DELAY: Duration = Duration::from_secs(10 * 60);
 
@@ -28,21 +28,21 @@ const OPT_INS: &str = "an array of \"plain-http\", \"insecure-skip-tls-verify\",
 /// One key of the configuration.
 #[derive(Debug)]
 pub struct Key {
-    /// The tables and the name, with dots; `*` stands for a name that the user chooses.
+    /// The tables and the name, separated by dots; `*` is a name that the user chooses.
     pub path: &'static str,
-    /// The default as TOML text; of a key with `*`, of the whole table before it.
+    /// The default in TOML syntax; for a key with `*`, the default of the whole table before it.
     pub default: &'static str,
-    /// What may be written.
+    /// The allowed values.
     pub allowed: &'static str,
-    /// What it does, in one line.
+    /// The description, in one line.
     pub help: &'static str,
     pub(super) set: Set,
 }
 
-/// Checks a value and puts it in its field. The names are those that stand for `*`.
+/// Validates a value and sets its field. The names are those in place of `*`.
 type Set = fn(&mut Settings, &[String], &ConfigValue) -> Result<(), Vec<Wrong>>;
 
-/// Every key, in the order in which it is shown.
+/// All keys, in the order in which they are displayed.
 pub const KEYS: &[Key] = &[
     Key {
         path: "watch",
@@ -319,12 +319,12 @@ pub const KEYS: &[Key] = &[
 ];
 
 impl Key {
-    /// The parts between the dots.
+    /// Returns the parts between the dots.
     pub(super) fn segments(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('.')
     }
 
-    /// The table before the first `*`, for keys that have one.
+    /// Returns the table before the first `*`, for keys that have one.
     pub(super) fn open_table(&self) -> Option<&'static str> {
         self.path.split_once(".*").map(|(table, _)| table)
     }
@@ -343,7 +343,7 @@ fn opt_ins(value: &ConfigValue) -> Result<OptIns, Vec<Wrong>> {
     value.choices().map(|listed| listed.into_iter().collect())
 }
 
-/// The name that stands for `*`, checked.
+/// Validates the name in place of `*`.
 fn chosen<T, E: std::fmt::Display>(
     names: &[String],
     value: &ConfigValue,
@@ -386,7 +386,7 @@ fn both<A, B>(first: Result<A, Wrong>, second: Result<B, Wrong>) -> Result<(A, B
     }
 }
 
-/// A reader of names by the rule of a type of `facts`, with the reason that our errors give.
+/// Returns a parser of names that uses the rule of a type in `facts`, and the error of this module.
 fn kind<T, E>(
     parse: fn(&str) -> Result<T, E>,
     reason: NameError,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes names and label keys, checked once when the configuration is read.
+//! Kubernetes names and label keys, validated once when the configuration is read.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Longest DNS-1123 subdomain: object names and the prefix of a label key.
+/// The maximum length of a DNS-1123 subdomain: object names and the prefix of a label key.
 const MAX_SUBDOMAIN: usize = 253;
-/// Longest DNS-1123 label, and longest name part or value of a label.
+/// The maximum length of a DNS-1123 label, and of the name part or the value of a label.
 const MAX_LABEL: usize = 63;
 
-/// The topology keys; they are the agent's own business and never extra labels.
+/// The topology keys. The agent writes them itself, so they are not allowed as extra labels.
 const TOPOLOGY_KEYS: [&str; 4] = [
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 ];
-/// Keys that say what the machine is; kubelet owns them.
+/// Label keys that describe the machine; the kubelet sets them.
 const KUBELET_KEYS: [&str; 5] = [
     "kubernetes.io/hostname",
     "kubernetes.io/os",
@@ -24,65 +24,65 @@ const KUBELET_KEYS: [&str; 5] = [
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];
-/// Keys in a protected domain that NodeRestriction lets a kubelet set all the same.
+/// Keys in a protected domain that NodeRestriction allows a kubelet to set.
 const INSTANCE_TYPE_KEYS: [&str; 2] = [
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
 ];
-/// Protected domains in which NodeRestriction lets a kubelet set any key.
+/// Protected domains in which NodeRestriction allows a kubelet to set any key.
 const KUBELET_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// The domain that NodeRestriction keeps from every kubelet.
+/// The domain that NodeRestriction forbids to every kubelet.
 const RESTRICTED_DOMAIN: &str = "node-restriction.kubernetes.io";
-/// The domains that Kubernetes keeps for itself.
+/// The domains that Kubernetes reserves.
 const KUBERNETES_DOMAINS: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
 /// A label key: a Kubernetes qualified name, with or without a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelKey(Cow<'static, str>);
 
-/// Why a text is not the name it should be.
+/// The reason why a text is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// No character at all.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
-    /// More than one `/`.
+    /// The text has more than one `/`.
     #[error("has more than one `/`")]
     ManySlashes,
-    /// The part before the `/`.
+    /// The part before the `/` is not valid.
     #[error(
         "has a prefix that is not a DNS subdomain (lower-case letters, digits, `-` and `.`, at most 253)"
     )]
     Prefix,
-    /// The part of a label key after the `/`, or a label value.
+    /// The part of a label key after the `/`, or a label value, is not valid.
     #[error(
         "is not 1 to 63 letters, digits, `-`, `_` and `.` that begin and end with a letter or digit"
     )]
     Qualified,
-    /// The name of an object.
+    /// The name of an object is not valid.
     #[error("is not a DNS subdomain (lower-case letters, digits, `-` and `.`, at most 253)")]
     Subdomain,
-    /// The name of a namespace.
+    /// The name of a namespace is not valid.
     #[error("is not a DNS label (lower-case letters, digits and `-`, at most 63)")]
     DnsLabel,
-    /// A ConfigMap without its namespace.
+    /// The name of a ConfigMap has no namespace.
     #[error("is not `namespace/name`")]
     Unqualified,
 }
 
-/// Why the agent may not write a label key to its Node.
+/// The reason why the agent cannot write a label key to its Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GuestKeyError {
-    /// Written by the agent from the host's region and zone.
+    /// The agent writes the key from the region and zone of the host.
     #[error("is a topology key, which the agent writes itself")]
     Topology,
-    /// Written by kubelet.
+    /// The kubelet writes the key.
     #[error("describes the guest OS and is set by its kubelet")]
     Kubelet,
-    /// NodeRestriction keeps the domain from every kubelet.
+    /// NodeRestriction forbids the domain to every kubelet.
     #[error("is in a domain that NodeRestriction reserves for administrators")]
     Restricted,
-    /// NodeRestriction lets a kubelet set a few keys of these domains only.
+    /// NodeRestriction allows a kubelet to set only some keys in these domains.
     #[error(
         "is in a Kubernetes domain in which NodeRestriction does not let a kubelet set this key"
     )]
@@ -90,10 +90,10 @@ pub enum GuestKeyError {
 }
 
 impl LabelKey {
-    /// The label that carries the Harvester host unless another key is configured.
+    /// The default key of the label with the Harvester host.
     pub const HOST: Self = Self(Cow::Borrowed("topology.harvesterhci.io/host"));
 
-    /// Checks a text by the rules of Kubernetes.
+    /// Parses a text by the rules of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let name = match text.split_once('/') {
             Some((_, name)) if name.contains('/') => return Err(NameError::ManySlashes),
@@ -109,17 +109,17 @@ impl LabelKey {
         }
     }
 
-    /// The key as written.
+    /// Returns the key.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The part before the `/`; `None` when there is none.
+    /// Returns the part before the `/`, or `None` if there is none.
     pub fn prefix(&self) -> Option<&str> {
         self.0.split_once('/').map(|(prefix, _)| prefix)
     }
 
-    /// Whether the agent may write this key to its Node with the kubelet's credential.
+    /// Checks that the agent can write this key to its Node with the credential of the kubelet.
     pub fn check_writable(&self) -> Result<(), GuestKeyError> {
         let key = self.as_str();
         let Some(prefix) = self.prefix() else {
@@ -145,7 +145,7 @@ impl LabelKey {
         }
     }
 
-    /// Whether this is a key of the instance type, which cloud controllers write too.
+    /// Reports whether this is an instance type key, which cloud controllers write too.
     pub fn is_instance_type(&self) -> bool {
         INSTANCE_TYPE_KEYS.contains(&self.as_str())
     }
@@ -156,7 +156,7 @@ impl LabelKey {
 pub struct ObjectName(Cow<'static, str>);
 
 impl ObjectName {
-    /// Checks a text by the rules of Kubernetes.
+    /// Parses a text by the rules of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match text {
             "" => Err(NameError::Empty),
@@ -165,7 +165,7 @@ impl ObjectName {
         }
     }
 
-    /// The name as written.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -176,7 +176,7 @@ impl ObjectName {
 pub struct NamespaceName(Cow<'static, str>);
 
 impl NamespaceName {
-    /// Checks a text by the rules of Kubernetes.
+    /// Parses a text by the rules of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match text {
             "" => Err(NameError::Empty),
@@ -185,7 +185,7 @@ impl NamespaceName {
         }
     }
 
-    /// The name as written.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -194,20 +194,20 @@ impl NamespaceName {
 /// A ConfigMap in Harvester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigMapName {
-    /// Where it is.
+    /// The namespace.
     pub namespace: NamespaceName,
-    /// Its name there.
+    /// The name in the namespace.
     pub name: ObjectName,
 }
 
 impl ConfigMapName {
-    /// The ConfigMap that is asked unless another is configured; everyone may read the namespace.
+    /// The default ConfigMap; everyone can read its namespace.
     pub const TOPOLOGY: Self = Self {
         namespace: NamespaceName(Cow::Borrowed("harvester-public")),
         name: ObjectName(Cow::Borrowed("topology")),
     };
 
-    /// Splits `namespace/name`.
+    /// Parses `namespace/name`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let (namespace, name) = text.split_once('/').ok_or(NameError::Unqualified)?;
         Ok(Self {
@@ -241,13 +241,13 @@ impl fmt::Display for ConfigMapName {
     }
 }
 
-/// Whether `name` is `domain` or one of its subdomains.
+/// Reports whether `name` is `domain` or one of its subdomains.
 fn is_within(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain)
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Letters and digits at both ends, those and `inner` in between.
+/// Reports whether a text begins and ends with a letter or digit, and has only those and `inner` in between.
 fn is_framed(text: &str, letter: fn(&u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(letter)
@@ -269,7 +269,7 @@ fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_LABEL && is_framed(text, is_lower, b"-")
 }
 
-/// Kubernetes limits the whole subdomain only, not each of its labels.
+/// Reports whether a text is a DNS subdomain. Kubernetes limits the length of the whole, not of each label.
 fn is_subdomain(text: &str) -> bool {
     text.len() <= MAX_SUBDOMAIN
         && text

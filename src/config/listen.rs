@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where metrics may be asked for: on this machine only.
+//! The address of the metrics endpoint: on this machine only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::value::{ConfigValue, Wrong};
 
-/// What a path of a unix socket begins with.
+/// The prefix of the path of a Unix socket.
 const UNIX: &str = "unix:";
 
-/// `sockaddr_un` holds 108 bytes, the last of them zero: unix(7).
+/// The size of `sockaddr_un` without the terminating null byte: unix(7).
 const SOCKET_PATH_MAX: usize = 107;
 
-/// The service has no capability at all, so that the kernel refuses it the ports below: capabilities(7),
+/// The first port that the service can bind: it has no capability, so the kernel forbids lower ports: capabilities(7),
 /// `CAP_NET_BIND_SERVICE`.
 const FIRST_PORT: u16 = 1024;
 
 /// An address of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A loopback address, and a port that anyone may listen on.
+    /// A loopback address and an unprivileged port.
     Tcp(SocketAddr),
-    /// The absolute path of a unix socket.
+    /// The absolute path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Listen {
-    /// Reads an address; whatever could be reached from another machine is refused.
+    /// Parses an address; rejects one that is reachable from another machine.
     pub(super) fn parse(value: &ConfigValue) -> Result<Self, Wrong> {
         let text = value.text()?;
         if let Some(path) = text.strip_prefix(UNIX) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Second and third stage: the entries of all files are merged, each key keeps its origin, and the winners become
-//! [`Settings`].
+//! Second and third stage: merges the entries of all files, keeps the origin of each key, and validates them into [`Settings`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,21 +11,21 @@ use super::settings::{MetricsFile, Settings};
 use super::value::{ValueProblem, Wrong};
 use crate::facts::placement::Source;
 
-/// One key as it takes effect.
+/// One key with its effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effective {
-    /// The whole key as TOML writes it.
+    /// The whole key in TOML syntax.
     pub key: String,
-    /// The value as TOML text.
+    /// The value in TOML syntax.
     pub value: String,
-    /// Who said so.
+    /// The origin of the value.
     pub origin: Origin,
-    /// What the key does.
+    /// The description of the key.
     pub help: &'static str,
 }
 
 impl Effective {
-    /// Reports whether the value is the default, wherever it is stated.
+    /// Reports whether the value equals the default, even if a file sets it.
     pub(super) fn is_default(&self) -> bool {
         let parsed = |text: &str| text.parse::<toml::Value>().ok();
         let mut keys = KEYS.iter();
@@ -36,31 +35,31 @@ impl Effective {
     }
 }
 
-/// Who gave a key its value.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// No one.
+    /// The built-in default.
     Default,
     /// A line of a file.
     File {
-        /// The file, as seen inside the root.
+        /// The path, relative to the root.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
     },
 }
 
-/// The entries of all files, not yet checked.
+/// The entries of all files, not yet validated.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The entry of the highest file for each key.
+    /// For each key, the entry of the file with the highest precedence.
     winners: BTreeMap<String, FileEntry>,
-    /// Entries that a higher file replaced. They are checked all the same: a mistake stays one.
+    /// Entries that another file overrides. They are validated as well: an error in them is still reported.
     overridden: Vec<FileEntry>,
 }
 
 impl Merged {
-    /// Adds the entries of one file, which is higher than all before it.
+    /// Adds the entries of one file, which overrides all files added before.
     pub(super) fn add(&mut self, entries: Vec<FileEntry>) {
         for entry in entries {
             if let Some(lower) = self.winners.insert(entry.path.clone(), entry) {
@@ -69,7 +68,7 @@ impl Merged {
         }
     }
 
-    /// Checks every entry and the winners against each other.
+    /// Validates every entry, and the effective entries against each other.
     pub(super) fn validate(
         &self,
         problems: &mut Vec<ConfigProblem>,
@@ -88,7 +87,7 @@ impl Merged {
         settings
     }
 
-    /// Every key with its value and origin, in the order of the table.
+    /// Returns every key with its value and origin, in the order of the table.
     pub(super) fn effective(&self) -> Vec<Effective> {
         let mut values: Vec<Effective> = Vec::new();
         for key in KEYS {
@@ -129,7 +128,7 @@ impl Merged {
             .any(|entry| entry.key.open_table() == Some(table))
     }
 
-    /// Two writers of one label inside one agent would never come to rest.
+    /// Rejects the host label as an extra label: two writers of one label in the agent would overwrite each other forever.
     fn check_host_label(&self, settings: &Settings, problems: &mut Vec<ConfigProblem>) {
         let is_unsure = problems
             .iter()
@@ -156,7 +155,7 @@ impl Merged {
         }
     }
 
-    /// What is valid and yet surely not meant.
+    /// Adds a warning for each value that is valid, but probably a mistake.
     fn warn(&self, settings: &Settings, warnings: &mut Vec<String>) {
         let sources = &settings.topology.sources;
         let mut warn = |place: &ErrorPlace, text: String| warnings.push(format!("{place}: {text}"));
@@ -215,7 +214,7 @@ impl Merged {
     }
 }
 
-/// Sets one field, or says why not.
+/// Sets one field, or adds an error.
 fn set(settings: &mut Settings, entry: &FileEntry, problems: &mut Vec<ConfigProblem>) {
     if let Err(wrongs) = (entry.key.set)(settings, &entry.names, &entry.value) {
         problems.extend(wrongs.into_iter().map(|wrong| problem(entry, wrong)));

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own configuration.
+//! The configuration of the agent.
 //!
-//! Three stages: the entries of each file (`file.rs`), merged with their origins (`merge.rs`), validated [`Settings`].
+//! Three stages: the entries of each file (`file.rs`), merged with their origins (`merge.rs`), and validated [`Settings`].
 //!
-//! Files, lowest first; a later one replaces single keys of an earlier one:
-//! 1. `/usr/lib/harvester-node-agent/config.d/*.toml` and `/run/harvester-node-agent/config.d/*.toml`, all of them sorted
-//!    by file name, whichever directory they are in;
+//! Files, lowest precedence first; a later file overrides single keys of an earlier one:
+//! 1. `/usr/lib/harvester-node-agent/config.d/*.toml` and `/run/harvester-node-agent/config.d/*.toml`, sorted by file name,
+//!    regardless of the directory;
 //! 2. `/etc/harvester-node-agent/config.toml`;
 //! 3. `/etc/harvester-node-agent/config.d/*.toml`, sorted by file name.
 //!
-//! A drop-in takes the place of all those of the same name in an earlier directory (`/usr/lib`, `/run`, `/etc`): they are
-//! not read. A link to `/dev/null` or an empty file therefore disables them. Hidden files and other endings are not read.
-//! An array is replaced as a whole; `[labels.extra]` and `[hosts]` gain the keys of every file.
+//! A drop-in replaces all drop-ins of the same name in earlier directories (`/usr/lib`, `/run`, `/etc`): they are not read. A link
+//! to `/dev/null` or an empty file therefore disables them. Hidden files and files with other extensions are not read. An array is
+//! replaced as a whole; `[labels.extra]` and `[hosts]` merge the keys of all files.
 //!
-//! A mistake in any file that is read is an error, also where a later file states the key again, and every mistake is
-//! reported at once.
+//! An error in any file that is read is reported, even if a later file overrides the key. All errors are reported at once.
 //!
 //! To add a key: a field with its default in `settings.rs`, a row in [`KEYS`], a commented line in
-//! `packaging/config.d/10-defaults.toml`, good and bad values in `tests.rs`, and a test of its effect with a row in
+//! `packaging/config.d/10-defaults.toml`, valid and invalid values in `tests.rs`, and a test of its effect with a row in
 //! `tests/tidy/effects.rs`.
 
 mod duration;
@@ -51,26 +50,26 @@ pub use settings::{
 
 use crate::sys::root::Root;
 
-/// Far more than every key with every host of a large Harvester takes.
+/// The maximum size of a file: much more than all keys with every host of a large Harvester cluster need.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// The configuration as it was read.
+/// The configuration, with its origins and warnings.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
-    /// What the agent works with.
+    /// The settings.
     pub settings: Settings,
     /// Every key with its value and origin.
     pub values: Vec<Effective>,
-    /// The files that were read, lowest first.
+    /// The files that were read, lowest precedence first.
     pub files: Vec<PathBuf>,
-    /// What is valid and yet surely not meant, one line each.
+    /// Warnings about values that are valid, but probably mistakes; one line each.
     pub warnings: Vec<String>,
 }
 
-/// Reads the configuration; no file at all is a good one.
+/// Loads the configuration. It is valid to have no file.
 ///
-/// `only` replaces every other file. It is an absolute path inside the root; a relative one would be read from the top of
-/// the root and not from the working directory, so it is refused.
+/// `only` replaces all other files. It must be an absolute path inside the root: a relative path would be resolved from the root,
+/// not from the working directory, and is rejected.
 pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErrors> {
     let found = match only {
         None => files::find(root),
@@ -106,9 +105,9 @@ pub fn load(root: &Root, only: Option<&Path>) -> Result<LoadedConfig, ConfigErro
     }
 }
 
-/// Every file and directory whose change calls for a new reading, present or not, when no single file was named.
+/// Returns the files and directories to watch for changes if no single file is set, whether or not they exist.
 ///
-/// The parent of the directory below `/run` must not be watched in its stead: the agent itself writes there.
+/// If the directory below `/run` does not exist, its parent must not be watched instead: the agent writes there.
 pub fn watched_paths() -> Vec<PathBuf> {
     files::watched()
 }
@@ -125,7 +124,7 @@ fn only_file(root: &Root, path: &Path) -> files::FoundFiles {
     found
 }
 
-/// In the order in which a person meets them: unreadable files first, then file by file, line by line.
+/// Sorts the errors: unreadable files first, then by file and line.
 fn sort(problems: &mut [ConfigProblem], read: &[PathBuf]) {
     problems.sort_by_key(|problem| {
         problem.place().map(|place| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The validated configuration: one struct per table, real types, every default in place.
+//! The validated configuration: one struct per table, with typed values and all defaults.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use crate::facts::names::{HostName, Namespace, NodeName, VmName};
 use crate::facts::placement::Source;
 use crate::facts::topology::LabelValue;
 
-/// A live migration and everything else that has no trigger is noticed this late at worst.
+/// The maximum delay until the agent observes a change that has no trigger, such as a live migration.
 const POLL: Duration = Duration::from_secs(10 * 60);
-/// cloud-init and DHCP clients set the hostname several times in a row at boot.
+/// At boot, cloud-init and DHCP clients set the hostname several times in a row.
 const HOSTNAME_DEBOUNCE: Duration = Duration::from_secs(2);
-/// Time for Harvester's controller to catch up with a migration, and no longer than stale labels may stay.
+/// The time that Harvester's controller needs after a migration, and the maximum time that stale labels remain.
 const SETTLE: Duration = Duration::from_secs(10);
-/// An API server with ten thousand agents that restarts gets their watches back at an even rate over this time.
+/// After a restart of an API server with ten thousand agents, the watches are re-established at an even rate over this time.
 const WATCH_DELAY: Duration = Duration::from_secs(60);
 
 /// An enumeration whose values have names in the configuration.
 pub(super) trait Choice: Copy + PartialEq + 'static {
-    /// Every value with its name, in the order in which they are documented.
+    /// All values with their names, in the order of the documentation.
     const NAMES: &'static [(&'static str, Self)];
 }
 
@@ -42,7 +42,7 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// The name that the configuration uses.
+            /// Returns the name in the configuration.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $( Self::$variant => $text, )+
@@ -52,71 +52,71 @@ macro_rules! choice {
     };
 }
 
-/// All that can be configured.
+/// The settings of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How the agent learns that something changed.
+    /// How the agent observes changes.
     pub mode: WatchMode,
-    /// How Harvester's API is reached, and who we are there.
+    /// The Harvester API and its credential.
     pub harvester: HarvesterSettings,
-    /// How the guest cluster's API is reached, and who we are there.
+    /// The API of the guest cluster and its credential.
     pub guest: Guest,
     /// The topology labels.
     pub topology: TopologySettings,
-    /// Labels of the host that are copied to our Node: key on our Node to key on the host.
+    /// Labels that are copied from the host to our Node: from the key on our Node to the key on the host.
     pub extra_labels: BTreeMap<LabelKey, LabelKey>,
-    /// Where each Harvester host stands; [`Source::HostsTable`].
+    /// The region and zone of each Harvester host; see [`Source::HostsTable`].
     pub hosts: BTreeMap<HostName, HostPlace>,
-    /// QEMU's own guest agent.
+    /// The QEMU guest agent.
     pub guest_agent: GuestAgentSettings,
-    /// What a kubelet that starts for the first time is given.
+    /// The labels for a kubelet that starts for the first time.
     pub registration: RegistrationSettings,
-    /// Where the agent says what it found.
+    /// The reports on the Node.
     pub report: ReportSettings,
-    /// Where metrics are exported.
+    /// The export of metrics.
     pub metrics: Metrics,
-    /// How long and how often.
+    /// The intervals and delays.
     pub timing: Timing,
-    /// What goes to the journal.
+    /// The log in the journal.
     pub log: Log,
-    /// The machine itself.
+    /// The machine.
     pub machine: MachineSettings,
 }
 
-/// How the agent learns that something changed: the key `watch`.
+/// How the agent observes changes: the key `watch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchMode {
-    /// It watches its VM and its Node.
+    /// Watches on the VM and the Node.
     Watch,
-    /// It opens no watch, and relies on event sources in the guest and an hourly poll.
+    /// No watches; event sources in the guest and an hourly poll.
     Signals,
 }
 
-/// How Harvester's API is reached, and who we are there.
+/// The Harvester API and its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HarvesterSettings {
-    /// The kubeconfig; `None` searches the usual places.
+    /// The kubeconfig; `None` searches the standard paths.
     pub kubeconfig: Option<PathBuf>,
-    /// The namespace of the VM; `None` takes the kubeconfig's.
+    /// The namespace of the VM; `None` uses that of the kubeconfig.
     pub namespace: Option<Namespace>,
-    /// The VM's name; `None` finds the VM by evidence.
+    /// The name of the VM; `None` matches the VM by UUID, MAC address and name.
     pub vm: Option<VmName>,
-    /// What the kubeconfig may ask for although it weakens the connection.
+    /// Insecure settings that are honored in the kubeconfig.
     pub allow: OptIns,
 }
 
-/// How the guest cluster's API is reached, and who we are there.
+/// The API of the guest cluster and its credential.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Guest {
-    /// The kubelet's kubeconfig; `None` searches the usual places.
+    /// The kubeconfig of the kubelet; `None` searches the standard paths.
     pub kubeconfig: Option<PathBuf>,
-    /// The name of our Node; `None` takes it from the kubelet's certificate.
+    /// The name of our Node; `None` uses that of the kubelet's certificate.
     pub node_name: Option<NodeName>,
-    /// What the kubeconfig may ask for although it weakens the connection.
+    /// Insecure settings that are honored in the kubeconfig.
     pub allow: OptIns,
 }
 
-/// What a kubeconfig may ask for although it weakens the connection; nothing by default.
+/// Insecure settings that are honored in a kubeconfig; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OptIns {
     /// A server URL with `http://`.
@@ -128,7 +128,7 @@ pub struct OptIns {
 }
 
 choice! {
-    /// One of the opt-ins, as the configuration lists them.
+    /// An insecure setting, as listed in the configuration.
     OptIn {
         /// A server URL with `http://`.
         PlainHttp = "plain-http",
@@ -156,26 +156,26 @@ impl FromIterator<OptIn> for OptIns {
 /// The topology labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologySettings {
-    /// What happens to the labels when the VM moved to another region or zone.
+    /// The reaction to a move of the VM to another region or zone.
     pub on_change: OnChange,
-    /// The label that carries the Harvester host; `None` writes none.
+    /// The key of the label with the Harvester host; `None` omits the label.
     pub host_label: Option<LabelKey>,
-    /// Whether our own label goes when every source says that the host has no such label.
+    /// Whether our own label is removed if every source reports that the host does not have it.
     pub remove_stale: bool,
-    /// The sources that may be asked, in the fixed order.
+    /// The allowed sources, in the fixed order.
     pub sources: Vec<Source>,
     /// The ConfigMap that [`Source::ConfigMap`] reads.
     pub configmap: ConfigMapName,
 }
 
 choice! {
-    /// What happens to the labels when the VM moved to another region or zone.
+    /// The reaction to a move of the VM to another region or zone.
     OnChange {
-        /// They follow the VM.
+        /// Updates the labels.
         Follow = "follow",
-        /// The first region and zone stay; the difference is reported.
+        /// Keeps the first region and zone, and reports the difference.
         Hold = "hold",
-        /// Nothing is ever written; the difference is reported.
+        /// Never writes the labels, and reports the difference.
         Report = "report",
     }
 }
@@ -184,99 +184,99 @@ impl Choice for Source {
     const NAMES: &'static [(&'static str, Self)] = &Self::NAMES;
 }
 
-/// Where one Harvester host stands.
+/// The region and zone of one Harvester host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostPlace {
-    /// Its region, when stated.
+    /// The region, if set.
     pub region: Option<LabelValue>,
-    /// Its zone, when stated.
+    /// The zone, if set.
     pub zone: Option<LabelValue>,
 }
 
-/// QEMU's own guest agent, which Harvester asks for the hostname and the addresses.
+/// The QEMU guest agent, which reports the hostname and the addresses to Harvester.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuestAgentSettings {
-    /// Whether its unit is started when it is installed and stopped.
+    /// Whether the agent starts its unit if it is installed and stopped.
     pub start: bool,
 }
 
-/// What a kubelet that starts for the first time is given.
+/// The labels for a kubelet that starts for the first time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RegistrationSettings {
-    /// Whether the Node is registered with region, zone and host, by a file of ours in the distribution's configuration.
+    /// Whether the Node registers with region, zone and host, through a file in the configuration of the distribution.
     pub node_labels: bool,
 }
 
-/// Where the agent says what it found.
+/// The reports on the Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportSettings {
     /// Conditions on our Node.
     pub node_conditions: bool,
     /// Events about our Node.
     pub events: bool,
-    /// Annotations on our Node about the VM, the source and the last migration. Those that say what we own, and of which
-    /// host the labels are, are always written: the next decision needs them.
+    /// Annotations on our Node about the VM, the source and the last migration. The annotations with our labels and their host are
+    /// always written: the next reconcile needs them.
     pub annotations: bool,
 }
 
-/// Whether and where metrics are written for node-exporter's textfile collector.
+/// The metrics file for the textfile collector of node-exporter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsFile {
-    /// To node-exporter's default directory when it exists.
+    /// The default directory of node-exporter, if it exists.
     Auto,
-    /// To this file.
+    /// This file.
     Path(PathBuf),
-    /// Nowhere.
+    /// No file.
     Off,
 }
 
-/// Where metrics are exported.
+/// The export of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metrics {
     /// The file for node-exporter.
     pub textfile: MetricsFile,
-    /// The address that serves them; `None` for none.
+    /// The address of the metrics endpoint; `None` disables it.
     pub listen: Option<Listen>,
 }
 
-/// How long and how often.
+/// The intervals and delays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// Everything is read again this often although nothing called for it.
+    /// The interval of a full read without any trigger.
     pub poll: Duration,
-    /// A changed hostname is reported when it has been quiet for so long.
+    /// The delay after the last change of the hostname before the agent reports it.
     pub hostname_debounce: Duration,
-    /// How long Harvester's own annotations are waited for on VMs that Harvester labels.
+    /// The maximum wait for Harvester's own annotations on VMs that Harvester labels.
     pub settle: Duration,
-    /// The longest delay before a watch that ended is opened again; agents spread over it.
+    /// The maximum delay before a watch is re-established; the delays of the agents are spread over it.
     pub watch_delay: Duration,
 }
 
-/// What goes to the journal.
+/// The log in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// The least severe message that is written.
+    /// The lowest severity that is logged.
     pub level: LogLevel,
 }
 
 choice! {
-    /// The least severe message that is written.
+    /// The lowest severity that is logged.
     LogLevel {
-        /// Failures.
+        /// Errors only.
         Error = "error",
-        /// And what may become one.
+        /// Also warnings.
         Warn = "warn",
-        /// And changes of state.
+        /// Also changes of state.
         Info = "info",
-        /// And how the agent came to them.
+        /// Also the reasons for each decision.
         Debug = "debug",
     }
 }
 
-/// The machine itself.
+/// The machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineSettings {
-    /// Whether the machine counts as a KubeVirt VM although its firmware does not say so.
+    /// Whether the machine is treated as a KubeVirt VM even if its firmware does not identify it as one.
     pub assume_kubevirt: bool,
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The effective configuration for people and for programs.
+//! The output of the effective configuration, human-readable and machine-readable.
 
 use serde_json::{Value, json};
 
 use super::errors::printable;
 use super::merge::{Effective, Origin};
 
-/// Values longer than this do not push the origins of all others to the right.
+/// The maximum length of values that are aligned; longer ones do not move the origins of the others to the right.
 const MAX_ALIGNED: usize = 40;
 
-/// Returns the values that are shown: all, or with `changed` those that differ from the default. A file that states the default
-/// changes nothing.
+/// Returns the values to print: all, or with `changed` those that differ from the default. A file that sets the default changes
+/// nothing.
 pub fn selected(values: &[Effective], changed: bool) -> Vec<Effective> {
     let values = values.iter();
     values
@@ -19,7 +19,7 @@ pub fn selected(values: &[Effective], changed: bool) -> Vec<Effective> {
         .collect()
 }
 
-/// One line for each key: valid TOML that says the same as the files that were read.
+/// Returns one line for each key: valid TOML that is equivalent to the files that were read.
 pub fn text(values: &[Effective]) -> String {
     let width = |texts: &mut dyn Iterator<Item = &String>| {
         texts
@@ -42,7 +42,7 @@ pub fn text(values: &[Effective]) -> String {
         .collect()
 }
 
-/// The same as an array of objects; `value` has JSON's own type, `origin` is `null` for a default.
+/// Returns an array of objects; `value` has its JSON type, `origin` is `null` for a default.
 pub fn json(values: &[Effective]) -> Value {
     values
         .iter()
@@ -72,7 +72,7 @@ fn describe(origin: &Origin) -> String {
     }
 }
 
-/// TOML text as JSON; text that is not TOML stays a string.
+/// Converts a TOML value to JSON; text that is not TOML stays a string.
 fn native(text: &str) -> Value {
     text.parse::<toml::Value>()
         .ok()

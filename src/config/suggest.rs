@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! "Did you mean …?"
+//! Suggestions for misspelled names.
 
-/// Names longer than this are no slip of the fingers, and comparing them costs the product of both lengths.
+/// Longer names are not typing errors, and the cost of a comparison is the product of both lengths.
 const MAX_LENGTH: usize = 64;
 
-/// The candidate that `word` is most likely a misspelling of, if any is close enough: at most one slip for every three
-/// letters, and at least one.
+/// Returns the candidate that is most similar to `word`, if any is similar enough: at most one edit for every three letters, and
+/// at least one.
 pub(super) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -18,7 +18,7 @@ pub(super) fn closest<'a>(
     let slips_max = (length / 3).max(1);
     candidates
         .into_iter()
-        // Each character too many or too few is a slip: most names need no comparison.
+        // Each missing or extra character is one edit: most names need no comparison.
         .filter(|candidate| candidate.chars().count().abs_diff(length) <= slips_max)
         .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
         .filter(|(slips, _)| *slips <= slips_max)

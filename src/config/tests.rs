@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The configuration as a whole: files in a tree go in, settings or errors come out.
+//! Tests of the whole configuration: from files in a tree to settings or errors.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -60,12 +60,12 @@ impl Tree {
     }
 }
 
-/// The settings of one file with this content.
+/// Returns the settings of one file with this content.
 fn settings(content: &str) -> Settings {
     Tree::new().file(ADMIN_FILE, content).load().settings
 }
 
-/// The errors of one file with this content, without its path.
+/// Returns the errors of one file with this content, without its path.
 fn errors(content: &str) -> Vec<String> {
     let prefix = format!("{ADMIN_FILE}:");
     Tree::new()
@@ -76,7 +76,7 @@ fn errors(content: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every setting line of the shipped file takes effect; comments have a space after their `#`.
+/// Returns the shipped file with every setting uncommented; comments have a space after their `#`.
 fn uncommented_defaults() -> String {
     let lines = DEFAULTS_FILE
         .lines()
@@ -139,7 +139,7 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
             other => panic!("{}: {other:?}", value.key),
         }
     }
-    // The values cover the table: every plain key once, every open table once.
+    // The values match the table: each plain key once, each open table once.
     let shown: BTreeSet<&str> = loaded
         .values
         .iter()
@@ -153,7 +153,7 @@ fn the_shipped_file_states_every_key_with_its_default_and_changes_nothing() {
     assert_eq!(loaded.values.len(), expected.len());
 }
 
-/// One good value of each key that is not its default, and what it must change.
+/// A valid value of each key that is not its default, and its effect.
 #[test]
 fn every_key_sets_its_field() {
     type Change = fn(&mut Settings);
@@ -294,7 +294,7 @@ fn every_key_sets_its_field() {
     }
 }
 
-/// Bad values of each key: what the only error must say.
+/// Invalid values of each key, and the only error for each.
 #[test]
 fn every_invalid_value_is_rejected_with_the_allowed_values() {
     let cases = [
@@ -666,7 +666,7 @@ fn drop_ins_are_read_by_name_below_and_above_the_administrators_file() {
     assert_eq!(origin.origin, Origin::File { path, line: 1 });
 }
 
-/// Each pair of neighbours in the order, alone against each other.
+/// Each pair of adjacent files in the order, without others.
 #[test]
 fn the_higher_of_two_files_wins() {
     for (lower, higher) in [
@@ -702,7 +702,7 @@ fn a_later_directory_masks_files_of_the_same_name() {
     for (masked, masking) in [(VENDOR, RUNTIME), (VENDOR, ADMIN), (RUNTIME, ADMIN)] {
         let broken = format!("{masked}/10-a.toml");
         let other = format!("{masking}/10-a.toml");
-        // A masked file is not even read: it could not be parsed.
+        // A masked file is not read: it would be invalid TOML.
         let tree = Tree::new()
             .file(&broken, "watch = ")
             .file(&other, "watch = false");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A value as a file states it, and the checks that turn it into a real type.
+//! A value in a file, and the checks that convert it to a type.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::settings::Choice;
 use super::suggest;
 use crate::sys::escape::is_plain;
 
-/// The kinds of value that some key takes; every other kind is kept for the error only.
+/// A value in a file. Types that no key uses are kept for the error message only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConfigValue {
     /// A string.
@@ -23,37 +23,37 @@ pub(super) enum ConfigValue {
     Switch(bool),
     /// An array.
     List(Vec<ConfigValue>),
-    /// Anything else: TOML's word for its type, and its text in the file.
+    /// Any other type: its name in TOML, and its text in the file.
     Other {
-        /// TOML's word for the type.
+        /// The name of the type in TOML.
         kind: &'static str,
-        /// As written.
+        /// The text in the file.
         written: String,
     },
 }
 
-/// What is wrong with a value, or with one element of an array.
+/// An error in a value, or in one element of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// The index of the element, when the value is an array and only one element is wrong.
+    /// The index of the element, if the value is an array and only one element is wrong.
     pub(super) element: Option<usize>,
     /// The value or element, escaped.
     pub(super) shown: String,
-    /// What is wrong with it.
+    /// The kind of error.
     pub(super) why: ValueProblem,
 }
 
-/// The ways of being wrong.
+/// The kinds of errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueProblem {
-    /// Another type is needed.
+    /// The type is wrong.
     Type {
-        /// What the key takes.
+        /// The expected type.
         expected: &'static str,
-        /// What the file has.
+        /// The type in the file.
         found: &'static str,
     },
-    /// The type is right and the value is not.
+    /// The type is right, but the value is not allowed.
     Content(String),
 }
 
@@ -64,7 +64,7 @@ impl From<Wrong> for Vec<Wrong> {
 }
 
 impl ConfigValue {
-    /// Takes a parsed value out of the file whose text is `source`.
+    /// Converts a parsed value of the file with the text `source`.
     pub(super) fn new(value: &toml::Spanned<DeValue<'_>>, source: &str) -> Self {
         match value.get_ref() {
             DeValue::String(text) => Self::Text(text.clone().into_owned()),
@@ -72,7 +72,7 @@ impl ConfigValue {
             DeValue::Array(items) => {
                 Self::List(items.iter().map(|item| Self::new(item, source)).collect())
             }
-            // The span of a table may be that of its header, or of half a dotted key.
+            // The span of a table may be that of its header, or of a part of a dotted key.
             DeValue::Table(_) => Self::Other {
                 kind: "table",
                 written: "{…}".to_owned(),
@@ -84,7 +84,7 @@ impl ConfigValue {
         }
     }
 
-    /// TOML's word for the type.
+    /// Returns the name of the type in TOML.
     fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -94,7 +94,7 @@ impl ConfigValue {
         }
     }
 
-    /// The value for an error: escaped, cut when long.
+    /// Returns the value for an error message, escaped and truncated.
     fn shown(&self) -> String {
         match self {
             Self::Text(text) => quoted(text),
@@ -103,7 +103,7 @@ impl ConfigValue {
         }
     }
 
-    /// Says that the content is wrong.
+    /// Returns an error for the value.
     pub(super) fn refuse(&self, why: impl fmt::Display) -> Wrong {
         Wrong {
             element: None,
@@ -112,7 +112,7 @@ impl ConfigValue {
         }
     }
 
-    /// Says that the name before the equals sign is wrong.
+    /// Returns an error for the name before the equals sign.
     pub(super) fn refuse_name(&self, name: &str, why: impl fmt::Display) -> Wrong {
         Wrong {
             shown: quoted(name),
@@ -131,7 +131,7 @@ impl ConfigValue {
         }
     }
 
-    /// A string.
+    /// Returns the string.
     pub(super) fn text(&self) -> Result<&str, Wrong> {
         match self {
             Self::Text(text) => Ok(text),
@@ -139,7 +139,7 @@ impl ConfigValue {
         }
     }
 
-    /// A boolean.
+    /// Returns the boolean.
     pub(super) fn switch(&self) -> Result<bool, Wrong> {
         match self {
             Self::Switch(switch) => Ok(*switch),
@@ -147,7 +147,7 @@ impl ConfigValue {
         }
     }
 
-    /// A Kubernetes name of some kind.
+    /// Parses a Kubernetes name.
     pub(super) fn name<T>(
         &self,
         parse: impl FnOnce(&str) -> Result<T, NameError>,
@@ -155,7 +155,7 @@ impl ConfigValue {
         parse(self.text()?).map_err(|error| self.refuse(error))
     }
 
-    /// As `read` says, or nothing when the string is empty.
+    /// Returns what `read` returns, or nothing if the string is empty.
     pub(super) fn optional<T>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, Wrong>,
@@ -178,7 +178,7 @@ impl ConfigValue {
         }
     }
 
-    /// An absolute path that can be printed as it is.
+    /// Returns an absolute path without unprintable characters.
     pub(super) fn path(&self) -> Result<PathBuf, Wrong> {
         let text = self.text()?;
         if !text.starts_with('/') {
@@ -192,7 +192,7 @@ impl ConfigValue {
         }
     }
 
-    /// A span of time between two bounds, both included.
+    /// Returns a duration between two bounds, both inclusive.
     pub(super) fn duration(&self, least: Duration, most: Duration) -> Result<Duration, Wrong> {
         let duration = duration::parse(self.text()?).map_err(|error| self.refuse(error))?;
         if duration < least {
@@ -204,7 +204,7 @@ impl ConfigValue {
         }
     }
 
-    /// One of the names of an enumeration.
+    /// Parses a name of an enumeration.
     pub(super) fn choice<T: Choice>(&self) -> Result<T, Wrong> {
         let text = self.text()?;
         let found = T::NAMES.iter().find(|(name, _)| *name == text);
@@ -219,7 +219,7 @@ impl ConfigValue {
         })
     }
 
-    /// Names of an enumeration, none of them twice.
+    /// Parses a list of names of an enumeration, without duplicates.
     pub(super) fn choices<T: Choice>(&self) -> Result<Vec<T>, Vec<Wrong>> {
         let Self::List(items) = self else {
             return Err(self.expect("array of strings").into());
@@ -246,7 +246,7 @@ impl ConfigValue {
         }
     }
 
-    /// Names of an enumeration in the order of the enumeration.
+    /// Parses a list of names of an enumeration, in the order of the enumeration.
     pub(super) fn ordered_choices<T: Choice>(&self) -> Result<Vec<T>, Vec<Wrong>> {
         let choices = self.choices::<T>()?;
         let in_order = T::NAMES
@@ -262,7 +262,7 @@ impl ConfigValue {
     }
 }
 
-/// The value as TOML text.
+/// Prints the value in TOML syntax.
 impl fmt::Display for ConfigValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The writes that a plan may ask for, and what came of them.
+//! The writes that a plan may request, and their results.
 //!
-//! To add a write: a variant here, its body or call in `apply`, and its arm in the [`Apply`](crate::agent::Apply) of the observer.
+//! To add a write: add a variant here, its body or call in `apply`, and its arm in the [`Apply`](crate::agent::Apply) of the
+//! observer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,48 +12,48 @@ use super::events::EventDraft;
 use super::registration::FileChange;
 use crate::facts::names::NodeName;
 
-/// One write. There are no others: never taints, `spec`, `ownerReferences`, or any other Node.
+/// A write. The agent makes no other writes: it never writes taints, `spec`, `ownerReferences`, or another Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Starts a unit of this machine.
+    /// A start of a systemd unit of this machine.
     StartUnit(String),
-    /// Changes one of the agent's own files that give the kubelet its labels.
+    /// A change of one of the agent's own files that give the kubelet its labels.
     EditLabelFile(FileChange),
-    /// Labels and annotations of our own Node, in one merge patch.
+    /// A change of labels and annotations of our own Node, in one merge patch.
     PatchNode(NodePatch),
-    /// Conditions of our own Node, in one strategic merge patch of its status.
+    /// A change of conditions of our own Node, in one strategic merge patch of its status.
     PatchConditions(ConditionsPatch),
 }
 
 /// The kinds of writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// A unit.
+    /// A start of a unit.
     Unit,
-    /// A label file.
+    /// A change of a label file.
     LabelFile,
-    /// Labels and annotations.
+    /// A patch of labels and annotations.
     Node,
-    /// Conditions.
+    /// A patch of conditions.
     Conditions,
 }
 
-/// A write that was not done.
+/// A failed or refused write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// One line for people.
+    /// A one-line message.
     pub text: String,
-    /// Whether the same write may be accepted later, with nothing changed here.
+    /// Whether the same write may be accepted later, with no change on this machine.
     pub passing: bool,
-    /// How long the server asked us to stay away.
+    /// The delay that the server requested, as in `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
-/// What came of a write.
+/// The result of a write.
 pub type WriteResult = Result<(), Refusal>;
 
 impl Action {
-    /// Returns its kind.
+    /// Returns the kind of this write.
     pub fn write(&self) -> Write {
         match self {
             Self::StartUnit(_) => Write::Unit,
@@ -62,7 +63,7 @@ impl Action {
         }
     }
 
-    /// Reports whether it is sent to the API of the guest cluster.
+    /// Reports whether this write is a request to the API of the guest cluster.
     pub fn is_sent(&self) -> bool {
         matches!(self.write(), Write::Node | Write::Conditions)
     }
@@ -73,15 +74,15 @@ impl Action {
 pub struct NodePatch {
     /// Our own Node.
     pub node: NodeName,
-    /// Its UID; the API refuses the patch when the Node was re-created since.
+    /// The UID of the Node; the API refuses the patch if the Node was re-created.
     pub uid: String,
-    /// Sent when something is removed, so that a newer change by another writer is not lost.
+    /// The resource version, set when a label is removed, so that the patch does not overwrite a newer change by another writer.
     pub resource_version: Option<String>,
-    /// Label to new value; `None` removes.
+    /// Labels with their new values; `None` removes the label.
     pub labels: BTreeMap<String, Option<String>>,
-    /// Annotation to new value.
+    /// Annotations with their new values.
     pub annotations: BTreeMap<String, String>,
-    /// Sent once the patch is accepted.
+    /// The Event to send when the patch is accepted.
     pub announce: Option<EventDraft>,
 }
 
@@ -90,19 +91,19 @@ pub struct NodePatch {
 pub struct ConditionsPatch {
     /// Our own Node.
     pub node: NodeName,
-    /// Its UID, for the Events.
+    /// The UID of the Node, for the Events.
     pub uid: String,
-    /// The conditions, each with whether its status changes, which is what `lastTransitionTime` shows.
+    /// The conditions. A change of status sets `lastTransitionTime`.
     pub conditions: Vec<(DesiredCondition, Transition)>,
-    /// Sent once the patch is accepted.
+    /// The Events to send when the patch is accepted.
     pub announce: Vec<EventDraft>,
 }
 
-/// Whether the status of a condition changes.
+/// The kind of change of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
-    /// Another status than before.
+    /// The status changes.
     NewStatus,
-    /// Only reason or message.
+    /// Only the reason or the message changes.
     SameStatus,
 }

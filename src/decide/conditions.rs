@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Node conditions: what they should say, and whether that is a change.
+//! Node conditions: their desired status, reason and message, and whether they differ from those of the Node.
 
 use super::identity::{Identity, OwnVm};
 use super::name_match::Verdict;
@@ -7,30 +7,30 @@ use crate::decide::label_state::LabelState;
 use crate::facts::node::{Node, NodeCondition};
 use crate::sys::escape::one_line;
 
-/// Type of the condition that says whether the names of this machine are its VM's.
+/// The type of the condition that shows whether the names of this machine match its VM.
 pub const IDENTITY: &str = "HarvesterIdentityVerified";
-/// Type of the condition that says whether the topology labels are those of the host.
+/// The type of the condition that shows whether the topology labels match the host.
 pub const TOPOLOGY: &str = "HarvesterTopologySynced";
 
-/// Characters of a message.
+/// The maximum length of a message, in characters.
 const MESSAGE_MAX: usize = 1024;
 
-/// A condition as it should be. Its message holds nothing that changes while the state stays, no time and no host, so that
-/// an unchanged state is never written again and a migration costs no condition.
+/// A desired condition. Its message contains nothing that changes while the state is the same, such as a time or a host name, so
+/// that an unchanged state is not written again and a migration does not write a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredCondition {
-    /// Type.
+    /// The type.
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// CamelCase reason.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Text for people.
+    /// The human-readable message.
     pub message: String,
 }
 
 impl DesiredCondition {
-    /// Whether writing it would change the Node.
+    /// Reports whether writing this condition would change the Node.
     pub fn is_change(&self, node: &Node) -> bool {
         let same = |present: &NodeCondition| {
             present.status == self.status
@@ -40,7 +40,7 @@ impl DesiredCondition {
         !node.condition(self.kind).is_some_and(same)
     }
 
-    /// Whether its status or reason differs from the Node's, which is worth an Event.
+    /// Reports whether the status or the reason differs from that of the Node. Such a change is recorded as an Event.
     pub fn is_transition(&self, node: &Node) -> bool {
         node.condition(self.kind).is_none_or(|present| {
             present.status != self.status || present.reason.as_deref() != Some(self.reason)
@@ -71,7 +71,7 @@ pub fn kebab(reason: &str) -> String {
     text
 }
 
-/// Returns what the identity condition should say.
+/// Returns the desired identity condition.
 pub fn identity(identity: &Identity) -> DesiredCondition {
     let (status, reason, message) = match &identity.vm {
         OwnVm::Ambiguous(vms) => (
@@ -134,12 +134,12 @@ pub fn identity(identity: &Identity) -> DesiredCondition {
     }
 }
 
-/// Returns a message as a condition may have it. The API accepts 32 KiB of any text.
+/// Returns a message as one line of limited length. The API accepts 32 KiB of any text.
 fn shown(message: &str) -> String {
     one_line(message, MESSAGE_MAX).into_owned()
 }
 
-/// Returns what the topology condition should say; `None` while that is being decided.
+/// Returns the desired topology condition; `None` while a change is pending.
 pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
     let (status, message) = match sync {
         LabelState::Pending => return None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Someone else who writes the same labels or annotations: counting reverts, and knowing when to stop.
+//! Detects other writers of the same labels or annotations: counts reverts and decides when to stop writing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,52 +8,54 @@ use super::NodePatch;
 use crate::facts::names::HostName;
 use crate::facts::node::Node;
 
-/// Reverts within [`REVERT_WINDOW`] after which we stop. Fewer could be a kubelet restart or two.
+/// The number of reverts within [`REVERT_WINDOW`] that stops our writes. Fewer reverts can be caused by one or two kubelet
+/// restarts.
 const REVERT_LIMIT: usize = 3;
 
-/// The time in which reverts are counted, and for which there must be peace before a conflict is over.
+/// The time window in which reverts are counted. A conflict ends when no change is needed for this long.
 const REVERT_WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// The most labels that are remembered.
+/// The maximum number of labels that are remembered.
 const TRACKED_MAX: usize = 512;
 
-/// How long we stay away before one more try.
+/// The time without writes before the next attempt.
 const STAND_DOWN: Duration = Duration::from_secs(60 * 60);
 
-/// What is remembered of our writes and their fate. Times are since the start of the process.
+/// The record of our writes and their reverts. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConflictTracker {
-    /// UID of the Node that all this is about.
+    /// The UID of the Node that this record is for.
     node: String,
-    /// The host that all this is about: what was written for another one was right at its time.
+    /// The host that this record is for. Values that were written for another host are not compared.
     host: Option<HostName>,
-    /// The labels that our successful patches set, or removed.
+    /// The labels that our successful patches set or removed.
     labels: BTreeMap<String, Option<String>>,
     /// The annotations that our successful patches set.
     annotations: BTreeMap<String, String>,
-    /// Whether a difference from these would be a new revert and not the one counted already.
+    /// Whether a difference from these values counts as a new revert. It is false after a revert was counted, until the next
+    /// write.
     armed: bool,
     reverts: Vec<Duration>,
     standing_down: Option<ConflictBackoff>,
-    /// Since when nothing is to be changed.
+    /// The time since which no change is needed.
     peace: Option<Duration>,
 }
 
-/// A conflicting writer, and how long we leave the Node to it.
+/// A conflicting writer, and the time until which we do not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConflictBackoff {
-    /// The field manager that wrote it last, as `managedFields` says.
+    /// The field manager that wrote the key last, according to `managedFields`.
     pub conflict: String,
-    /// The label or the annotation.
+    /// The key of the label or annotation.
     pub key: String,
-    /// When we try again.
+    /// The time of the next attempt.
     pub until: Duration,
 }
 
 impl ConflictTracker {
-    /// Takes note of a successful patch.
+    /// Records a successful patch.
     pub fn wrote(&mut self, patch: &NodePatch) {
-        // Others may choose which labels there are to remove.
+        // Other writers can choose which labels are removed, so the record must be limited.
         if self.labels.len() + patch.labels.len() > TRACKED_MAX {
             self.labels.clear();
         }
@@ -62,8 +64,8 @@ impl ConflictTracker {
         self.armed = true;
     }
 
-    /// Looks for a revert in the Node as it is now, given what we would change on `host`. Answers who is fighting us, if the
-    /// change must not be sent.
+    /// Compares the current Node with the record, given the patch for `host`. Returns the conflicting writer if the patch must not
+    /// be sent.
     pub fn judge(
         &mut self,
         node: &Node,
@@ -72,7 +74,7 @@ impl ConflictTracker {
         now: Duration,
     ) -> Option<&ConflictBackoff> {
         if self.node != node.uid {
-            // A re-created Node has lost its labels to no one.
+            // A re-created Node has no labels. No writer removed them.
             if !self.node.is_empty() {
                 *self = Self::default();
             }
@@ -85,7 +87,7 @@ impl ConflictTracker {
         }
         self.host = Some(host.clone());
         let Some(patch) = patch else {
-            // The Node is as it should be, but a conflicting writer that rests for a moment has not gone.
+            // The Node needs no change, but a conflicting writer that pauses may continue.
             let since = *self.peace.get_or_insert(now);
             if now.saturating_sub(since) >= REVERT_WINDOW {
                 self.standing_down = None;
@@ -99,7 +101,7 @@ impl ConflictTracker {
             .is_some_and(|stand| stand.until <= now || moved)
         {
             self.standing_down = None;
-            // One revert of the new try is enough to stop again.
+            // One revert of the next attempt is enough to stop again.
             self.reverts = vec![now; REVERT_LIMIT - 1];
         }
         self.reverts
@@ -123,17 +125,18 @@ impl ConflictTracker {
             .iter()
             .filter(|(_, value)| value.is_some())
             .any(|(key, value)| !self.is_reverted(node, key, value.as_ref()));
-        // Labels that no one has touched are followed all the same; each is news but once for a host's value.
+        // Labels that no other writer reverted are still updated. Each counts as new only once for a value of the host.
         self.standing_down.as_ref().filter(|_| !has_news)
     }
 
-    /// Whether a label that we would set or remove is one that we have set or removed so before.
+    /// Reports whether a label that we want to set or remove was set or removed in the same way before.
     fn is_reverted(&self, node: &Node, key: &str, value: Option<&String>) -> bool {
         let written = self.labels.get(key).map(Option::as_ref);
         written == Some(value) && node.labels.get(key) != value
     }
 
-    /// What someone has changed since we wrote it and we would write again, with the manager that did, where it is known.
+    /// Returns the first key that another writer changed after our write and that we would write again, with its field manager if
+    /// known.
     fn reverted<'a>(
         &self,
         node: &'a Node,
@@ -144,7 +147,7 @@ impl ConflictTracker {
             .iter()
             .filter(|(key, value)| self.is_reverted(node, key, value.as_ref()))
             .map(|(key, _)| (key, node.label_managers.get(key)));
-        // Compared with what is there: a conflicting writer may choose what we make of its text.
+        // Compares with the value on the Node: a conflicting writer can influence the value that we would write.
         let annotations = patch
             .annotations
             .keys()

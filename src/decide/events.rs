@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes Events: one for each change that a person would want to find in `kubectl describe node`.
+//! Kubernetes Events: one for each change that a user may look for in `kubectl describe node`.
 
 use super::conditions::{self, DesiredCondition};
 use super::labels::LabelPlan;
@@ -7,24 +7,24 @@ use super::placement::Placement;
 use crate::facts::node::Node;
 use crate::sys::escape::one_line;
 
-/// The longest message that the API accepts, in bytes.
+/// The maximum length of a message that the API accepts, in bytes.
 const NOTE_MAX: usize = 1024;
 
-/// Characters of the name of a host.
+/// The maximum length of a host name, in characters.
 const HOST_MAX: usize = 253;
 
-/// An Event that is yet to be sent.
+/// An Event to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventDraft {
     /// `Normal` or `Warning`.
     pub kind: &'static str,
-    /// CamelCase reason.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Text for people.
+    /// The human-readable message.
     pub note: String,
 }
 
-/// The VM runs on another host, and the labels follow.
+/// Returns the Event for a migration: the VM runs on another host, and the labels change.
 pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraft {
     let topology = placement
         .known
@@ -32,7 +32,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
         .map(|known| known.topology.to_string())
         .unwrap_or_default();
     let count = labels.changes.len();
-    // The annotation that says it may be anyone's text.
+    // Other writers can change the annotation that contains the previous host.
     let from = one_line(from, HOST_MAX);
     draft(
         "Normal",
@@ -44,7 +44,7 @@ pub fn moved(from: &str, placement: &Placement, labels: &LabelPlan) -> EventDraf
     )
 }
 
-/// A condition changed its status or reason. Nothing for the first good one.
+/// Returns the Event for a changed status or reason of a condition. There is none for a new condition with status `True`.
 pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> {
     if !wanted.is_transition(node) {
         return None;
@@ -62,7 +62,7 @@ pub fn transition(wanted: &DesiredCondition, node: &Node) -> Option<EventDraft> 
     Some(draft(kind, reason(wanted), &wanted.message))
 }
 
-/// Returns the reason of the Event: the state that the condition now has, in one word. The message has the details.
+/// Returns the reason of the Event: the new state of the condition, in one word. The message has the details.
 pub fn reason(wanted: &DesiredCondition) -> &'static str {
     match (wanted.kind, wanted.status) {
         (conditions::TOPOLOGY, "True") => "TopologySynced",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong, as findings of the catalogue.
+//! Converts the results of the decisions to findings of the catalogue.
 
 pub mod expiry;
 mod issue;
@@ -21,7 +21,7 @@ use crate::decide::label_state::LabelState;
 pub use placement::sources;
 pub use rbac::{service_account, vmi_rbac};
 
-/// All findings, worst first.
+/// Returns all findings, ordered by severity, the most severe first.
 pub fn raise(
     settings: &Settings,
     seen: Scene<'_>,

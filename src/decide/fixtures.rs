@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small world for the tests of decisions: one machine, its VM, its Node, in agreement unless a test changes them.
+//! Fixtures for the tests of decisions: one machine, its VM and its Node, which match unless a test changes them.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ use crate::facts::{Fact, UnavailableKind};
 pub(crate) const VM: &str = "pool1-abcde";
 pub(crate) const MAC: &str = "6e:22:41:9c:0a:71";
 
-/// Everything a decision reads.
+/// The inputs of a decision.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) settings: Settings,
@@ -56,7 +56,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// VM, hostname and Node of one name, on host hv-a in eu-1/rack-a, read from the host's Node.
+    /// Creates a VM, hostname and Node with one name, on host hv-a in eu-1/rack-a, read from the host's Node.
     pub(crate) fn new() -> Self {
         let reads = PlacementReads {
             host_node: Fact::Known(host_labels("eu-1", "rack-a")),
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Changes our own instance, where there is one.
+    /// Changes our own instance, if there is one.
     pub(crate) fn change_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
         if let Fact::Known(Candidates { vmis, .. }) = &mut self.observation.candidates
             && let Some(vmi) = vmis.first_mut()
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Adds another instance, like ours but for the change, where there is one.
+    /// Adds another instance, a changed copy of ours, if there is one.
     pub(crate) fn add_vmi(&mut self, change: impl FnOnce(&mut Vmi)) {
         if let Fact::Known(Candidates { vmis, .. }) = &mut self.observation.candidates
             && let Some(mut other) = vmis.first().cloned()
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// The world after the plan was applied and the Node read again.
+    /// Applies the plan and reads the Node again.
     pub(crate) fn apply(&mut self, plan: &Plan) {
         self.memory = plan.memory.clone();
         for action in &plan.actions {
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Plans and applies until nothing is left to do.
+    /// Plans and applies until there is nothing left to do.
     pub(crate) fn settle(&mut self) {
         for _ in 0..4 {
             let plan = self.plan();
@@ -203,7 +203,7 @@ impl World {
         panic!("the plan never comes to rest: {:?}", self.plan().actions);
     }
 
-    /// The VM runs on another host now, and the host's Node can be read.
+    /// Migrates the VM to another host, whose Node can be read.
     pub(crate) fn migrate(&mut self, to: &str, region: &str, zone: &str) {
         self.change_vmi(|vmi| vmi.host = Some(host(to)));
         self.reads = PlacementReads {
@@ -212,7 +212,7 @@ impl World {
         };
     }
 
-    /// Harvester writes its annotations for a host.
+    /// Adds the annotations of Harvester for a host.
     pub(crate) fn annotate(&mut self, to: &str, region: &str, zone: &str) {
         let annotations = [(HOSTNAME, to), (REGION, region), (ZONE, zone)];
         self.change_vmi(|vmi| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether QEMU's guest agent does its work for the host, and if not, what is in its way.
+//! Determines the health of the QEMU guest agent, and the cause if it is not healthy.
 //!
-//! One cause at a time is named, the first on the way from the host to the program: the channel, the unit, the program, the
+//! Only one cause is reported, the first on the path from the host to the program: the channel, the unit, the program, the
 //! commands that it may run.
 
 mod remedy;
@@ -13,10 +13,10 @@ use crate::catalogue::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, Unit, UnitState};
 use crate::facts::{Fact, UnavailableKind};
 
-/// Type of the condition.
+/// The type of the condition.
 pub const CONDITION: &str = "QemuGuestAgentReady";
 
-/// The commands without which KubeVirt takes an agent for an unsupported one (`pkg/virt-handler/guestagent.go`).
+/// The commands that KubeVirt requires of a supported guest agent (`pkg/virt-handler/guestagent.go`).
 pub const REQUIRED: [&str; 10] = [
     "guest-ping",
     "guest-get-time",
@@ -30,50 +30,51 @@ pub const REQUIRED: [&str; 10] = [
     "guest-get-osinfo",
 ];
 
-/// For how long a restart counts: an agent that crashes each few minutes is not healthy in between.
+/// The time after a restart in which the agent is not healthy. An agent that crashes every few minutes must not be healthy in
+/// between.
 const RESTART_COUNTS: Duration = Duration::from_secs(10 * 60);
 
-/// For how long the host must be away. During a live migration it is for some seconds, and nothing is wrong.
+/// The time for which the host must be disconnected before it is reported. A live migration disconnects it for some seconds.
 const DETACHED_LEAST: Duration = Duration::from_secs(60);
 
-/// For how long it must not be known how it is before that is said: the bus restarts, and systemd reads its units again.
+/// The time for which the state must be unknown before it is reported. The bus may restart, and systemd may reload its units.
 const UNKNOWN_LEAST: Duration = Duration::from_secs(60);
 
-/// For how long it must have stood still before we start it: a package that is upgraded stops and starts it.
+/// The time for which the unit must be inactive before we start it. A package upgrade stops and starts the unit.
 const STANDS_LEAST: Duration = Duration::from_secs(10);
 
-/// Between two starts by us.
+/// The minimum time between two starts by this agent.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// How it is.
+/// The health of the QEMU guest agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestAgentHealth {
-    /// It runs, and may run what the host needs.
+    /// The agent runs and accepts all RPCs that the host needs.
     Healthy,
-    /// It runs, and no one on the host listens.
+    /// The agent runs, but the host is not connected to its channel.
     HostNotAttached,
-    /// It runs, and may not run what the host needs.
+    /// The agent runs, but blocks RPCs that the host needs.
     RpcsBlocked,
-    /// It ended by itself a short while ago, or has just done so.
+    /// systemd restarted the unit recently or is about to restart it.
     Restarting,
-    /// It is about to run or to end.
+    /// The unit is starting or stopping.
     Changing,
-    /// It does not run.
+    /// The agent is not running.
     NotRunning,
-    /// It does not run, and no one starts it.
+    /// The agent is not running, and its unit is disabled.
     Disabled,
-    /// It does not run, and may not be started.
+    /// The agent is not running, and its unit is masked.
     Masked,
-    /// It is not there.
+    /// The agent is not installed.
     NotInstalled,
-    /// The host offers no channel.
+    /// The VM has no channel for the agent.
     ChannelMissing,
-    /// It cannot be determined.
+    /// The state cannot be determined.
     Unknown,
 }
 
 impl GuestAgentHealth {
-    /// Every state.
+    /// All states.
     pub const ALL: [Self; 11] = [
         Self::Healthy,
         Self::HostNotAttached,
@@ -93,7 +94,7 @@ impl GuestAgentHealth {
         kebab(self.reason())
     }
 
-    /// Returns the reason of the condition `QemuGuestAgentReady`. A finding has it in its code, after `guest-agent-`.
+    /// Returns the reason of the condition `QemuGuestAgentReady`. The code of a finding contains it, after `guest-agent-`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Healthy => "Healthy",
@@ -111,25 +112,25 @@ impl GuestAgentHealth {
     }
 }
 
-/// What is remembered between two readings. Times are since the start of the process.
+/// The state that is kept between two observations. Times are since the start of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The unit and how often systemd had started it again.
+    /// The unit and the number of its automatic restarts (`NRestarts`).
     restarts: Option<(String, u32)>,
-    /// When that number was last seen to have grown.
+    /// The time when that number was last observed to increase.
     restarted: Option<Duration>,
-    /// Since when the host is away, and when that was read last.
+    /// The time since which the host is disconnected, and the time of the last observation of it.
     detached: Option<(Duration, Duration)>,
-    /// Since when it could be started and does not run.
+    /// The time since which the unit is inactive and can be started.
     stands: Option<Duration>,
-    /// Since when nothing is known of its unit.
+    /// The time since which the state of the unit is unknown.
     unknown: Option<Duration>,
-    /// When we started it.
+    /// The time of the last start by this agent.
     started: Option<Duration>,
 }
 
 impl Memory {
-    /// Takes in a reading at `now`. A failed one changes nothing.
+    /// Records an observation at `now`. A failed one changes nothing.
     pub fn note(&mut self, seen: &Fact<GuestAgent>, now: Duration) {
         let is_unknown = judge(seen, self, now) == GuestAgentHealth::Unknown;
         self.unknown = is_unknown.then(|| self.unknown.unwrap_or(now));
@@ -160,18 +161,18 @@ impl Memory {
         }
     }
 
-    /// Takes in that we started the unit.
+    /// Records that this agent started the unit.
     pub fn note_start(&mut self, now: Duration) {
         self.started = Some(now);
     }
 
-    /// Whether nothing has been known for so long that it is worth saying.
+    /// Reports whether the state has been unknown for long enough to report it.
     pub fn is_long_unknown(&self, now: Duration) -> bool {
         self.unknown
             .is_some_and(|since| now.saturating_sub(since) >= UNKNOWN_LEAST)
     }
 
-    /// How much longer a unit that stands still is left alone, where it is to be started then.
+    /// Returns how long to wait before an inactive unit is started, if it can be started after that.
     pub fn wait_to_start(&self, now: Duration) -> Option<Duration> {
         let due = self.stands? + STANDS_LEAST;
         let again = self
@@ -191,7 +192,7 @@ impl Memory {
     }
 }
 
-/// How it is at `now`, with `memory` that took in this reading.
+/// Returns the health at `now`. `memory` must include this observation.
 pub fn judge(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> GuestAgentHealth {
     let Some(agent) = seen.known() else {
         return GuestAgentHealth::Unknown;
@@ -203,7 +204,7 @@ pub fn judge(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> GuestAg
     let unit = match &agent.unit {
         Fact::Known(unit) => unit,
         Fact::Absent | Fact::Failed(_) if is_missing => return GuestAgentHealth::NotInstalled,
-        // Without a unit that systemd knows, a program that holds the channel is the agent.
+        // If systemd has no such unit, the program that has the channel open is the agent.
         unknown => {
             let holder = agent
                 .channel
@@ -212,11 +213,11 @@ pub fn judge(seen: &Fact<GuestAgent>, memory: &Memory, now: Duration) -> GuestAg
             return match (holder, unknown) {
                 (Some(true), _) => running(agent, memory),
                 (Some(false) | None, Fact::Absent) => GuestAgentHealth::NotRunning,
-                // A machine without a bus has no systemd that might be about to start it.
+                // A machine without a bus has no systemd that could start the unit.
                 (Some(false), Fact::Failed(why)) if why.kind == UnavailableKind::Missing => {
                     GuestAgentHealth::NotRunning
                 }
-                // systemd did not answer: its unit may run, or be just about to.
+                // systemd did not answer: the unit may be active or starting.
                 (Some(false) | None, _) => GuestAgentHealth::Unknown,
             };
         }
@@ -245,7 +246,7 @@ fn running(agent: &GuestAgent, memory: &Memory) -> GuestAgentHealth {
     }
 }
 
-/// The required commands that may not be run, by what keeps them.
+/// Returns the required commands that are blocked, sorted by the list that blocks them.
 fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
     let mut blocked: Vec<_> = REQUIRED
         .into_iter()
@@ -255,7 +256,7 @@ fn blocked(filter: &RpcFilter) -> Vec<(Block<'_>, &'static str)> {
     blocked
 }
 
-/// Returns what the condition should say; `None` while that is changing.
+/// Returns the desired condition; `None` while the unit is starting or stopping.
 pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
     let (status, message) = match health {
         GuestAgentHealth::Changing => return None,
@@ -289,7 +290,7 @@ pub fn condition(health: GuestAgentHealth) -> Option<DesiredCondition> {
     })
 }
 
-/// What to report: the cause, with commands to type on this system.
+/// Returns the findings: the cause, with the commands for this system.
 pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Finding> {
     let Some(agent) = seen.known() else {
         return Vec::new();
@@ -339,8 +340,8 @@ pub fn findings(seen: &Fact<GuestAgent>, health: GuestAgentHealth) -> Vec<Findin
     cause.into_iter().chain(next_boot).collect()
 }
 
-/// The unit that is to be started at `now`, where the configuration allows it: one that could run and has not for a while.
-/// Never again within ten minutes, whatever came of it; never one that someone masked or disabled.
+/// Returns the unit to start at `now`, if the configuration allows it: a unit that can run and has been inactive for a while. It
+/// is not started again within ten minutes, whatever the result, and never if an administrator masked or disabled it.
 pub fn unit_to_start<'a>(
     seen: &'a Fact<GuestAgent>,
     memory: &Memory,
@@ -351,7 +352,7 @@ pub fn unit_to_start<'a>(
     is_time.then_some(unit.name.as_str())
 }
 
-/// The unit, where nothing but a start is missing.
+/// Returns the unit if it only needs a start.
 fn startable(agent: &GuestAgent) -> Option<&Unit> {
     let unit = agent.unit.known()?;
     agent.channel.known()?;

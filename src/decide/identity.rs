@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who am I? Which VirtualMachine this machine is, by evidence, and whether its names say the same.
+//! Determines by evidence which VirtualMachine this machine is, and whether its names match.
 
 mod evidence;
 
@@ -15,26 +15,26 @@ use evidence::{is_namesake, is_other_hardware, weigh};
 
 pub use evidence::{Evidence, EvidenceKind};
 
-/// VMs that are named where several fit; a namespace may hold thousands.
+/// The maximum number of VMs that are named if several match. A namespace may contain thousands.
 const NAMED_MAX: usize = 5;
 
-/// The answer.
+/// The identity of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Which VirtualMachine this machine is.
+    /// The VirtualMachine of this machine.
     pub vm: OwnVm,
-    /// What was compared to find it, in the order of its weight.
+    /// The comparisons that were made, strongest evidence first.
     pub evidence: Vec<Evidence>,
-    /// Each name that this machine goes by, and how it compares with the VM's.
+    /// The names of this machine, compared with the name of the VM.
     pub names: Vec<JudgedName>,
-    /// The worst of `names`.
+    /// The worst verdict of `names`.
     pub verdict: Verdict,
-    /// The name that `names` were compared with: the VM's, or while that is not known the one that the platform gave.
+    /// The name that `names` were compared with: that of the VM, or that given by the platform while the VM is not known.
     pub expected: Option<VmName>,
 }
 
 impl Identity {
-    /// Our own instance, where exactly one was found.
+    /// Returns our own instance, if exactly one was found.
     pub fn vmi(&self) -> Option<&Vmi> {
         match &self.vm {
             OwnVm::Identified(vmi) => Some(vmi),
@@ -46,7 +46,7 @@ impl Identity {
         }
     }
 
-    /// The VM's name, where it is proven.
+    /// Returns the name of the VM, if it is proven.
     pub fn vm_name(&self) -> Option<&VmName> {
         match &self.vm {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(&vmi.name),
@@ -55,7 +55,7 @@ impl Identity {
         }
     }
 
-    /// The evidence that agrees, as short text.
+    /// Returns the evidence that agrees, as short text.
     pub fn proof(&self) -> String {
         let kinds: Vec<&str> = self
             .evidence
@@ -71,50 +71,51 @@ impl Identity {
     }
 }
 
-/// Which VirtualMachine this machine is.
+/// The VirtualMachine of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnVm {
-    /// Exactly one instance fits all that is known.
+    /// Exactly one instance matches all known evidence.
     Identified(Box<Vmi>),
-    /// No instance could be read, but the firmware UUID proves the VM's name. Enough to judge names, not to write labels.
+    /// No instance could be read, but the firmware UUID proves the name of the VM. This is enough to judge names, but not to write
+    /// labels.
     ProvenOffline(VmName),
-    /// Several instances fit (`namespace/name` of the first ones, and how many more). Nothing may be written.
+    /// Several instances match (`namespace/name` of the first ones, and the number of the others). Nothing may be written.
     Ambiguous(Vec<String>),
-    /// No instance can be read just now; this is the one that was found before. Enough to judge names, not to write labels.
+    /// No instance can be read at present; this one was found earlier. This is enough to judge names, but not to write labels.
     Remembered(Box<Vmi>, Unavailable),
-    /// Instances were read and none fits.
+    /// Instances were read, and none matches.
     NotFound(String),
     /// No instance could be read.
     Unknown(Unavailable),
 }
 
-/// A name this machine goes by.
+/// A name of this machine, with its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedName {
-    /// Which name.
+    /// The kind of name.
     pub kind: NameKind,
     /// The name as it was read.
     pub name: String,
-    /// How it compares with the VM's.
+    /// The result of the comparison with the name of the VM.
     pub verdict: Verdict,
 }
 
-/// The names that are compared.
+/// The kinds of names that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NameKind {
-    /// The kernel's host name.
+    /// The host name of the kernel.
     #[serde(rename = "hostname")]
     KernelHostname,
-    /// `/etc/hostname`, which the kernel gets at the next boot.
+    /// `/etc/hostname`, which sets the host name of the kernel at the next boot.
     #[serde(rename = "static hostname")]
     StaticHostname,
-    /// The kubelet's node name.
+    /// The node name of the kubelet.
     #[serde(rename = "node name")]
     NodeName,
 }
 
 impl NameKind {
-    /// The name used in texts.
+    /// Returns the name used in texts.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::KernelHostname => "hostname",
@@ -126,7 +127,8 @@ impl NameKind {
 
 /// Finds our own VM among the candidates and judges every name.
 ///
-/// `pinned` is the VM that our configuration names, `last` the instance that was found before, with the names of the others.
+/// `pinned` is the VM that our configuration names. `last` is the instance that was found earlier, with the names of the other
+/// VMs.
 pub fn identify(
     observation: &Observation,
     pinned: Option<&VmName>,
@@ -168,7 +170,7 @@ pub fn identify(
             Some((&vmi.name, vmi.hostname.as_deref()))
         }
         OwnVm::ProvenOffline(name) => Some((name, None)),
-        // The platform's name is not proven to be the VM's, but a machine that goes by another is wrong all the same.
+        // The name given by the platform is not proven to be that of the VM, but any other name is wrong in either case.
         OwnVm::Unknown(_) => platform.as_ref().map(|name| (name, None)),
         OwnVm::Ambiguous(_) | OwnVm::NotFound(_) => None,
     };
@@ -192,7 +194,7 @@ pub fn identify(
             }
         })
         .collect();
-    // The static name takes effect at the next boot only: it has a finding of its own.
+    // The static host name takes effect only at the next boot. It has its own finding.
     let verdict = names
         .iter()
         .filter(|judged| judged.kind != NameKind::StaticHostname)
@@ -209,8 +211,8 @@ pub fn identify(
     }
 }
 
-/// Whether an instance is surely this machine: its hardware agrees and nothing speaks against it, or our configuration names
-/// it. A name alone is no proof while others have not been checked.
+/// Reports whether an instance is certainly this machine: its hardware matches and no evidence disagrees, or our configuration
+/// names it. A name alone is no proof while other instances have not been compared.
 pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) -> bool {
     let evidence = weigh(observation, vmi);
     let by_hardware = || {
@@ -221,15 +223,15 @@ pub fn is_proven(observation: &Observation, vmi: &Vmi, pinned: Option<&VmName>) 
     is_meant && !is_other_hardware(&evidence)
 }
 
-/// Whether what a list of metadata tells makes an instance a likely one: the UID of the VM that owns it, or its name, of which
-/// KubeVirt made firmware UUIDs before 1.6.
+/// Reports whether metadata from a list makes an instance likely to be ours: the UID of the VM that owns it, or its name, from
+/// which KubeVirt before 1.6 derived the firmware UUID.
 pub fn is_likely(observation: &Observation, name: &VmName, owner: Option<&str>) -> bool {
     let provided = observation.node.known().and_then(|node| node.vm_uid());
     let is_owner = provided.is_some() && provided == owner;
     is_owner || observation.machine.product_uuid.known() == Some(&firmware_uuid(name.as_str()))
 }
 
-/// Exactly one candidate, or none.
+/// Returns the only candidate that matches, or the reason why there is none.
 fn choose(
     observation: &Observation,
     vmis: &[Vmi],
@@ -240,7 +242,7 @@ fn choose(
         .iter()
         .map(|vmi| (vmi, weigh(observation, vmi)))
         .collect();
-    // Hardware that is known on both sides and differs rules a candidate out, whatever speaks for it.
+    // Hardware that is known on both sides and differs excludes a candidate, whatever other evidence agrees.
     let fitting: Vec<&(&Vmi, Vec<Evidence>)> = weighed
         .iter()
         .filter(|(_, evidence)| !is_other_hardware(evidence))
@@ -277,7 +279,8 @@ fn choose(
     let by_hardware = agreeing(&EvidenceKind::is_hardware);
     let by_provider_id = agreeing(&|kind| kind == EvidenceKind::ProviderId);
     let by_name = agreeing(&|kind| kind == EvidenceKind::Name);
-    // Neither the providerID nor the name breaks a tie of hardware: both follow the host name, which a clone copies.
+    // Neither the providerID nor the name decides between candidates with the same hardware: both follow the host name, which a
+    // clone copies.
     let found = [by_hardware, by_provider_id, by_name]
         .into_iter()
         .find(|group| !group.is_empty())
@@ -331,9 +334,9 @@ fn choose(
     }
 }
 
-/// Returns the running VM that our Node belongs to, where ours is a copy of it: Harvester restores a backup to a new VM with the
-/// firmware UUID and the disk of the original, and another MAC address. The kubelet of the copy has the original's credential, so
-/// only this comparison keeps its labels off the Node of the original.
+/// Returns the running VM that owns our Node, if ours is a copy of it: Harvester restores a backup to a new VM with the firmware
+/// UUID and the disk of the original, and another MAC address. The kubelet of the copy has the credential of the original, so only
+/// this comparison prevents its labels from being written to the Node of the original.
 fn original<'a>(
     observation: &Observation,
     own: &Vmi,
@@ -355,7 +358,8 @@ fn original<'a>(
         .map(|(vmi, _)| *vmi)
 }
 
-/// No candidate fits. The most telling evidence is that of one with some of our hardware, and then that of our namesake.
+/// Returns the result for no match. It shows the evidence of a candidate that matches some of our hardware, or else of one with
+/// our name.
 fn not_found(
     observation: &Observation,
     weighed: &[(&Vmi, Vec<Evidence>)],
@@ -384,7 +388,7 @@ fn not_found(
     }
 }
 
-/// Without a candidate the firmware UUID can still prove a name.
+/// Proves the name of the VM by the firmware UUID, without any candidate.
 fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence>) {
     let Some(uuid) = observation.machine.product_uuid.known() else {
         return (OwnVm::Unknown(why.clone()), Vec::new());
@@ -412,7 +416,7 @@ fn offline(observation: &Observation, why: &Unavailable) -> (OwnVm, Vec<Evidence
 fn own_names(observation: &Observation) -> Vec<(NameKind, String)> {
     let kernel = observation.machine.kernel_hostname.known().cloned();
     let fixed = observation.machine.static_hostname.known().cloned();
-    // Before the first start of the kubelet, the name that it will have.
+    // Before the first start of the kubelet, this is its future node name.
     let configured = || {
         let mut distributions = observation.distributions.iter();
         let name = distributions.find_map(Distribution::configured_node_name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the labels of the Node stand to the host, in one word; conditions, findings and reports say the same word.
+//! The state of the Node's labels compared with the host, as one reason. Conditions, findings and reports use the same reason.
 
 use super::conditions::kebab;
 use super::identity::{Identity, OwnVm};
@@ -13,44 +13,44 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 /// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelState {
-    /// The labels are those of the host.
+    /// The labels match the host.
     Synced,
-    /// A change is under way, or we wait a moment for Harvester.
+    /// A change is in progress, or the agent waits for the annotations of Harvester.
     Pending,
-    /// The host has no topology, and neither has the Node.
+    /// Neither the host nor the Node has a topology.
     HostWithoutTopology,
-    /// They differ, by configuration.
+    /// The labels differ because of the configuration.
     Pinned,
-    /// The only source speaks of another host.
+    /// The only source belongs to another host.
     Stale,
-    /// The host lacks what the Node has.
+    /// The host lacks labels that the Node has.
     Partial,
     /// A value is not a valid label value.
     Invalid,
-    /// Another writer reverts them.
+    /// Another writer reverts the labels.
     Conflict {
         /// The field manager of the other writer.
         writer: String,
     },
     /// The API refused our change.
     WriteFailed(String),
-    /// There is no Node to label, or it cannot be read.
+    /// The Node does not exist or cannot be read.
     NoNode {
-        /// CamelCase.
+        /// The reason, in CamelCase.
         reason: &'static str,
     },
-    /// No source provides them.
+    /// No source has a topology.
     NoSource,
-    /// It is not known which VM this is, or where it runs.
+    /// The VM or its host is not known.
     NoVm {
-        /// CamelCase.
+        /// The reason, in CamelCase.
         reason: &'static str,
-        /// Human-readable.
+        /// The human-readable text.
         text: String,
     },
 }
 
-/// Every reason that [`LabelState::reason`] returns.
+/// All reasons that [`LabelState::reason`] returns.
 pub const REASONS: [&str; 24] = [
     "Synced",
     "Pending",
@@ -78,7 +78,7 @@ pub const REASONS: [&str; 24] = [
     "HarvesterBadResponse",
 ];
 
-/// Reasons of which the agent, the kubelet, RKE2 or Harvester may get rid without anyone's help. All others need a fix, or none.
+/// Reasons that the agent, the kubelet, RKE2 or Harvester may resolve without intervention. All others need a fix, or none.
 const PASSING: [&str; 10] = [
     "Pending",
     "AnnotationsStale",
@@ -89,12 +89,12 @@ const PASSING: [&str; 10] = [
     "NoHost",
     "HarvesterNotRead",
     "HarvesterUnreachable",
-    // RKE2 and Rancher write it a moment after the boot.
+    // RKE2 and Rancher write it shortly after boot.
     "NoHarvesterCredential",
 ];
 
-/// Reports whether a state, in kebab-case as reports show it, is one that time alone does not change: the labels are in sync,
-/// stay as they are by configuration, or need a fix. A state of no known name is not.
+/// Reports whether a state, in kebab-case as in reports, does not change by waiting: the labels are in sync, stay as they are by
+/// configuration, or need a fix. Returns false for an unknown name.
 pub fn is_final_state(state: &str) -> bool {
     let mut known = REASONS.iter();
     let reason = known.find(|reason| kebab(reason) == state);
@@ -102,8 +102,8 @@ pub fn is_final_state(state: &str) -> bool {
 }
 
 impl LabelState {
-    /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show the same word in kebab-case, and the finding
-    /// that explains the state has it as its code.
+    /// Returns the reason of the condition `HarvesterTopologySynced`. Reports show it in kebab-case, and the finding that explains
+    /// the state has it as its code.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Synced => "Synced",
@@ -120,13 +120,13 @@ impl LabelState {
         }
     }
 
-    /// Reports whether the labels need no change: they are the host's, or the host has none.
+    /// Reports whether the labels need no change: they match the host, or the host has none.
     pub fn is_synced(&self) -> bool {
         matches!(self, Self::Synced | Self::HostWithoutTopology)
     }
 
-    /// Reports whether another round in the same situation would find the labels no better: they are right, or stay as they are for a
-    /// reason that time does not remove.
+    /// Reports whether another round in the same situation would not improve the labels: they match, or stay as they are for a
+    /// reason that does not change by waiting.
     pub fn is_final(&self) -> bool {
         !matches!(
             self,
@@ -135,28 +135,28 @@ impl LabelState {
     }
 }
 
-/// What decides the state.
+/// The inputs of [`state`].
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    /// Who we are.
+    /// The identity of this machine.
     pub identity: &'a Identity,
-    /// Where we are.
+    /// The host of the VM and its topology.
     pub placement: Option<&'a Placement>,
-    /// Why there is no usable Harvester credential, if so.
+    /// The error if there is no usable Harvester credential.
     pub harvester: Option<&'a Unavailable>,
     /// The Node.
     pub node: &'a Fact<Node>,
-    /// What is to be changed.
+    /// The planned changes.
     pub labels: &'a LabelPlan,
-    /// Whether we wait for Harvester's annotations.
+    /// Whether the agent waits for the annotations of Harvester.
     pub settling: bool,
-    /// Who fights us.
+    /// The conflicting writer, if any.
     pub stand_down: Option<&'a ConflictBackoff>,
-    /// The text of the last refusal of our change, if it was refused.
+    /// The error of our last change, if it was refused.
     pub refusal: Option<&'a str>,
 }
 
-/// The state.
+/// Returns the state of the labels.
 pub fn state(inputs: &Inputs<'_>) -> LabelState {
     let why = inputs.node.why().map(|why| why.kind);
     if why == Some(UnavailableKind::AnotherMachine) {
@@ -170,7 +170,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
     if inputs.settling {
         return LabelState::Pending;
     }
-    // While a conflicting writer has only our annotations, the labels are right.
+    // While only our annotations conflict, the labels match.
     if let Some(stand) = inputs
         .stand_down
         .filter(|_| !inputs.labels.changes.is_empty())
@@ -198,7 +198,7 @@ pub fn state(inputs: &Inputs<'_>) -> LabelState {
             .any(|t| t.outcome == outcome && source.is_none_or(|source| t.source == source))
     };
     match &placement.known {
-        // The host tells its name, and no one its place: what is missing is the API's word.
+        // Only the host itself reports its name, and no source has its topology: the reason is the missing response of Harvester.
         None if inputs.identity.vmi().is_none() => without_host(inputs),
         None if tried(PlacementOutcome::Illegal, None) => LabelState::Invalid,
         None if tried(PlacementOutcome::Stale, Some(Source::VmiAnnotations)) => LabelState::Stale,
@@ -236,7 +236,7 @@ fn without_host(inputs: &Inputs<'_>) -> LabelState {
     };
     let harvester = inputs.harvester.map(|why| why.kind);
     match &inputs.identity.vm {
-        // Which VM this is may be known without Harvester; the reason is the same.
+        // The VM may be known without Harvester. The reason is the same.
         _ if harvester == Some(UnavailableKind::OwnApi) => no_vm(
             "HarvesterIsOwnAPI",
             "the Harvester kubeconfig points to the API of this guest cluster; labels are unchanged",

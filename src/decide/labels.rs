@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which labels of our own Node to change: wanted against present against owned.
+//! Decides which labels of our own Node to change: compares wanted, present and owned labels.
 //!
-//! Every change that belongs together is in one plan and so in one patch: region, zone, their deprecated beta keys and the host
-//! label never speak of two hosts.
+//! All changes that belong together are in one plan and therefore in one patch: region, zone, their deprecated beta keys and the
+//! host label never belong to two different hosts.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::topology::{LabelValue, TWINS};
 
-/// The most labels that are the agent's own: region and zone under both keys, the host, and the extra labels.
+/// The maximum number of owned labels: region and zone under both keys, the host, and the extra labels.
 const OWNED_MAX: usize = 64;
 
-/// The changes, and what was left alone with the reason.
+/// The changes, and the labels that are skipped with the reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelPlan {
-    /// Key to new value; `None` removes.
+    /// Keys with their new values; `None` removes the label.
     pub changes: BTreeMap<String, Option<String>>,
-    /// What we own after the changes: key to the value that we wrote or adopted.
+    /// The owned labels after the changes: keys with the value that we wrote or adopted.
     pub owned: Owned,
-    /// What was left alone.
+    /// The skipped labels.
     pub left: Vec<Left>,
 }
 
-/// Labels that we own, with the values that we wrote, and the host they were written for.
+/// The labels that we own, with the values that we wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned(pub BTreeMap<String, String>);
 
 impl Owned {
-    /// Reads the annotation. Text that is not ours owns nothing: a label is then never removed. Others may write the annotation,
-    /// so it counts only for labels that the agent may write, and for no more than 64 of them.
+    /// Parses the annotation. Text that is not valid owns nothing, so that no label is removed. Other writers can change the
+    /// annotation, so it counts only for labels that the agent may write, and for at most 64 of them.
     pub fn parse(text: Option<&String>) -> Self {
         let read = text.and_then(|text| serde_json::from_slice(text.as_bytes()).ok());
         let Self(labels) = read.unwrap_or_default();
@@ -51,7 +51,7 @@ impl Owned {
     }
 }
 
-/// A label that differs from what is wanted, or could not be decided, and was not changed.
+/// A label that differs from the wanted value, or could not be decided, and was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
     /// The key.
@@ -60,29 +60,29 @@ pub struct Left {
     pub present: Option<String>,
     /// The value of the host.
     pub wanted: Option<String>,
-    /// Why it was left.
+    /// The reason why it was not changed.
     pub reason: SkipReason,
 }
 
-/// Why a label was left alone.
+/// The reason why a label was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// `topology.on_change = "hold"`.
+    /// Configured with `topology.on_change = "hold"`.
     Held,
-    /// `topology.on_change = "report"`.
+    /// Configured with `topology.on_change = "report"`.
     ReportOnly,
-    /// Someone else's label.
+    /// Set by another writer.
     Foreign,
-    /// The host has no such label, and `topology.remove_stale` is off or the label is not ours.
+    /// Missing on the host, and `topology.remove_stale` is off or the label is not ours.
     HostHasNone,
-    /// Changing it alone would mix the labels of two hosts.
+    /// Skipped because changing it alone would mix the labels of two hosts.
     WouldMix,
-    /// The host's labels cannot be read just now.
+    /// Unknown: the labels of the host cannot be read at present.
     HostNotRead,
 }
 
-/// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, as our annotation says.
+/// Plans the labels. `labelled_host` is the host for which the labels on the Node were written, according to our annotation.
 pub fn plan_labels(
     settings: &Settings,
     node: &Node,
@@ -100,7 +100,7 @@ pub fn plan_labels(
     }
     let moved = labelled_host != Some(placement.host.as_str());
     let (topology, left) = plan_topology(settings, node, placement, owned);
-    // A part of the pair that must stay, while the other part or the host label would change, would mix two hosts.
+    // If one of region and zone must stay while the other or the host label would change, the labels of two hosts would be mixed.
     let stays = left
         .iter()
         .any(|left| left.reason == SkipReason::HostHasNone);
@@ -152,7 +152,7 @@ impl LabelPlan {
         };
     }
 
-    /// Removes a label that still has the value that we wrote; one that someone has changed since is theirs now.
+    /// Removes a label that still has the value that we wrote. If another writer changed it, we only stop owning it.
     fn drop(&mut self, node: &Node, owned: &Owned, key: &str) {
         if node
             .labels
@@ -165,7 +165,7 @@ impl LabelPlan {
         }
     }
 
-    /// Owns a label that already has the value that we would write.
+    /// Takes ownership of a label that already has the wanted value.
     fn adopt(&mut self, node: &Node, placement: &Placement, wanted_key: &str, key: &str) {
         let wanted = placement
             .known
@@ -181,7 +181,7 @@ impl LabelPlan {
 
 type Changes = Vec<(String, Option<String>)>;
 
-/// Region and zone with their beta keys: values to set or remove, and what is left.
+/// Plans region and zone with their beta keys: returns the values to set or remove, and the skipped labels.
 fn plan_topology(
     settings: &Settings,
     node: &Node,
@@ -212,7 +212,7 @@ fn plan_topology(
                 .collect()
         };
         match (wanted, present) {
-            // The pair is held as a whole: its halves are of one host.
+            // Region and zone are held together, because both must belong to one host.
             (wanted, present)
                 if settings.topology.on_change == OnChange::Hold && carries_topology(node) =>
             {
@@ -252,7 +252,7 @@ fn plan_host_label(
         let host = placement.host.as_str();
         match LabelValue::parse(host) {
             Ok(_) => plan.change(node, key, Some(host.to_owned())),
-            // A host name may be longer than a label value; a cut name would be another host's.
+            // A host name may be longer than a label value. A truncated name could be the name of another host.
             Err(_) => plan.left.push(Left {
                 key: key.to_owned(),
                 present: node.labels.get(key).cloned(),
@@ -261,7 +261,7 @@ fn plan_host_label(
             }),
         }
     }
-    // Labels that we own and that the configuration no longer asks for: an earlier host label, dropped extra labels.
+    // Labels that we own and that are no longer configured: an earlier host label, removed extra labels.
     for key in owned.0.keys() {
         let is_topology = TWINS.iter().any(|(ga, beta)| key == ga || key == beta);
         let mut wanted = settings
@@ -276,7 +276,7 @@ fn plan_host_label(
     }
 }
 
-/// Labels of the allow-list. Unlike the topology keys, one that someone else set is never changed.
+/// Plans the labels of the allow-list. Unlike topology labels, a label that another writer set is never changed.
 fn plan_extra(
     settings: &Settings,
     node: &Node,
@@ -286,7 +286,7 @@ fn plan_extra(
     plan: &mut LabelPlan,
 ) {
     let Some(host_labels) = &placement.host_labels else {
-        // Labels of the host before stay until the new host's can be read; that is said and tried again.
+        // Labels of the previous host stay until those of the new host can be read. This is reported and retried.
         let ours = settings
             .extra_labels
             .keys()
@@ -324,7 +324,7 @@ fn plan_extra(
     }
 }
 
-/// Says what differs and changes nothing.
+/// Reports the differences without changes.
 fn report_only(settings: &Settings, node: &Node, placement: &Placement, plan: &mut LabelPlan) {
     let topology = placement.known.iter().flat_map(|known| {
         TWINS.iter().map(|(key, _)| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decides what follows from the results of the writes of a plan: what to remember, and when to reconcile next.
+//! Evaluates the results of the writes of a plan: what to remember, and when to reconcile next.
 
 use super::action::{Action, Refusal, Write, WriteResult};
 use super::{Memory, Now, Plan, Refused, schedule};
@@ -7,27 +7,27 @@ use crate::facts::Fact;
 use crate::facts::node::Node;
 use crate::facts::trigger::{Next, Scope, Trigger};
 
-/// The answer.
+/// The result of [`learn`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// What to remember.
+    /// The state to remember.
     pub memory: Memory,
-    /// What comes next.
+    /// The next step.
     pub follow_up: FollowUp,
 }
 
-/// What comes after a round.
+/// The next step after a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FollowUp {
     /// A round for the same reason that reads nothing.
     Immediate,
-    /// A wait for a trigger, or for this.
+    /// A wait for a trigger or for this round.
     Wait(Next),
 }
 
 impl Plan {
-    /// Returns the next write, after those with these results; `None` when the round is over. Conditions describe labels as they
-    /// are, so they are decided again after these were written.
+    /// Returns the next write after those with `results`; `None` at the end of the round. Conditions describe the current labels,
+    /// so they are decided again after labels were written.
     pub fn next_action(&self, results: &[WriteResult]) -> Option<&Action> {
         if self.has_patched_node(results) {
             return None;
@@ -35,7 +35,7 @@ impl Plan {
         self.actions.get(results.len())
     }
 
-    /// Returns each write that was tried, with its result.
+    /// Returns each attempted write with its result.
     pub fn tried<'a>(
         &'a self,
         results: &'a [WriteResult],
@@ -50,8 +50,8 @@ impl Plan {
     }
 }
 
-/// Decides. `results` are those of the first actions of the plan; none is a round that writes nothing. `scope` is what the round
-/// read, `node` what it knew of our Node.
+/// Evaluates the results. `results` belong to the first actions of the plan; it is empty in a round that does not write. `scope`
+/// is what the round read, `node` the state of our Node in that round.
 pub fn learn(
     plan: &Plan,
     results: &[WriteResult],
@@ -87,9 +87,10 @@ pub fn learn(
     }
     let mut next = plan.next;
     if let Some(refusal) = refusal {
-        // A failed write is retried with growing waits, like any other failure.
+        // A failed write is retried with backoff, like any other failure.
         memory.failures = memory.failures.max(1);
-        // What is not for the sake of time alone goes on as planned, the reads of a window above all: it retries the write.
+        // Only a timer is replaced by the retry. Other planned rounds stay, such as the reads of a window: they retry the write as
+        // well.
         let retry = retry(refusal, memory.failures, node, now);
         memory.retry = Some(now.uptime + retry.after);
         if next.trigger == Trigger::Timer {
@@ -100,8 +101,8 @@ pub fn learn(
     if is_labelled {
         memory.cause = None;
     }
-    // The answer to the patch is our Node as it is now: conditions and status are decided on it immediately. A file that could not
-    // be written is reported immediately.
+    // The response to the patch is the current Node: conditions and status are decided on it immediately. A file that could not be
+    // written is reported immediately.
     let is_immediate = (is_labelled || is_newly_unwritten) && scope != Scope::NONE;
     let follow_up = if is_immediate {
         FollowUp::Immediate
@@ -111,13 +112,13 @@ pub fn learn(
     Learned { memory, follow_up }
 }
 
-/// Returns when a failed write is retried.
+/// Returns when to retry a failed write.
 fn retry(refusal: &Refusal, failures: u32, node: &Fact<Node>, now: Now) -> Next {
     let is_deferred = node.why().is_some_and(|why| why.is_deferred);
     let after = match refusal.retry_after {
         None if refusal.passing => schedule::retry(failures, None, now.random),
         Some(left) if is_deferred => left,
-        // The API's backoff starts again after each answer; the count of failed writes does not.
+        // The backoff of the API restarts after each response. The number of failed writes does not.
         Some(left) => left.max(schedule::retry(failures, None, now.random)),
         None => schedule::retry_refused(failures, now.random),
     };

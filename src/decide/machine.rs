@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Is the Node that our kubelet's credential leads to the Node of this machine? A clone of a disk has the credential, too.
+//! Checks that the Node of our kubelet's credential belongs to this machine. A clone of a disk contains the same credential.
 
 use uuid::Uuid;
 
 use crate::facts::observation::Observation;
 use crate::facts::{Fact, UnavailableKind};
 
-/// The same facts without the Node, where another machine's kubelet reports it: then nothing is decided about it, and so nothing
-/// is written to it.
+/// Returns the same facts without the Node if the kubelet of another machine reports it, so that nothing is decided about it and
+/// nothing is written to it.
 ///
-/// Both UUIDs must be known. The kubelet reads its own from the same file as we.
+/// Both UUIDs must be known. The kubelet reads its UUID from the same file as this agent.
 pub fn without_node_of_another_machine(observation: &Observation) -> Option<Observation> {
     let node = observation.node.known()?;
     let theirs = node.system_uuid?;
@@ -27,7 +27,7 @@ pub fn without_node_of_another_machine(observation: &Observation) -> Option<Obse
     })
 }
 
-/// Before SMBIOS 2.6 the order of bytes in the first three fields was not settled.
+/// Compares two UUIDs in both byte orders: before SMBIOS 2.6, the byte order of the first three fields was not defined.
 fn is_same(ours: Uuid, theirs: Uuid) -> bool {
     ours == theirs || ours.to_bytes_le() == *theirs.as_bytes()
 }

@@ -20,58 +20,58 @@ use crate::facts::trigger::Trigger;
 use crate::facts::vmi::Vmi;
 use crate::sys::escape::one_line;
 
-/// Characters of the name of a host; the annotation that holds it may be anyone's text.
+/// The maximum length of a host name, in characters. Other writers can change the annotation that contains it.
 const HOST_MAX: usize = 253;
 
-/// Host names that are never quiet are reported after so many times the quiet time.
+/// Host names that keep changing are reported after this many debounce times.
 const NOISE_MAX: u32 = 10;
 
-/// What is remembered from one decision to the next.
+/// The state that is kept from one decision to the next.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
-    /// Our own instance when it was last read; names are judged against it while the API is away.
+    /// Our own instance when it was last read. Names are compared with it while the API is unavailable.
     pub last_vmi: Option<Vmi>,
-    /// The other instances of that time: a name of theirs stays dangerous while the API is away.
+    /// The names of the other instances at that time. They must not be used by this machine, even while the API is unavailable.
     pub last_others: Vec<VmName>,
-    /// The host that ran us when it was last read, and since when we know of it.
+    /// The last known host of the VM, and the time since which it is known.
     pub host: Option<(HostName, Duration)>,
-    /// When the last move was seen, since the start of the process.
+    /// The time of the last migration that was observed, since the start of the process.
     pub moved: Option<Duration>,
-    /// The re-sync window that is open after a migration hint.
+    /// The open re-sync window after a migration hint.
     pub window: Option<Window>,
-    /// The first migration hint whose labels are not written yet, and when it arrived.
+    /// The first migration hint whose labels are not written yet, and its time of arrival.
     pub cause: Option<(Trigger, Duration)>,
-    /// Whether a window ended without a move, and nothing was read since.
+    /// Whether a window ended without a migration and the VM was not read after that.
     pub is_doubtful: bool,
     /// The host names when they were last read.
     pub names: Option<HostNames>,
-    /// Since when Harvester cannot be read.
+    /// The time since which reads fail.
     pub unread_since: Option<Duration>,
-    /// Decisions in a row that wait for something passing.
+    /// The number of consecutive decisions that wait for a temporary failure to end.
     pub failures: u32,
-    /// When it is tried again, since the start of the process.
+    /// The time of the next retry, since the start of the process.
     pub retry: Option<Duration>,
-    /// When everything is read although nothing called for it, since the start of the process.
+    /// The time of the next periodic read of everything, since the start of the process.
     pub poll: Option<Duration>,
-    /// When the APIs are read because the configuration was read again, since the start of the process.
+    /// The time to read the APIs after a reload of the configuration, since the start of the process.
     pub reload: Option<Duration>,
-    /// When duplicates are searched, since the start of the process.
+    /// The time of the next search for duplicates, since the start of the process.
     pub search: Option<Duration>,
-    /// Why our last change of the Node was refused, until it is accepted or not wanted any more.
+    /// The refusal of our last change of the Node, until a change is accepted or no longer wanted.
     pub refusal: Option<Refused>,
-    /// How many updates of the Node were sent lately.
+    /// The rate limit of updates of the Node.
     pub writes: schedule::WritePace,
-    /// How long updates of the Node are withheld, because there were too many.
+    /// The time for which updates of the Node are delayed, because there were too many.
     pub withheld: Option<Duration>,
-    /// Why a file for the kubelet's first labels could not be changed, until it is or need not be.
+    /// The error of the last change of a file for the kubelet's first labels, until it succeeds or is no longer needed.
     pub unwritten_file: Option<String>,
-    /// When systemd was last reloaded for a missed reload, since the start of the process.
+    /// The time of the last reload of systemd for a missed reload, since the start of the process.
     pub reloaded: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,
-    /// Who writes the same labels.
+    /// The conflicting writers of our labels.
     pub conflicts: ConflictTracker,
-    /// QEMU's guest agent.
+    /// The state of the QEMU guest agent.
     pub guest_agent: guest_agent::Memory,
 }
 
@@ -79,9 +79,9 @@ pub struct Memory {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
     names: Vec<String>,
-    /// While they are not quiet: when they changed first and last, since the start of the process.
+    /// The times of the first and the last change, until the debounce time has passed, since the start of the process.
     changed: Option<(Duration, Duration)>,
-    /// Whether no VM of these names was searched yet.
+    /// Whether the VMs with these names have not been searched for yet.
     is_unsearched: bool,
     /// The findings about them.
     findings: BTreeSet<Code>,
@@ -92,27 +92,27 @@ pub struct HostNames {
 pub struct Refused {
     /// The change.
     pub action: Action,
-    /// One line for people.
+    /// A one-line message.
     pub text: String,
-    /// Whether the same change may be accepted later, with nothing changed here.
+    /// Whether the same change may be accepted later, with no change on this machine.
     pub passing: bool,
-    /// How long the server asked us to stay away.
+    /// The delay that the server requested, as in `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
-/// A move from one host to another.
+/// A migration from one host to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migration {
-    /// The host before.
+    /// The previous host.
     pub from: String,
-    /// The host after.
+    /// The new host.
     pub to: String,
-    /// When the agent saw it, RFC 3339.
+    /// The time when the agent observed it, in RFC 3339 format.
     pub at: String,
 }
 
 impl Memory {
-    /// Takes note of where we are and how long reads have failed. Answers a move that was not known before.
+    /// Records the current host and how long reads have failed. Returns a migration that was not known before.
     pub(super) fn remember(&mut self, seen: Scene<'_>, now: Now) -> Option<Migration> {
         if trouble(seen).is_empty() {
             self.unread_since = None;
@@ -145,7 +145,7 @@ impl Memory {
         if before.as_deref() != Some(host.as_str()) {
             self.host = Some((host.clone(), now.uptime));
         }
-        // After a restart the annotation tells where we were: a move while the agent was down is a move as well.
+        // After a restart, the annotation contains the previous host, so that a migration while the agent was down is detected.
         let from = before.or(labelled).filter(|from| *from != host.as_str())?;
         let known = |last: &Migration| last.from == from && last.to == host.as_str();
         if first && self.last_migration.as_ref().is_some_and(known) {
@@ -165,7 +165,7 @@ impl Memory {
         Some(migration)
     }
 
-    /// Takes note of what this round did that is done at a time of this machine's own.
+    /// Records the work of this round that is scheduled per machine.
     pub(super) fn note_schedule(&mut self, seen: Scene<'_>, now: Now) {
         let phase = |purpose| Phase::of(seen.observation.machine.phase(), purpose);
         let scope = seen.reasons.scope;
@@ -180,7 +180,7 @@ impl Memory {
         }
     }
 
-    /// Takes note of the host names. `is_searched`: this round searches the VMs that have them.
+    /// Records the host names. `is_searched`: this round searches for the VMs that have them.
     pub(super) fn note_names(
         &mut self,
         settings: &Settings,
@@ -215,7 +215,7 @@ impl Memory {
         }
     }
 
-    /// Takes note of the findings about the host names.
+    /// Records the findings about the host names.
     pub(super) fn note_findings(&mut self, findings: &[Finding]) {
         if let Some(names) = &mut self.names {
             let codes = findings.iter().map(|finding| finding.code);
@@ -223,15 +223,15 @@ impl Memory {
         }
     }
 
-    /// Whether this finding about host names is raised now: they have been quiet, or it stood before.
+    /// Reports whether this finding about host names is reported now: they are stable, or it was reported before.
     pub(super) fn may_report(&self, code: Code) -> bool {
         self.names
             .as_ref()
             .is_none_or(|names| names.changed.is_none() || names.findings.contains(&code))
     }
 
-    /// How much longer the host names must be quiet before they are reported. cloud-init and DHCP clients set them
-    /// several times in a row; two that conflict must not keep them unsaid indefinitely.
+    /// Returns how long the host names must not change before they are reported. cloud-init and DHCP clients set them several
+    /// times in a row. Two conflicting clients must not delay the report indefinitely.
     pub(super) fn names_left(&self, settings: &Settings, now: Now) -> Option<Duration> {
         let (first, last) = self.names.as_ref()?.changed?;
         let quiet = settings.timing.hostname_debounce;
@@ -240,12 +240,12 @@ impl Memory {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Whether the VMs that have the host names are still to be searched.
+    /// Reports whether the VMs that have the host names still need to be searched for.
     pub(super) fn are_names_unsearched(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.is_unsearched)
     }
 
-    /// Takes the open window a step on. Answers its end, and since when a watch must have said something.
+    /// Advances the open window. Returns its end, and the time since which a watch must have delivered something.
     pub(super) fn step_window(
         &mut self,
         found: ProbeResult<'_>,
@@ -267,7 +267,7 @@ impl Memory {
         }
     }
 
-    /// The host that ran us when that was last known, to this process or to the one that labelled the Node.
+    /// Returns the last known host of the VM, known to this process or from the annotation on the Node.
     pub(super) fn last_host(&self, seen: Scene<'_>) -> Option<HostName> {
         let labelled = || {
             let annotations = &seen.observation.node.known()?.annotations;

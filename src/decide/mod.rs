@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decisions: pure functions of what was read, what is configured, what is remembered, and the time.
+//! Decisions: pure functions of observations, configuration, remembered state, and time.
 //!
-//! One file is one decision. [`plan`] calls them in order and collects the results; it does no I/O, reads no clock and logs
-//! nothing, so that a test can give it any input.
+//! Each file contains one decision. [`plan`] calls them in order and collects the results. It does no I/O, reads no clock and logs
+//! nothing, so that a test can pass any input.
 //!
-//! To add a decision: a file with its function and the type of its result, and a line in [`plan`].
+//! To add a decision: add a file with its function and result type, and a line in [`plan`].
 
 pub mod action;
 pub mod conditions;
@@ -52,85 +52,86 @@ pub use action::{Action, ConditionsPatch, NodePatch, Refusal, Transition, Write,
 pub use learn::{FollowUp, learn};
 pub use memory::{Memory, Migration, Refused};
 
-/// Prefix of our annotations on the Node.
+/// The prefix of our annotations on the Node.
 pub const ANNOTATION_PREFIX: &str = "node-agent.harvesterhci.io/";
 
 /// The VM, as `namespace/name`.
 pub const ANNOTATION_VM: &str = "node-agent.harvesterhci.io/vm";
 /// The host for which the labels were written.
 pub const ANNOTATION_HOST: &str = "node-agent.harvesterhci.io/host";
-/// The source of region and zone.
+/// The source of the region and zone.
 pub const ANNOTATION_SOURCE: &str = "node-agent.harvesterhci.io/source";
-/// The labels that we own, as a JSON object of key to the value that we wrote.
+/// The labels that we own, as a JSON object of keys with the value that we wrote.
 pub const ANNOTATION_OWNED: &str = "node-agent.harvesterhci.io/owned-labels";
-/// The last migration that was seen, as a JSON object of `from`, `to` and `at`.
+/// The last migration, as a JSON object with `from`, `to` and `at`.
 pub const ANNOTATION_MIGRATION: &str = "node-agent.harvesterhci.io/last-migration";
 
-/// How long reads may fail before a condition that was true says that it is not known any more. A failover of Harvester's
-/// VIP or a restart of an API server is shorter.
+/// The time for which reads may fail before a condition with status `True` becomes `Unknown`. A failover of Harvester's VIP or a
+/// restart of an API server takes less time.
 const CONDITION_GRACE: Duration = Duration::from_secs(60);
 
-/// The moment of a decision.
+/// The time of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Now {
-    /// Since the start of the process, on a clock that never jumps.
+    /// The time since the start of the process, from a monotonic clock.
     pub uptime: Duration,
-    /// The wall clock, for texts and expiry only.
+    /// The wall clock, used only for texts and expiration.
     pub wall: UtcDateTime,
-    /// Fresh randomness.
+    /// A new random number.
     pub random: Random,
 }
 
-/// Which kind of run a decision is for.
+/// The kind of run that a decision is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunKind {
-    /// The daemon: short troubles change no condition, and Harvester gets a moment to write its annotations.
+    /// The daemon: temporary failures change no condition, and Harvester gets time to write its annotations.
     Daemon,
-    /// One round, now.
+    /// A single round.
     Once,
 }
 
-/// What to do, and what to say.
+/// The writes, the findings and the next round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// Writes, in order.
+    /// The writes, in order.
     pub actions: Vec<Action>,
-    /// How the guest agent is.
+    /// The health of the guest agent.
     pub guest_agent: GuestAgentHealth,
-    /// Findings, worst first, without those that another explains.
+    /// The findings, the most severe first, without those that another finding explains.
     pub findings: Vec<Finding>,
-    /// What a kubelet that starts is given.
+    /// The labels for a kubelet that starts.
     pub registration: Registration,
-    /// How the labels stand.
+    /// The state of the labels.
     pub sync: LabelState,
-    /// The label changes and what was left alone.
+    /// The label changes and the skipped labels.
     pub labels: LabelPlan,
-    /// A move that this decision is the first to see.
+    /// The migration that this decision detected.
     pub moved: Option<Migration>,
-    /// The end of a re-sync window.
+    /// The end of a re-sync window, if it ended.
     pub window_end: Option<WindowId>,
-    /// Watches that have said nothing since then, counted from the start of the process, are to be re-established.
+    /// The time, since the start of the process, since which a watch must have delivered something. Other watches are
+    /// re-established.
     pub verify: Option<Duration>,
-    /// The round that comes by itself.
+    /// The next scheduled round.
     pub next: Next,
-    /// What to remember.
+    /// The state to remember.
     pub memory: Memory,
 }
 
-/// The most that one observation knows.
+/// The inputs of a decision: one observation and its evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// Why this round runs, and how far.
+    /// The reasons and the scope of this round.
     pub reasons: Reasons,
-    /// Who we are.
+    /// The observed facts.
     pub observation: &'a Observation,
-    /// The judgement of that.
+    /// The identity that follows from them.
     pub identity: &'a Identity,
-    /// Where we are.
+    /// The host of the VM and its topology.
     pub placement: Option<&'a Placement>,
 }
 
-/// Decides.
+/// Makes all decisions and returns the plan.
 pub fn plan(
     settings: &Settings,
     seen: Scene<'_>,
@@ -177,7 +178,7 @@ pub fn plan(
             .judge(node, &placement.host, patch.as_ref(), now.uptime)
             .cloned();
     }
-    // A source that changes all the time must not make the agent write all the time.
+    // A source that changes constantly must not cause constant writes.
     memory.withheld = memory.writes.left(now.uptime).filter(|_| patch.is_some());
     let inputs = label_state::Inputs {
         identity,
@@ -187,7 +188,7 @@ pub fn plan(
         labels: &labels,
         settling: settling.is_some() || memory.withheld.is_some(),
         stand_down: stand_down.as_ref(),
-        // A refusal that may pass changes no condition.
+        // A temporary refusal changes no condition.
         refusal: memory
             .refusal
             .as_ref()
@@ -195,7 +196,7 @@ pub fn plan(
             .map(|refused| refused.text.as_str()),
     };
     let sync = label_state::state(&inputs);
-    // The file of a Node whose labels are left alone says what they are.
+    // While the labels of the Node are not changed, the file keeps the labels that the Node has.
     let none = LabelPlan::default();
     let is_left_alone = stand_down.is_some() || memory.withheld.is_some();
     let changed = if is_left_alone { &none } else { &labels };
@@ -208,7 +209,7 @@ pub fn plan(
         memory.unwritten_file = None;
     }
     let mut actions = Vec::from_iter(start.map(Action::StartUnit));
-    // Before the Node: a kubelet that starts in between must not set what the Node had before.
+    // Before the Node: a kubelet that starts in between must not set the previous labels of the Node.
     actions.extend(changes.into_iter().map(Action::EditLabelFile));
     if !is_left_alone {
         actions.extend(patch.map(Action::PatchNode));
@@ -238,7 +239,7 @@ pub fn plan(
     if !memory.refusal.as_ref().is_some_and(wanted) {
         memory.refusal = None;
     }
-    // The same write is retried when its time has come, whatever else caused this round.
+    // The same write is not sent before its retry is due, whatever caused this round.
     if let Some(refused) = memory.refusal.as_ref().filter(|_| !reasons.scope.refused)
         && memory.retry.is_some_and(|due| due > now.uptime)
     {
@@ -281,7 +282,7 @@ pub fn plan(
     }
 }
 
-/// Takes note of the guest agent. Answers the unit to start, where the configuration allows it.
+/// Records the state of the guest agent. Returns the unit to start, if the configuration allows it.
 fn guest_agent(
     settings: &Settings,
     seen: Scene<'_>,
@@ -297,8 +298,8 @@ fn guest_agent(
         .map(str::to_owned)
 }
 
-/// The migration hint for which a re-sync window will be opened: it is reported before anything is read, for reads after a move may
-/// take long.
+/// Returns the migration hint for which a re-sync window will be opened. It is reported before any read, because reads after a
+/// migration may take long.
 pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     let before = memory.window.clone();
     let opened = before.as_ref().map(|window| window.opened);
@@ -306,7 +307,7 @@ pub fn new_hint(memory: &Memory, reasons: &Reasons) -> Option<Trigger> {
     (opened != Some(window.opened)).then_some(window.trigger)
 }
 
-/// Opens a re-sync window where there was a migration hint.
+/// Opens a re-sync window if there is a migration hint.
 fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) {
     if run_kind == RunKind::Once {
         return;
@@ -316,7 +317,7 @@ fn admit(memory: &mut Memory, seen: Scene<'_>, run_kind: RunKind) {
     memory.window = resync::admit(before, seen.reasons.hint, host.as_ref(), memory.moved);
 }
 
-/// RFC 3339 with seconds, as Kubernetes writes times.
+/// Formats a time as RFC 3339 with seconds, like Kubernetes.
 pub fn rfc3339(time: UtcDateTime) -> String {
     let (year, month, day) = time.to_calendar_date();
     let (hour, minute, second) = time.as_hms();

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How one name compares with the VM's name, and what breaks because of it.
+//! Compares a name with the name of the VM, and describes the consequences of a difference.
 
 use super::conditions::kebab;
 use super::identity::NameKind;
 use crate::facts::distribution::Distribution;
 use crate::facts::names::{VmName, kubevirt_hostname, rancher_limit, short, without_node_id};
 
-/// How a name compares with the VM's name. The order is the order of concern.
+/// The result of comparing a name with the VM's name, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The same.
+    /// The same name.
     Match,
-    /// The same but for upper case or a domain.
+    /// The same name except for upper case or a domain.
     MatchModuloCaseOrDomain,
-    /// The name that the platform gave on purpose: `spec.hostname`, or KubeVirt's cut of a name with a dot or too long.
+    /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
     PlatformHostname,
-    /// Rancher's shortening of the VM's name (`hostnameLengthLimit`).
+    /// The VM's name, truncated by Rancher (`hostnameLengthLimit`).
     RancherTruncated,
-    /// The VM's name with the node id of k3s or RKE2 (`with-node-id`).
+    /// The VM's name with the node ID of K3s or RKE2 (`with-node-id`).
     NodeIdSuffix,
-    /// A node name set in the configuration of the distribution.
+    /// A node name that is set in the configuration of the distribution.
     ConfiguredOverride,
-    /// The VM's name is not known, so nothing can be compared.
+    /// Unknown, because the VM's name is not known.
     Unknown,
-    /// Different, for no reason that is known.
+    /// A different name without a known reason.
     Mismatch,
-    /// The name of a different VM of the namespace.
+    /// The name of another VM in the namespace.
     AnotherVm,
 }
 
 impl Verdict {
-    /// Every verdict.
+    /// All verdicts.
     pub const ALL: [Self; 9] = [
         Self::Match,
         Self::MatchModuloCaseOrDomain,
@@ -48,13 +48,13 @@ impl Verdict {
         kebab(self.reason())
     }
 
-    /// The verdict of a name used in reports.
+    /// Parses a name used in reports.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verdict| verdict.name() == name)
     }
 
-    /// Whether a Node may register under such a name: it is the VM's, or someone chose another on purpose (the platform, Rancher,
-    /// the distribution's configuration). What was chosen does not change by waiting.
+    /// Reports whether a Node may register with such a name: it matches the VM, or it was configured (by the platform, Rancher, or
+    /// the distribution). A configured name does not change by waiting.
     pub fn may_register(self) -> bool {
         match self {
             Self::Match
@@ -82,7 +82,7 @@ impl Verdict {
         }
     }
 
-    /// What breaks because of it.
+    /// Returns the consequences of the difference.
     pub fn consequence(self) -> &'static str {
         match self {
             Self::Match => "none",
@@ -108,13 +108,13 @@ impl Verdict {
         }
     }
 
-    /// Whether the names agree as far as Harvester's components need.
+    /// Reports whether the names match as far as the components of Harvester require.
     pub fn is_match(self) -> bool {
         matches!(self, Self::Match | Self::MatchModuloCaseOrDomain)
     }
 }
 
-/// Compares one name with the VM's. The first rule that applies decides.
+/// Compares a name with the VM's name. The first matching rule decides.
 pub fn judge(
     kind: NameKind,
     name: &str,

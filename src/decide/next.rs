@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Schedules the next round if nothing happens before, and what it reads: a retry, a read of the fast-poll window, something that is
-//! awaited, or a poll. How long each waits is computed in [`schedule`].
+//! Schedules the next round if no trigger arrives before, and what it reads: a retry, a read of the re-sync window, an expected
+//! change, or a poll. [`schedule`] computes the delays.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::config::{Settings, WatchMode};
 use crate::facts::trigger::{Next, Scope, Trigger};
 use crate::facts::{self, Unavailable, UnavailableKind};
 
-/// Reads that failed and may go well soon.
+/// Returns the failed reads that may succeed soon.
 pub(super) fn trouble(seen: Scene<'_>) -> Vec<&Unavailable> {
     let reads = [
         seen.observation.candidates.why(),
@@ -29,10 +29,10 @@ pub(super) fn trouble(seen: Scene<'_>) -> Vec<&Unavailable> {
         .collect()
 }
 
-/// How much longer to wait for Harvester's own annotations.
+/// Returns how long to wait for Harvester's own annotations.
 ///
-/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the
-/// annotations would make it taint the Node and write the old values again, so on its Nodes we let Harvester go first.
+/// Harvester's cloud provider compares annotations and labels at each event of the VM. Labels that are newer than the annotations
+/// would make it taint the Node and write the old values again, so on its Nodes Harvester writes first.
 pub(super) fn settling(
     settings: &Settings,
     seen: Scene<'_>,
@@ -57,13 +57,13 @@ pub(super) fn settling(
         .filter(|left| !left.is_zero())
 }
 
-/// What is read again after it failed: nothing of an API that answered.
+/// Returns what to read again after failures: nothing from an API that answered.
 fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
     let placement = seen
         .placement
         .and_then(|placement| placement.trouble.as_ref());
     Scope {
-        // A credential may be the remedy.
+        // A new credential may fix the failure.
         files: true,
         vm: seen.observation.candidates.known().is_none(),
         host: placement.is_some(),
@@ -72,7 +72,7 @@ fn unanswered(seen: Scene<'_>, is_refused: bool) -> Scope {
     }
 }
 
-/// The round that comes by itself if nothing happens before.
+/// Returns the next round if no trigger arrives before.
 pub(super) fn next_round(
     settings: &Settings,
     seen: Scene<'_>,
@@ -81,10 +81,10 @@ pub(super) fn next_round(
     now: Now,
 ) -> Next {
     let passing = trouble(seen);
-    // A watch that is opened again and again tells when its API is back.
+    // A watch that is being re-established detects when its API is available again.
     let passing: Vec<&Unavailable> = passing.into_iter().filter(|why| !why.is_watched).collect();
     let refused = memory.refusal.as_ref();
-    // An API that is left alone longer than the other is not asked by the round that the other one is due for.
+    // The shortest delay of both APIs. A round that is due for one API does not send requests to the other during its backoff.
     let asked = passing
         .iter()
         .filter_map(|why| why.retry_after)
@@ -104,7 +104,7 @@ pub(super) fn next_round(
         scope,
     };
     let usual = match &memory.window {
-        // While the window is open its schedule is the only retry.
+        // While the window is open, its schedule is the only retry.
         Some(window) => {
             let scope = Scope {
                 host: !passing.is_empty(),
@@ -115,16 +115,17 @@ pub(super) fn next_round(
             again(after, Trigger::Resync, scope)
         }
         None if is_trouble => {
-            // A round that asked nothing puts off no retry, and none puts off that of a write: it was not sent again.
+            // A round without API requests does not postpone a retry. No round postpones the retry of a write that was not sent
+            // again.
             let due = memory
                 .retry
                 .filter(|due| !has_asked || refused.is_some() && *due > now.uptime);
             let is_final = passing.is_empty() && refused.is_some_and(|refused| !refused.passing);
             let was_sent = passing.iter().any(|why| !why.is_deferred) || refused.is_some();
             let wait = || match asked {
-                // Behind a watch that fails again and again, a read comes only if it is there when the delay is over.
+                // A watch that fails repeatedly restarts the backoff each time, so a read must be sent as soon as the delay ends.
                 Some(left) if !was_sent => left,
-                // An API may answer one request and fail the next: its backoff starts again each time, this count does not.
+                // An API may answer one request and fail the next: its backoff restarts each time, but this count does not.
                 Some(left) => left.max(schedule::retry(memory.failures, None, now.random)),
                 None if is_final => schedule::retry_refused(memory.failures, now.random),
                 None => schedule::retry(memory.failures, None, now.random),
@@ -134,7 +135,7 @@ pub(super) fn next_round(
             let scope = unanswered(seen, refused.is_some());
             again(due.saturating_sub(now.uptime), Trigger::Timer, scope)
         }
-        // Without a watch, a move that the API reported after the window would not be seen for an hour.
+        // Without a watch, a migration that the API reports after the window would be detected only after an hour.
         None if memory.is_doubtful && settings.mode == WatchMode::Signals => {
             again(schedule::DOUBT, Trigger::Timer, Scope::KNOWN)
         }
@@ -142,7 +143,7 @@ pub(super) fn next_round(
             let (interval, scope) = schedule::backstop(settings);
             let phase =
                 schedule::Phase::of(seen.observation.machine.phase(), schedule::Purpose::Poll);
-            // A round that read less puts off no poll.
+            // A round that read less does not postpone the poll.
             let read = seen.reasons.scope;
             let planned = memory
                 .poll
@@ -161,13 +162,13 @@ pub(super) fn next_round(
     let reload = memory
         .reload
         .map(|due| again(left(due), Trigger::Reload, Scope::KNOWN));
-    // No name led to the VM, and the namespace is listed later.
+    // No name identified the VM, and the namespace is listed later.
     let unlisted = seen.observation.candidates.why();
     let unlisted = unlisted.filter(|why| why.kind == UnavailableKind::NotAsked);
     let list = unlisted
         .and_then(|why| why.retry_after)
         .map(|left| again(left, Trigger::Timer, Scope::MOVED));
-    // Names that have been quiet for long enough are judged for good, and the VMs that have them are searched.
+    // Names that have been stable for long enough get their final verdict, and the VMs that have them are searched for.
     let quiet = match (
         memory.names_left(settings, now),
         memory.are_names_unsearched(),
@@ -185,7 +186,7 @@ pub(super) fn next_round(
         .wait_to_start(now.uptime)
         .filter(|_| settings.guest_agent.start)
         .map(|left| again(left, Trigger::Units, Scope::UNITS));
-    // Updates that are withheld because there were too many.
+    // Updates that are delayed because there were too many.
     let writes = memory
         .withheld
         .map(|left| again(left, Trigger::Timer, Scope::NONE));

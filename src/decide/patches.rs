@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns decisions into the two patches that there are, and into none when nothing would change.
+//! Converts decisions to the two patches, or to none if nothing would change.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::config::{OnChange, Settings};
 use crate::facts::node::Node;
 
-/// The patch of labels and annotations, where there is something to change.
+/// Returns the patch of labels and annotations, if there is a change.
 pub fn node_patch(
     settings: &Settings,
     node: &Node,
@@ -31,8 +31,8 @@ pub fn node_patch(
             annotations.insert(key.to_owned(), value);
         }
     };
-    // What we own, and the host that the labels speak of, must be known to anyone who decides next: these two are always
-    // written. The host moves with the labels, and stays with them when they stay.
+    // The next decision needs the owned labels and the host that the labels belong to, so these two are always written. The host
+    // annotation changes together with the labels.
     want(
         ANNOTATION_OWNED,
         serde_json::to_string(&labels.owned).unwrap_or_default(),
@@ -50,7 +50,8 @@ pub fn node_patch(
         if let Some(vmi) = identity.vmi() {
             want(ANNOTATION_VM, vmi.reference());
         }
-        // The rest rides along: a source that comes and goes is no reason to write.
+        // The other annotations are only written with another change: a source that becomes available and unavailable must not
+        // cause writes.
         if !annotations.is_empty() || !labels.changes.is_empty() {
             if let Some(known) = &placement.known {
                 annotations.insert(ANNOTATION_SOURCE.to_owned(), known.source.to_string());
@@ -83,7 +84,8 @@ pub fn node_patch(
     })
 }
 
-/// The patch of conditions, where one of them changes. `patient`: a true condition outlives short troubles.
+/// Returns the patch of conditions, if one of them changes. `is_daemon`: no condition becomes `Unknown`, because the failure may
+/// be temporary.
 pub fn conditions_patch(
     settings: &Settings,
     node: &Node,

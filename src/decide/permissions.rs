@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which roles on Harvester allow what the agent asks there, and nothing else.
+//! The minimal roles on Harvester that allow the requests of the agent.
 
 use std::collections::BTreeSet;
 
@@ -8,52 +8,52 @@ use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::permissions::{INSTANCES, PermissionPlace, PermissionUse, USEFUL};
 use crate::facts::placement::Source;
 
-/// What is to be allowed, and to whom.
+/// The permissions to grant, and the account that gets them.
 #[derive(Debug, Clone)]
 pub struct WantedRule {
-    /// Who gets it.
+    /// The service account.
     pub account: ServiceAccount,
     /// The namespace of the VMs.
     pub namespace: Namespace,
-    /// The only VMs that may be read; empty for all of the namespace.
+    /// The VMs that may be read; empty for all VMs in the namespace.
     pub vms: BTreeSet<VmName>,
-    /// The sources of region and zone that may be asked.
+    /// The sources of region and zone that are enabled.
     pub sources: BTreeSet<Source>,
-    /// Whether watches are kept.
+    /// The mode, which determines whether watches are used.
     pub mode: WatchMode,
-    /// What the source `configmap` reads.
+    /// The ConfigMap of the source `configmap`.
     pub configmap: ConfigMapName,
 }
 
-/// A role that is bound to the account, by a binding of the same name.
+/// A role that is bound to the account by a binding of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HarvesterRole {
-    /// The namespace in which it holds; `None` for the whole cluster.
+    /// The namespace of the role; `None` for a cluster role.
     pub namespace: Option<String>,
-    /// What it allows.
+    /// The rules of the role.
     pub rules: Vec<Rule>,
 }
 
-/// Requests about one resource.
+/// The allowed requests for one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Plural.
+    /// The plural name of the resource.
     pub resource: &'static str,
     /// The requests, which differ in their verbs.
     pub requests: Vec<&'static PermissionUse>,
-    /// The only objects; empty for all.
+    /// The allowed object names; empty for all.
     pub names: Vec<String>,
 }
 
-/// The name of the roles and bindings of an account. A namespace has no colon, so no two accounts share one, and what is made
-/// for one guest cluster never replaces what was made for another.
+/// Returns the name of the roles and bindings of an account. A namespace contains no colon, so the name is unique per account, and
+/// the roles for one guest cluster never replace those for another.
 pub fn name(account: &ServiceAccount) -> String {
     format!("harvester-node-agent:{account}")
 }
 
-/// The roles: one for each namespace, the one for the whole cluster last.
+/// Returns the roles: one for each namespace, then the one for the whole cluster.
 pub fn roles(wanted: &WantedRule) -> Vec<HarvesterRole> {
     let mut roles: Vec<HarvesterRole> = Vec::new();
     for useful in USEFUL.iter().filter(|useful| is_wanted(wanted, useful)) {
@@ -85,9 +85,9 @@ fn is_wanted(wanted: &WantedRule, useful: &PermissionUse) -> bool {
     is_asked
         && match (useful.verb, useful.resource) {
             ("watch", _) => wanted.mode == WatchMode::Watch,
-            // A list is of all instances, and a rule with names does not allow that.
+            // A list contains all instances. A rule with resource names does not allow it.
             ("list", INSTANCES) => wanted.vms.is_empty(),
-            // Harvester lets everybody read that namespace.
+            // In Harvester, all users may read that namespace.
             (_, "configmaps") => wanted.configmap.namespace != ConfigMapName::TOPOLOGY.namespace,
             _ => true,
         }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// `NAMESPACE: VERB,VERB RESOURCE NAME,NAME` for each rule.
+    /// Formats each rule as `NAMESPACE: VERB,VERB RESOURCE NAME,NAME`.
     fn lines(wanted: &WantedRule) -> Vec<String> {
         let line = |role: &HarvesterRole, rule: &Rule| {
             let verbs: Vec<&str> = rule.requests.iter().map(|useful| useful.verb).collect();

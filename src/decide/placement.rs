@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where am I? Region and zone of the host that runs us, from the first source that is allowed and fresh.
+//! Determines the region and zone of the host of this VM, from the first source that is allowed and up to date.
 
 use serde::Serialize;
 
@@ -13,84 +13,84 @@ use crate::facts::topology::{IllegalValue, REGION, Topology, ZONE};
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
-/// The answer.
+/// The host of this VM and its topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// The host that runs us.
+    /// The host of this VM.
     pub host: HostName,
-    /// Who says so, for people.
+    /// The source of the host name, as human-readable text.
     pub host_source: &'static str,
     /// Its topology, where a source reported it.
     pub known: Option<Known>,
-    /// All labels of the host, from a source that tells all of them; for extra labels.
+    /// All labels of the host, from a source that has all of them; used for extra labels.
     pub host_labels: Option<HostLabels>,
-    /// A source that could not be read and may answer soon.
+    /// The error of a source that could not be read and may answer soon.
     pub trouble: Option<Unavailable>,
-    /// What each source said, in order.
+    /// The result of each source, in order.
     pub tried: Vec<Tried>,
 }
 
-/// A topology and who reported it.
+/// A topology and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Region and zone of the host.
+    /// The region and zone of the host.
     pub topology: Topology,
-    /// The source that won.
+    /// The source of the topology.
     pub source: Source,
-    /// Whether a missing region or zone means that the host has none.
+    /// The meaning of a missing region or zone.
     pub absence: Absence,
 }
 
-/// What it means that a source tells no region or no zone.
+/// The meaning of a missing region or zone in a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
     /// The host has none.
     Proven,
-    /// Nothing.
+    /// Unknown.
     Silent,
 }
 
-/// What became of one source.
+/// The result of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tried {
     /// The source.
     pub source: Source,
-    /// What became of it.
+    /// The outcome.
     pub outcome: PlacementOutcome,
-    /// The same for people.
+    /// The outcome as human-readable text.
     pub detail: String,
 }
 
-/// What became of a source.
+/// The outcome of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementOutcome {
-    /// It was believed.
+    /// The source is used.
     Won,
-    /// A source before it was believed.
+    /// An earlier source is used, or the source was not read.
     NotNeeded,
-    /// Switched off in our configuration.
+    /// The source is disabled in our configuration.
     Off,
-    /// It speaks of another host than the one that runs us.
+    /// The source belongs to another host than the host of this VM.
     Stale,
-    /// It was read and tells neither region nor zone.
+    /// The source was read and has neither region nor zone.
     Nothing,
-    /// It could not be read.
+    /// The source could not be read.
     Failed,
-    /// Its value cannot be a label.
+    /// The value of the source is not a valid label value.
     Illegal,
 }
 
-/// The host that runs us, and who says so.
+/// The host of this VM, and the source of its name.
 #[derive(Debug, Clone)]
 pub struct Located<'a> {
     /// The host.
     pub host: HostName,
-    /// Who says so.
+    /// The source of the host name.
     pub host_source: HostSource<'a>,
 }
 
-/// Who says which host runs us.
+/// The source of the host name.
 #[derive(Debug, Clone, Copy)]
 pub enum HostSource<'a> {
     /// Harvester's API: `status.nodeName` of our instance.
@@ -100,7 +100,7 @@ pub enum HostSource<'a> {
 }
 
 impl HostSource<'_> {
-    /// The same for people.
+    /// Returns the source as human-readable text.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Harvester(_) => "status.nodeName of the VM",
@@ -117,8 +117,8 @@ impl HostSource<'_> {
     }
 }
 
-/// The host that runs us, where someone tells. Harvester's word counts; the host's own is heard only while there is no
-/// other, and never when it is doubtful which VM we are.
+/// Returns the host of this VM, if known. Harvester takes precedence. The host's own metrics are used only while Harvester is not
+/// available, and never if it is ambiguous which VM this is.
 pub fn locate<'a>(identity: &'a Identity, observation: &Observation) -> Option<Located<'a>> {
     match &identity.vm {
         OwnVm::Identified(vmi) => Some(Located {
@@ -136,13 +136,13 @@ pub fn locate<'a>(identity: &'a Identity, observation: &Observation) -> Option<L
     }
 }
 
-/// Weighs the sources for the host that runs us.
+/// Selects the source of the topology for the host of this VM.
 pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads) -> Placement {
     let allowed = settings.topology.sources.as_slice();
     let host = located.host.clone();
     let vmi = located.host_source.vmi();
     let stated = stated(settings, &host);
-    // Reads for another host are of the past.
+    // Reads for another host are out of date.
     let stale = reads.host != host;
     let mut known: Option<Known> = None;
     let mut empty: Option<Known> = None;
@@ -213,7 +213,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
             detail,
         });
     }
-    // A host is known to have no topology only when no one who might have reported was prevented from it.
+    // A host has provably no topology only if all sources that might have one could be read.
     let silent = |tried: &Tried| {
         matches!(
             tried.outcome,
@@ -231,7 +231,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
         .map(|(_, seen)| seen);
     let passing = |seen: &&Fact<HostLabels>| seen.why().is_some_and(|why| why.kind.is_passing());
     let host_labels = if asked.clone().any(|seen| passing(&seen)) {
-        // What could not be read now may hold what the other does not.
+        // A source that cannot be read at present may have labels that the other lacks.
         None
     } else {
         asked.clone().find_map(Fact::known).cloned()
@@ -253,7 +253,7 @@ pub fn place(settings: &Settings, located: &Located<'_>, reads: &PlacementReads)
     }
 }
 
-/// What our configuration states of a host, as labels.
+/// Returns the topology of a host from our configuration, as labels.
 fn stated(settings: &Settings, host: &HostName) -> Option<HostLabels> {
     let place = settings.hosts.get(host)?;
     let parts = [(REGION, &place.region), (ZONE, &place.zone)];
@@ -285,7 +285,7 @@ fn weigh(seen: &Fact<HostLabels>) -> Result<&HostLabels, Failed> {
     }
 }
 
-/// The annotations count only when Harvester wrote them for the host that runs us now.
+/// Returns the annotations only if Harvester wrote them for the current host of this VM.
 fn annotations<'a>(vmi: &'a Vmi, host: &HostName) -> Result<&'a HostLabels, Failed> {
     match vmi.annotated_host() {
         Some(annotated) if annotated == host.as_str() => Ok(&vmi.annotations),

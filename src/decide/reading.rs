@@ -1,149 +1,149 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides which cached reads a round refreshes.
 //!
-//! [`decide`] is called before any request, [`host_metrics_after`] after the answer of Harvester.
+//! [`decide`] is called before any request, [`host_metrics_after`] after the response of Harvester.
 
 use crate::facts::trigger::Scope;
 use crate::facts::{Fact, UnavailableKind};
 
-/// What is known of a fact before a round.
+/// The state of a cached fact before a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// It is known.
+    /// The fact is known.
     Known,
-    /// The API has no such object.
+    /// The object does not exist.
     Absent,
-    /// It could not be read.
+    /// The read failed.
     Failed {
-        /// Why.
+        /// The kind of failure.
         kind: UnavailableKind,
-        /// Whether a watch that is being re-established delivers it.
+        /// Whether a watch that is being re-established will deliver the fact.
         is_watched: bool,
     },
 }
 
-/// How an API can be reached, after the credentials were read.
+/// The access to an API, after the credentials were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Whether there is a credential to ask with.
+    /// Whether there is a usable credential.
     pub is_usable: bool,
-    /// Whether it is another one than before, or there was none, or there is none any more.
+    /// Whether the credential was added, changed or removed.
     pub is_changed: bool,
 }
 
-/// Our own instance, as an earlier search found it.
+/// The state of our own instance from an earlier search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnState {
-    /// Whether the names of this machine are others than those of the search.
+    /// Whether the names of this machine changed after the search.
     pub is_renamed: bool,
-    /// Whether another credential or namespace was searched.
+    /// Whether the search used another credential or namespace.
     pub is_elsewhere: bool,
 }
 
-/// What is known before a round reads.
+/// The cached state before a round reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
-    /// What the reasons of the round ask for.
+    /// The scope that the reasons of the round request.
     pub scope: Scope,
-    /// Harvester's API.
+    /// The access to the API of Harvester.
     pub harvester: Access,
-    /// The API of the guest cluster.
+    /// The access to the API of the guest cluster.
     pub guest: Access,
     /// Whether the namespace of the VM is known.
     pub has_namespace: bool,
     /// Whether the name of our Node is known.
     pub has_node_name: bool,
-    /// The instances that may be ours.
+    /// The instances that may be this VM.
     pub candidates: Held,
     /// Our Node.
     pub node: Held,
     /// The host's downward metrics.
     pub host_metrics: Held,
-    /// Our own instance, where a search found it.
+    /// Our own instance, if a search found it.
     pub own: Option<OwnState>,
-    /// Whether the watch of the VM delivered something that cannot be used without a read.
+    /// Whether the watch of the VM delivered an event that requires a read.
     pub is_vm_uncertain: bool,
-    /// The same for the Node.
+    /// Whether the watch of the Node delivered an event that requires a read.
     pub is_node_uncertain: bool,
     /// Whether systemd missed a reload.
     pub is_reload_missed: bool,
-    /// Whether the configuration allows to ask the host itself which one it is.
+    /// Whether the configuration allows reading the host name from the host itself.
     pub may_ask_host: bool,
     /// Whether the labels of the host were read for these settings.
     pub are_reads_current: bool,
 }
 
-/// What is read again.
+/// The reads of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Whether our own instance is to be searched again.
+    /// Whether our own instance is searched for again.
     pub forgets_own: bool,
-    /// Our Node.
+    /// The read of our Node.
     pub node: NodeReading,
-    /// Our VM.
+    /// The read of our VM.
     pub vm: VmReading,
     /// Whether the unit of the guest agent is read.
     pub units: bool,
-    /// Whether systemd is asked for the drop-in of the kubelet's unit.
+    /// Whether the drop-in of the kubelet's unit is read from systemd.
     pub drop_in: bool,
-    /// Whether the host is asked for its metrics, beside the APIs.
+    /// Whether the metrics of the host are read, in parallel to the APIs.
     pub host_metrics: bool,
-    /// Whether the labels of all hosts are read again.
+    /// Whether the cached labels of all hosts are dropped.
     pub forgets_hosts: bool,
-    /// Whether the sources of region and zone are read again.
+    /// When the cached sources of region and zone are dropped.
     pub forgets_reads: Forgets,
 }
 
-/// How our Node is read.
+/// The read of our Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeReading {
-    /// It is not.
+    /// No read.
     Keep,
-    /// With GET.
+    /// A GET request.
     Get,
-    /// It cannot be: its name is unknown.
+    /// No read, because the name is unknown.
     NoName,
-    /// It cannot be: there is no credential.
+    /// No read, because there is no credential.
     NoAccess,
 }
 
-/// How our VM is read.
+/// The read of our VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VmReading {
-    /// It is not.
+    /// No read.
     Keep,
-    /// With GET, as the instance that was found; searched if it is gone.
+    /// A GET request for the instance that was found, and a search if it does not exist.
     Own {
-        /// Whether those of our names or hardware are read too.
+        /// Whether instances with our names or hardware are read too.
         with_others: bool,
     },
-    /// By a search.
+    /// A search.
     Search,
-    /// It cannot be: its namespace is unknown.
+    /// No read, because the namespace is unknown.
     NoNamespace,
-    /// It cannot be: there is no credential.
+    /// No read, because there is no credential.
     NoAccess,
 }
 
-/// When something is forgotten.
+/// The time when a cached read is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forgets {
-    /// It is not.
+    /// Never.
     Never,
-    /// If this round does not find out which VMs there are.
+    /// After the reads of this round, if they do not find out which VMs exist.
     IfVmUnknown,
-    /// Now.
+    /// Immediately.
     Now,
 }
 
-/// What to do about the host's metrics once Harvester has answered.
+/// The read of the host's metrics after the response of Harvester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostMetricsAfter {
-    /// What was read stays.
+    /// The previous read stays.
     Keep,
-    /// Harvester knows the host: they are not needed.
+    /// Harvester reports the host, so the metrics are not needed.
     NotNeeded,
-    /// They are read now.
+    /// The metrics are read now.
     Read,
 }
 
@@ -161,7 +161,7 @@ impl<T> From<&Fact<T>> for Held {
 }
 
 impl Held {
-    /// Reports whether a round that asks for anything reads it: it is unknown, and no watch is about to deliver it.
+    /// Reports whether a round with API requests must read the fact: it is unknown, and no watch will deliver it.
     fn is_due(self) -> bool {
         match self {
             Self::Known => false,
@@ -174,15 +174,15 @@ impl Held {
         matches!(self, Self::Failed { kind, .. } if is_one(kind))
     }
 
-    /// Reports whether it was not asked for so far, or was not needed.
+    /// Reports whether the fact was not read so far, or was not needed.
     fn is_unasked(self) -> bool {
         self.is_kind(|kind| kind == UnavailableKind::NotAsked)
     }
 }
 
-/// Reports whether the files that lead to the two APIs are read. `held` is what is known through them.
+/// Reports whether the credential files of the two APIs must be read. `held` is the state of the facts that are read with them.
 pub fn reads_credentials(scope: Scope, held: [Held; 2], has_any: bool) -> bool {
-    // A server that rejects the credential may know a newer one, whatever inotify has seen.
+    // If the server rejects the credential, the file may contain a newer one, even without an inotify event.
     let is_rejected = |held: &Held| {
         held.is_kind(|kind| matches!(kind, UnavailableKind::Credential | UnavailableKind::Tls))
     };
@@ -192,16 +192,16 @@ pub fn reads_credentials(scope: Scope, held: [Held; 2], has_any: bool) -> bool {
         || scope.refused && may_need_credentials(held)
 }
 
-/// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
+/// Reports whether another credential may fix the failed reads. It is then read immediately.
 pub fn may_need_credentials(held: [Held; 2]) -> bool {
     let needs = |held: &Held| held.is_kind(|kind| kind != UnavailableKind::Unreachable);
     held.iter().any(needs)
 }
 
-/// Decides.
+/// Decides what to read in a round.
 pub fn decide(known: &Situation) -> Reading {
     let scope = known.scope;
-    // A new name is reported immediately, whatever the APIs do; who else has it is searched when it has been quiet.
+    // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time.
     let is_renamed = (scope.vm || scope.refused) && known.own.is_some_and(|own| own.is_renamed);
     let forgets_own = known.own.is_some_and(|own| is_renamed || own.is_elsewhere);
     let asks = scope.asks_apis();
@@ -250,23 +250,23 @@ pub fn decide(known: &Situation) -> Reading {
     }
 }
 
-/// Decides about the host's metrics; `known` is as it is after Harvester has answered.
+/// Decides whether to read the host's metrics. `known` is the state after the response of Harvester.
 pub fn host_metrics_after(known: &Situation) -> HostMetricsAfter {
     if known.candidates == Held::Known {
         HostMetricsAfter::NotNeeded
     } else if known.scope.refused && needs_host(known) && known.host_metrics.is_unasked() {
-        // The first round has no other time to ask: `whoami` is one round.
+        // A single run such as `whoami` has no later round to read them in.
         HostMetricsAfter::Read
     } else {
         HostMetricsAfter::Keep
     }
 }
 
-/// Reports whether the host itself is asked: no other source tells which one it is.
+/// Reports whether the host's metrics are read: no other source reports the host.
 fn needs_host(known: &Situation) -> bool {
     let is_reported = match known.candidates {
         Held::Known => true,
-        // Harvester is asked in this very round, and will most likely answer.
+        // Harvester is read in the same round and will probably answer.
         Held::Failed { .. } => known.candidates.is_unasked() && known.harvester.is_usable,
         Held::Absent => false,
     };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which labels a kubelet that starts is given, and the changes of the files that give them.
+//! Decides which labels a kubelet that starts gets, and the changes of the files that contain them.
 //!
-//! Our files say what is on our Node by policy, not what the host says: a kubelet, and RKE2 and K3s before it, set their
-//! labels again at each start. The first file is made by `gate`; here one that exists is kept in step or removed, and none
-//! is made.
+//! Our files contain the labels that our Node has by policy, not the labels of the host: the kubelet, and RKE2 and K3s before it,
+//! set their labels again at each start. `gate` creates the files; this module only updates or removes existing ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,54 +23,54 @@ use crate::facts::{self, UnavailableKind};
 /// with many units.
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// What follows the mark in the first line, and the second line.
+/// The text after the mark in the first line, and the second line.
 const NOTE: &str = " ([registration] node_labels). Changes are overwritten.
 # To manage this file manually, remove the first line. The kubelet registers its Node with these labels.
 ";
 
-/// The answer.
+/// The labels for a first registration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Registration {
-    /// Whether a first registration is to have labels.
+    /// Whether a first registration needs labels.
     pub is_wanted: bool,
-    /// The labels, where they are known.
+    /// The labels, if known.
     pub labels: Option<Labels>,
 }
 
 /// A change of one of our files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// Which one.
+    /// The kind of file.
     pub kind: LabelFileKind,
-    /// What is done to it.
+    /// The edit.
     pub edit: Edit,
 }
 
-/// What is done to one of our files. After each of these, systemd reloads if the file is a drop-in of the kubelet's unit.
+/// An edit of one of our files. After each of these, systemd reloads if the file is a drop-in of the kubelet's unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// It gets this text.
+    /// The new text of the file.
     Write(String),
-    /// It is removed.
+    /// The removal of the file.
     Remove,
-    /// Nothing: the file is up to date or removed, but systemd has not loaded that yet.
+    /// No edit: the file is up to date or removed, but systemd has not loaded that yet.
     Reload,
 }
 
 impl FileChange {
-    /// Reports whether systemd reloads for the kubelet's drop-in alone, without a change of the file.
+    /// Reports whether only systemd reloads, without a change of the file.
     pub fn is_reload(&self) -> bool {
         self.edit == Edit::Reload
     }
 }
 
-/// Reports whether a first registration is to have labels. With `on_change = "report"` none are ours to register with.
+/// Reports whether a first registration needs labels. With `on_change = "report"`, we register no labels.
 pub fn is_wanted(settings: &Settings) -> bool {
     settings.registration.node_labels && settings.topology.on_change != OnChange::Report
 }
 
-/// Decides, and returns the changes of files. `plan` is what is about to be changed on our Node; empty where nothing is.
-/// `reloaded`: the time since the last reload for a missed one.
+/// Returns the labels and the changes of files. `plan` contains the changes of our Node in this round; it is empty if there are
+/// none. `reloaded` is the time since the last reload for a missed reload.
 pub fn decide(
     settings: &Settings,
     seen: Scene<'_>,
@@ -88,7 +87,7 @@ pub fn decide(
             (Some(_), _) if file.hidden_by.is_some() => Some(text(file.kind, &Labels::new())),
             (Some(labels), _) => Some(text(file.kind, labels)),
             (None, false) => None,
-            // Not known just now: what it says stays.
+            // The labels are unknown at present, so the file stays unchanged.
             (None, true) => return None,
         };
         (text.as_ref() != Some(present)).then_some(FileChange {
@@ -119,9 +118,9 @@ pub(super) fn is_unloaded(observation: &Observation) -> bool {
     observation.drop_in.as_ref().is_some_and(is_concerned)
 }
 
-/// The files that `gate` is to write for a first registration; one that someone else wrote is left alone. `hidden`: whether
-/// someone else sets the kubelet's arguments. Ours could take them away, so it then says nothing; it stands there all the same,
-/// for the agent to fill when it may, and to report it until then.
+/// Returns the files that `gate` must write for a first registration. A file of another writer is not changed. `hidden`: another
+/// file sets the kubelet's arguments. Ours could override them, so it is written without labels; the agent reports this, and adds
+/// the labels when possible.
 pub fn first_files(
     kinds: &[LabelFileKind],
     present: &[LabelFile],
@@ -147,7 +146,7 @@ pub fn first_files(
     wanted.collect()
 }
 
-/// Findings about the files. `refusal` is why the last change of one was not made.
+/// Returns findings about the files. `refusal` is the error of the last change of a file.
 pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = refusal
         .map(|text| Finding::new(Code::LabelFileNotWritten, text))
@@ -170,7 +169,7 @@ pub fn findings(settings: &Settings, files: &[LabelFile], refusal: Option<&str>)
     findings
 }
 
-/// The kubelet's own variable is set elsewhere.
+/// Returns the finding for a file without effect: another file sets the variable of the kubelet.
 fn hidden(other: &Path) -> Finding {
     let path = LabelFileKind::Kubelet.path().display();
     let is_environment = other.starts_with("/etc/default") || other.starts_with("/etc/sysconfig");
@@ -188,7 +187,7 @@ fn hidden(other: &Path) -> Finding {
     ))
 }
 
-/// Our Node's labels after the plan; those of a Node to be where there is none yet.
+/// Returns the labels of our Node after the plan, or those of a new Node if it does not exist yet.
 fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labels> {
     let placement = seen.placement?;
     let keys = [REGION, ZONE]
@@ -199,7 +198,7 @@ fn labels(settings: &Settings, seen: Scene<'_>, plan: &LabelPlan) -> Option<Labe
     }
     let has_no_kubelet =
         matches!(seen.observation.kubelet.why(), Some(why) if why.kind == UnavailableKind::Missing);
-    // A Node that cannot be read just now has labels that are not known.
+    // If the Node cannot be read at present, its labels are unknown.
     if !has_no_kubelet && seen.observation.node != facts::Fact::Absent {
         return None;
     }
@@ -223,7 +222,7 @@ fn of_node<'a>(keys: impl Iterator<Item = &'a str>, node: &Node, plan: &LabelPla
         .collect()
 }
 
-/// The text of a file. Keys and values have no character that YAML or systemd would take for something else.
+/// Returns the text of a file. Keys and values contain no special characters of YAML or systemd.
 fn text(kind: LabelFileKind, labels: &Labels) -> String {
     let pairs: Vec<String> = labels
         .iter()

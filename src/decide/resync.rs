@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Did I just move? The guest sees a move before the API tells of it, so a hint of one opens a window of reads, close
-//! together at first, until the API has caught up or says for a minute that nothing moved.
+//! Detects migrations. The guest notices a migration before the API reports it, so a migration hint opens a window of reads, at
+//! short intervals at first, until the API reports the new host or has reported no change for a minute.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::schedule::Random;
 use crate::facts::names::HostName;
 use crate::facts::trigger::Trigger;
 
-/// When the window reads, counted from the first hint; each offset once at most, and one that a slow answer overtook not.
+/// The times of reads in the window, since the first hint. Each offset is used at most once; offsets that pass during a slow
+/// response are skipped.
 pub const OFFSETS: [Duration; 11] = [
     Duration::ZERO,
     Duration::from_millis(100),
@@ -24,54 +25,55 @@ pub const OFFSETS: [Duration; 11] = [
     Duration::from_secs(60),
 ];
 
-/// Each read but the first is earlier or later by up to this part, so that the VMs of a drained host do not ask together.
+/// The fraction by which each read but the first is randomly earlier or later, so that the VMs of a drained host do not send
+/// requests at the same time.
 const JITTER: f64 = 0.2;
 
-/// Signs that follow each other sooner are of one move: QEMU announces five times within a second, on every NIC.
+/// Hints within this interval belong to the same migration: QEMU sends five announcements within a second, on every NIC.
 const BURST: Duration = Duration::from_secs(2);
 
-/// A hint so soon after a move that was seen already is a late one of that move.
+/// A hint within this time after a migration that was already detected belongs to that migration.
 const LATE: Duration = Duration::from_secs(2);
 
-/// An answer that is younger than the first hint by less than this may be of the time before the API learnt of the move.
+/// A response within this time after the first hint may be older than the migration.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 
-/// How often one window is re-established. Hints that never end must not keep it open indefinitely.
+/// The maximum number of restarts of one window. Continuous hints must not keep it open indefinitely.
 const RESTARTS_MAX: u8 = 3;
 
-/// A watch that reported nothing for so long after a hint may have lost its connection in the move.
+/// A watch that delivers nothing within this time after a hint may have lost its connection in the migration.
 const PROVE_AFTER: Duration = Duration::from_secs(2);
 
-/// A window that is open.
+/// An open window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The first hint.
     pub trigger: Trigger,
-    /// When it arrived, since the start of the process.
+    /// The time when it arrived, since the start of the process.
     pub opened: Duration,
-    /// The host that ran us before, where it was known.
+    /// The previous host of this VM, if known.
     pub from: Option<HostName>,
     last_sign: Duration,
     restarts: u8,
-    /// Which of the offsets is due next.
+    /// The index of the next offset.
     next: usize,
     due: Duration,
     reads: usize,
-    /// Whether an answer came that the API had time for.
+    /// Whether a response arrived after [`CAUGHT_UP`].
     is_answered: bool,
     is_proven: bool,
 }
 
-/// What a round found, as far as the window cares.
+/// The results of a round that are relevant for the window.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeResult<'a> {
-    /// The host that runs us now, where an API or the host itself tells.
+    /// The current host of this VM, reported by an API or by the host itself.
     pub host: Option<&'a HostName>,
-    /// Whether that was asked and answered.
+    /// Whether the host was requested and the request succeeded.
     pub is_answered: bool,
     /// Whether the VM was read.
     pub is_read: bool,
-    /// Whether the labels are as they shall be for that host.
+    /// Whether the labels are final for that host.
     pub is_settled: bool,
 }
 
@@ -80,37 +82,37 @@ pub struct ProbeResult<'a> {
 pub struct WindowId {
     /// The first hint.
     pub trigger: Trigger,
-    /// What became of it.
+    /// The outcome.
     pub outcome: WindowOutcome,
-    /// The host before, where it was known.
+    /// The previous host, if known.
     pub from: Option<HostName>,
-    /// From the first hint to the end.
+    /// The time from the first hint to the end.
     pub took: Duration,
-    /// Reads that the window made.
+    /// The number of reads in the window.
     pub reads: usize,
 }
 
-/// What became of a migration hint.
+/// The outcome of a migration hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowOutcome {
     /// The VM runs on another host.
     Confirmed {
-        /// The host before.
+        /// The previous host.
         from: HostName,
-        /// The host now.
+        /// The new host.
         to: HostName,
     },
-    /// It runs where it ran.
+    /// The VM runs on the same host.
     Unconfirmed,
-    /// No one could tell.
+    /// No source reported the host.
     ApiUnavailable,
 }
 
 impl WindowOutcome {
-    /// Every name that [`WindowOutcome::as_str`] returns.
+    /// All names that [`WindowOutcome::as_str`] returns.
     pub const NAMES: [&'static str; 3] = ["confirmed", "unconfirmed", "api-unavailable"];
 
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Confirmed { .. } => "confirmed",
@@ -120,18 +122,18 @@ impl WindowOutcome {
     }
 }
 
-/// How it goes on after a round.
+/// The state after a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeStep {
-    /// The window, or how it ended.
+    /// The open window, or its end.
     pub state: Result<Window, WindowId>,
-    /// Watches that have said nothing since then are to be re-established.
+    /// The time since which a watch must have delivered something. Other watches are re-established.
     pub verify: Option<Duration>,
 }
 
-/// Takes note of a hint: it opens a window, belongs to the open one, or restarts it.
+/// Handles a hint: it opens a window, belongs to the open one, or restarts it.
 ///
-/// `host` is the host that ran us when that was last known, `moved` the time of the last move that was seen.
+/// `host` is the last known host of this VM, `moved` the time of the last migration that was observed.
 pub fn admit(
     open: Option<Window>,
     hint: Option<(Trigger, Duration)>,
@@ -149,7 +151,7 @@ pub fn admit(
                 ..window
             }
         } else {
-            // Another move, or another restore: its API answers are as far away as those of the first were.
+            // Another migration or restore: the API may report it as late as the first one.
             Window {
                 restarts: window.restarts + 1,
                 ..Window::new(trigger, at, host.cloned().or(window.from))
@@ -176,17 +178,17 @@ impl Window {
         }
     }
 
-    /// How long to wait for the next read.
+    /// Returns how long to wait for the next read.
     pub fn wait(&self, uptime: Duration) -> Duration {
         self.due.saturating_sub(uptime)
     }
 
-    /// Goes on, or ends, after a round.
+    /// Advances or ends the window after a round.
     pub fn step(mut self, found: ProbeResult<'_>, now: Now) -> ProbeStep {
         let elapsed = now.uptime.saturating_sub(self.opened);
         self.is_answered |= found.is_answered && elapsed >= CAUGHT_UP;
         let mut is_over = false;
-        // A read for another reason serves as well, if one is due.
+        // A read for another reason counts as well, if one is due.
         if found.is_read && now.uptime >= self.due {
             self.reads += 1;
             let later = OFFSETS.iter().enumerate().skip(self.next + 1);

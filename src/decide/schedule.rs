@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long to wait: backoff, intervals, phases of a machine, the pace of rounds. Each is a function of its arguments and knows no
-//! facts; `next` chooses among them, and the loop is the only place that waits.
+//! Delays: backoff, intervals, phases of a machine, rate limits. Each is a function of its arguments and uses no facts. `next`
+//! chooses among them, and only the loop waits.
 
 use std::time::Duration;
 
 use crate::config::{Settings, WatchMode};
 use crate::facts::trigger::Scope;
 
-/// The first ceiling of a retry.
+/// The first upper limit of a retry delay.
 const RETRY_FLOOR: Duration = Duration::from_secs(1);
 
-/// The longest ceiling of a retry. With the delay of a watch it bounds how long an agent is away after an outage.
+/// The maximum retry delay. With the delay of a watch it limits how long an agent is disconnected after an outage.
 const RETRY_CEILING: Duration = Duration::from_secs(60);
 
-/// The same for a write that was refused and not for now: only a person can change that.
+/// The maximum retry delay of a write that was refused permanently: only an administrator can change that.
 const REFUSED_CEILING: Duration = Duration::from_secs(5 * 60);
 
-/// The least wait before a retry, so that full jitter never makes a busy loop.
+/// The minimum retry delay, so that full jitter never causes a busy loop.
 const RETRY_LEAST: Duration = Duration::from_millis(500);
 
-/// Many agents receive the same `Retry-After`: they are spread over as much again, at most this long.
+/// The maximum jitter that is added to `Retry-After`. Many agents receive the same value, so they are spread over as much again.
 const ASKED_JITTER: Duration = Duration::from_secs(10);
 
-/// The least delay before a watch that ended is opened again, as a part of the longest.
+/// The minimum delay before a watch is re-established, as a fraction of the maximum.
 const WATCH_LEAST: f64 = 1.0 / 12.0;
 
-/// The longest delay where watches keep ending, in parts of the usual longest one: with the default of a minute, all are
-/// back within two, also where the attempt before it takes its whole time to fail.
+/// The maximum delay if watches end repeatedly, as a multiple of the usual maximum. With the default of one minute, all watches
+/// are re-established within two minutes, even if the previous attempt times out.
 const WATCH_REPEATED: f64 = 19.0 / 12.0;
 
-/// The parts of its own `timeoutSeconds` between which a watch is replaced by the next one.
+/// The range of `timeoutSeconds`, as fractions, in which a watch is replaced by the next one.
 const RENEWAL: (f64, f64) = (0.75, 0.95);
 
-/// The time over which a fleet that is reloaded, or gets new credentials, in the same second reads its APIs.
+/// The time over which the reads of a fleet are spread if all agents are reloaded, or get new credentials, in the same second.
 const RELOAD_SPREAD: Duration = Duration::from_secs(10);
 
-/// How often VMs that have our names or our hardware are searched for.
+/// The interval of searches for VMs that have our names or our hardware.
 pub const SEARCH: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The time over which a fleet lists where no name leads to its VM.
+/// The time over which the list requests of a fleet are spread if no name identifies the VM.
 const LIST_SPREAD: Duration = Duration::from_secs(60);
 
-/// Without standing watches, and with none that could break, a rare round must do.
+/// The minimum poll interval without watches. There is no connection that could be lost, so rare rounds are sufficient.
 const POLL_OF_SIGNALS: Duration = Duration::from_secs(60 * 60);
 
-/// After a migration hint that no one confirmed, where no watch would tell of the move later.
+/// The delay of another read after an unconfirmed migration hint, if no watch would report the migration later.
 pub const DOUBT: Duration = Duration::from_secs(2 * 60);
 
 /// A random number in [0, 1).
@@ -52,45 +52,45 @@ pub const DOUBT: Duration = Duration::from_secs(2 * 60);
 pub struct Random(f64);
 
 impl Random {
-    /// From 64 random bits.
+    /// Creates a random number from 64 random bits.
     pub fn from_bits(bits: u64) -> Self {
-        // 53 bits are what an f64 holds exactly.
+        // An `f64` represents 53 bits exactly.
         Self((bits >> 11) as f64 / (1u64 << 53) as f64)
     }
 
-    /// The number, at least 0 and less than 1.
+    /// Returns the number, at least 0 and less than 1.
     pub fn value(self) -> f64 {
         self.0
     }
 }
 
-/// What a machine does at a moment of its own.
+/// The work that each machine schedules at its own phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reads everything although nothing called for it.
+    /// The periodic read of everything.
     Poll,
-    /// Searches for duplicates.
+    /// The search for duplicates.
     Search,
-    /// Lists a namespace because no name leads to the VM.
+    /// The list of a namespace because no name identifies the VM.
     List,
-    /// Reads the APIs after the configuration was read again.
+    /// The read of the APIs after a reload of the configuration.
     Reload,
-    /// Reads the credentials after one of their files changed.
+    /// The read of the credentials after a change of their files.
     Files,
-    /// Opens the watch of the VM after its end, or replaces it.
+    /// The re-establishment or replacement of the watch of the VM.
     VmiWatch,
-    /// The same for the watch of the Node.
+    /// The re-establishment or replacement of the watch of the Node.
     NodeWatch,
 }
 
-/// A part of a period, at least 0 and less than 1, which one machine keeps for one purpose and others do not share.
+/// A fraction of a period, at least 0 and less than 1, which is constant for a machine and a purpose and differs between machines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Phase(f64);
 
 impl Phase {
     /// Derives the phase of a machine for a purpose. `machine` is [`crate::facts::machine::Machine::phase`].
     pub fn of(machine: u64, purpose: Purpose) -> Self {
-        // SplitMix64: purposes of one machine, and one purpose of two machines, have nothing in common.
+        // SplitMix64: the phases of different purposes and of different machines are independent.
         let mut bits =
             machine.wrapping_add((purpose as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -98,21 +98,21 @@ impl Phase {
         Self(Random::from_bits(bits ^ (bits >> 31)).0)
     }
 
-    /// Shifts the phase by a random part of the period. The result is spread evenly over a fleet if either of the two is:
+    /// Shifts the phase by a random fraction of the period. The result is distributed evenly over a fleet if either of the two is:
     /// clones share a phase, and a machine without randomness has only its phase.
     fn shifted(self, random: Random) -> f64 {
         (self.0 + random.0).fract()
     }
 
-    /// The part of the period.
+    /// Returns the fraction of the period.
     pub fn value(self) -> f64 {
         self.0
     }
 }
 
-/// Computes the wait before a retry: full jitter, that is anything between nothing and a ceiling that doubles with each
-/// failure in a row (`failures` >= 1). What the server asked for (`Retry-After`), with some jitter, is the least; an
-/// overloaded kube-apiserver asks for one second each time, and the ceiling goes on doubling meanwhile.
+/// Computes the delay before a retry: full jitter, between zero and an upper limit that doubles with each consecutive failure
+/// (`failures` >= 1). The delay that the server requested (`Retry-After`), with some jitter, is the minimum. An overloaded
+/// kube-apiserver always requests one second, so the upper limit still doubles.
 pub fn retry(failures: u32, asked: Option<Duration>, random: Random) -> Duration {
     let wait = full_jitter(failures, RETRY_CEILING, random);
     asked.map_or(wait, |asked| {
@@ -120,66 +120,66 @@ pub fn retry(failures: u32, asked: Option<Duration>, random: Random) -> Duration
     })
 }
 
-/// Computes the wait before a write that was refused for good is tried again: someone may have granted it.
+/// Computes the delay before a permanently refused write is retried: an administrator may have allowed it.
 pub fn retry_refused(failures: u32, random: Random) -> Duration {
     full_jitter(failures, REFUSED_CEILING, random)
 }
 
-/// Anything between nothing and a ceiling that doubles with each failure.
+/// Returns a random delay between zero and an upper limit that doubles with each failure.
 fn full_jitter(failures: u32, longest: Duration, random: Random) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let ceiling = RETRY_FLOOR.saturating_mul(1 << doublings).min(longest);
     ceiling.mul_f64(random.0).max(RETRY_LEAST)
 }
 
-/// Computes the delay before a watch is opened again after it ended, for whatever reason, or could not be opened. `longest`
-/// is `timing.watch_delay`; `ends` counts those that followed each other closely (>= 1).
+/// Computes the delay before a watch is re-established after it ended, for any reason, or could not be opened. `longest` is
+/// `timing.watch_delay`; `ends` is the number of consecutive ends in a short time (>= 1).
 ///
-/// An API server that restarts ends the watches of a whole fleet in one second. They come back evenly over `longest`; where
-/// watches keep ending, over almost twice that time.
+/// A restart of an API server ends the watches of a whole fleet within a second. They are re-established evenly over `longest`, or
+/// over almost twice that time if watches end repeatedly.
 pub fn watch_delay(longest: Duration, ends: u32, phase: Phase, random: Random) -> Duration {
     let most = if ends > 1 { WATCH_REPEATED } else { 1.0 };
     longest.mul_f64(WATCH_LEAST + (most - WATCH_LEAST) * phase.shifted(random))
 }
 
-/// Computes the delay before a watch is opened again whose version was refused when it was to go on from there.
+/// Computes the delay before a watch is opened again after its resource version was rejected.
 pub fn version_delay(longest: Duration, random: Random) -> Duration {
     longest.mul_f64(WATCH_LEAST * (1.0 + random.0))
 }
 
-/// Computes after how long a watch that asked for `stream_time` is replaced by the next one.
+/// Computes the time after which a watch that requested `stream_time` is replaced by the next one.
 pub fn renewal(stream_time: Duration, phase: Phase, random: Random) -> Duration {
     let (least, most) = RENEWAL;
     stream_time.mul_f64(least + (most - least) * phase.shifted(random))
 }
 
-/// Computes how long after a reload, or after a change of a credential that still works, the APIs are read.
+/// Computes the delay of API reads after a reload, or after a change of a credential that still works.
 pub fn reload_delay(phase: Phase) -> Duration {
     RELOAD_SPREAD.mul_f64(phase.0)
 }
 
-/// How long after a list of the namespace that failed the next one may be, for the first time; then twice as long, up to an hour.
+/// The first delay after a failed list of the namespace. It doubles with each failure, up to an hour.
 const LIST_RETRY: Duration = Duration::from_secs(10 * 60);
 
-/// Returns how long after a list of the namespace that failed, or took too long, the next one is sent. A list is the most that an
-/// agent asks of an API server; one that is too slow for a fleet of them gets no faster by more. `failures` is their number in a row.
+/// Returns the delay before the next list of the namespace after one failed or took too long. A list is the most expensive request
+/// of an agent, and more lists would overload a slow API server further. `failures` is the number of consecutive failures.
 pub fn list_retry(failures: u32, random: Random) -> Duration {
     let factor = 2_u32.saturating_pow(failures.saturating_sub(1)).min(6);
     let wait = LIST_RETRY * factor;
     wait + wait.mul_f64(random.0)
 }
 
-/// Computes how long a daemon waits before it lists a namespace in which no name leads to its VM.
+/// Computes the delay before a daemon lists a namespace in which no name identifies its VM.
 pub fn list_delay(phase: Phase, random: Random) -> Duration {
     LIST_SPREAD.mul_f64(phase.shifted(random))
 }
 
-/// Computes the wait until the next round when all is well: one interval, at a phase of it that each machine keeps for
-/// itself, so that a fleet that was started together does not ask together, and a tenth of jitter.
+/// Computes the delay until the next round if there are no failures: one interval at a constant phase per machine, so that agents
+/// that were started together do not send requests together, plus up to a tenth of jitter.
 pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) -> Duration {
     let whole = interval.as_secs_f64().max(0.001);
     let until_phase = (phase.0 - uptime.as_secs_f64() / whole).rem_euclid(1.0);
-    // Never a second round right after the first.
+    // Prevents a second round immediately after the first.
     let until_phase = if until_phase < 0.1 {
         until_phase + 1.0
     } else {
@@ -188,8 +188,8 @@ pub fn poll(interval: Duration, phase: Phase, uptime: Duration, random: Random) 
     Duration::from_secs_f64(whole * until_phase) + interval.mul_f64(random.0 / 10.0)
 }
 
-/// How often everything is read although nothing called for it, and what that reads. A very large fleet without standing
-/// watches asks rarely, and what the API servers' caches hold is new enough for it.
+/// Returns the interval of the periodic read of everything, and its scope. A very large fleet without watches polls rarely, and
+/// the caches of the API servers are new enough for it.
 pub fn backstop(settings: &Settings) -> (Duration, Scope) {
     match settings.mode {
         WatchMode::Watch => (settings.timing.poll, Scope::KNOWN),
@@ -197,22 +197,22 @@ pub fn backstop(settings: &Settings) -> (Duration, Scope) {
     }
 }
 
-/// Looks that may follow each other at once; more of them wait.
+/// The maximum burst of reconciles.
 const PACE_BURST: u32 = 20;
 
-/// The time after which one more round may follow at once.
+/// The time after which one more reconcile is allowed.
 const PACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Reconciles that one trigger may cause at once, where the host can send it at will.
+/// The maximum burst of reconciles from one trigger that the host can send at any rate.
 const OUTSIDE_BURST: u32 = 20;
 
-/// The time after which such a trigger may cause one more.
+/// The time after which one more reconcile from such a trigger is allowed.
 const OUTSIDE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Updates of the Node that may follow each other at once: no operator migrates a VM so often.
+/// The maximum burst of updates of the Node. No operator migrates a VM so often.
 const WRITE_BURST: u32 = 240;
 
-/// The time after which one more update may follow at once.
+/// The time after which one more update is allowed.
 const WRITE_PERIOD: Duration = Duration::from_secs(30);
 
 /// A token bucket. Times are since the start of the process.
@@ -220,7 +220,7 @@ const WRITE_PERIOD: Duration = Duration::from_secs(30);
 pub struct Pace {
     period: Duration,
     burst: u32,
-    /// When the bucket is full again.
+    /// The time when the bucket is full again.
     full_at: Duration,
 }
 
@@ -233,12 +233,12 @@ impl Pace {
         }
     }
 
-    /// Limits how often triggers cause reconciles, so that a storm of events costs two of them a second and not a busy loop.
+    /// Creates the limit of reconciles by triggers, so that an event storm causes two per second and not a busy loop.
     pub fn of_reconciles() -> Self {
         Self::new(PACE_PERIOD, PACE_BURST)
     }
 
-    /// Limits one trigger that others can send at will.
+    /// Creates the limit of one trigger that others can send at any rate.
     pub fn of_outside_trigger() -> Self {
         Self::new(OUTSIDE_PERIOD, OUTSIDE_BURST)
     }
@@ -249,13 +249,13 @@ impl Pace {
         self.full_at.saturating_sub(now + self.period * self.burst)
     }
 
-    /// Returns how long a token that is taken at `now` would wait.
+    /// Returns how long to wait for a token that is taken at `now`.
     pub fn left(&self, now: Duration) -> Duration {
         self.clone().take(now)
     }
 }
 
-/// Limits updates of the Node: who changes a source all the time must not make every agent write all the time.
+/// The limit of updates of the Node: a source that changes constantly must not make every agent write constantly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WritePace(Pace);
 
@@ -266,12 +266,12 @@ impl Default for WritePace {
 }
 
 impl WritePace {
-    /// Takes note of an update at `now`.
+    /// Records an update at `now`.
     pub fn note(&mut self, now: Duration) {
         self.0.take(now);
     }
 
-    /// Returns how long no update is sent.
+    /// Returns how long updates are delayed.
     pub fn left(&self, now: Duration) -> Option<Duration> {
         Some(self.0.left(now)).filter(|left| !left.is_zero())
     }
@@ -319,7 +319,7 @@ mod tests {
         }
     }
 
-    /// How many of `delays` fall into the fullest second, relative to their mean over a minute.
+    /// Returns the maximum number of `delays` in one second, relative to their mean over a minute.
     fn peak(delays: &[Duration]) -> f64 {
         let mut seconds = std::collections::BTreeMap::<u64, u32>::new();
         for delay in delays {
@@ -329,7 +329,7 @@ mod tests {
         f64::from(fullest) / (delays.len() as f64 / 60.0)
     }
 
-    /// Ten thousand machines, as numbers of the kind that [`crate::facts::machine::Machine::phase`] gives.
+    /// Returns ten thousand machines, as numbers like those of [`crate::facts::machine::Machine::phase`].
     fn fleet() -> impl Iterator<Item = u64> {
         (1u64..=10_000).map(|machine| machine.wrapping_mul(0xD134_2543_DE82_EF95))
     }
@@ -385,7 +385,7 @@ mod tests {
             Purpose::VmiWatch,
             Purpose::NodeWatch,
         ];
-        // Of two independent phases every tenth pair is closer than a twentieth.
+        // With two independent phases, one in ten pairs is closer than a twentieth.
         for (index, one) in all.into_iter().enumerate() {
             for other in all.into_iter().skip(index + 1) {
                 let close = fleet().filter(|machine| {

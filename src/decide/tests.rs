@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The six invariants by number, then the plan as a whole.
+//! Tests of the six invariants by number, then of the plan as a whole.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn conditions(plan: &Plan) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// Worlds that differ in every way that decisions know of.
+/// Returns worlds that differ in every input of the decisions.
 fn worlds() -> Vec<World> {
     let changes: [fn(&mut World); 14] = [
         |_| {},
@@ -127,10 +127,10 @@ fn invariant_2_a_failed_or_missing_read_never_removes_a_label() {
 
 #[test]
 fn invariant_3_and_4_writes_name_our_own_node_and_hold_only_labels_annotations_and_conditions() {
-    // The types hold no taint, spec or owner; the names are checked here, and the wire in the tests of `apply`.
+    // The types contain no taint, spec or owner. Names are checked here, and request bodies in the tests of `apply`.
     for mut world in worlds() {
         let plan = world.plan();
-        // A file that is not ours is none of our business, whatever is configured.
+        // A file that is not ours is never changed, whatever is configured.
         world.settings.registration.node_labels ^= true;
         let more = world.plan().actions;
         for action in plan.actions.into_iter().chain(more) {
@@ -203,7 +203,7 @@ fn invariant_3_the_node_of_another_machine_costs_no_write() {
     let plan = world.plan();
     assert_eq!(codes(&plan), [Code::NodeOfAnotherVm]);
     assert_eq!(plan.sync.reason(), "NodeOfAnotherVM");
-    // The kubelet may just not have started yet.
+    // The kubelet may not have started yet.
     assert!(plan.next.scope.node && plan.next.after < Duration::from_secs(60));
     let ours = *world.observation.machine.product_uuid.known().unwrap();
     let swapped = uuid::Uuid::from_bytes(ours.to_bytes_le());
@@ -382,7 +382,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
     world.reasons = Reasons::new(Trigger::Hostname, world.uptime);
     let plan = world.plan();
-    // It may be one of several changes in a row: a round that reads nothing more comes when it has been quiet.
+    // It may be one of several consecutive changes: a round without reads follows after the debounce time.
     assert_eq!(
         (codes(&plan), plan.actions.as_slice()),
         (vec![], [].as_slice())
@@ -413,7 +413,7 @@ fn a_wrong_hostname_is_one_finding_one_condition_and_one_event() {
     assert_eq!(patch.announce[0].kind, "Warning");
     world.apply(&plan);
     assert_eq!(world.plan().actions, []);
-    // Another wrong name is no moment without a finding.
+    // Another wrong name must not clear the finding, even for a short time.
     world.observation.machine.kernel_hostname = Fact::Known("wrong-too".to_owned());
     world.observation.machine.static_hostname = Fact::Known("wrong-too".to_owned());
     let plan = world.plan();
@@ -433,7 +433,7 @@ fn a_changed_hostname_is_a_finding_after_the_debounce_of_the_configuration() {
         world.observation.machine.static_hostname = Fact::Known("wrong".to_owned());
         let plan = world.plan();
         world.apply(&plan);
-        // Later than the default of two seconds.
+        // More than the default of two seconds.
         world.uptime += Duration::from_secs(if seconds == 0 { 0 } else { 59 });
         assert_eq!(codes(&world.plan()), expected, "{seconds} s");
     }
@@ -615,7 +615,7 @@ fn without_a_source_every_attempt_and_the_rbac_that_would_help_are_named() {
         .findings
         .iter()
         .find(|finding| finding.code == Code::NoTopologySource);
-    // The host label is on its way; the finding comes with the next round.
+    // The host label is being written. The finding follows in the next round.
     assert!(finding.is_none());
     world.apply(&plan);
     let plan = world.plan();
@@ -893,7 +893,7 @@ fn a_rival_is_fought_three_times_and_then_named() {
     );
 }
 
-/// Patches of 100 rounds within an hour in which a conflicting writer does its worst, and what is said of it at last.
+/// Returns the number of patches in 100 rounds within an hour with a conflicting writer, and the world after them.
 fn fought(mut world: World, spoil: impl Fn(&mut World, u32)) -> (usize, World) {
     world.settle();
     let mut writes = 0;
@@ -923,7 +923,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
         (plan.actions.len(), codes(&plan)),
         (0, vec![Code::LabelConflict])
     );
-    // The labels are right all the while.
+    // The labels match all the time.
     assert_eq!(plan.sync, LabelState::Synced);
     world.migrate("hv-b", "eu-1", "rack-b");
     let plan = world.plan();
@@ -950,7 +950,7 @@ fn a_rival_of_our_annotations_costs_a_few_patches_an_hour_and_is_named() {
 fn a_rival_that_rests_now_and_then_is_left_alone_as_well() {
     let (writes, world) = fought(World::new(), |world, round| match round % 2 {
         0 => strip(world),
-        // As it was written, so that nothing is to be done.
+        // The same as written, so that no change is needed.
         _ => {
             let mut calm = World::new();
             calm.settle();
@@ -961,7 +961,7 @@ fn a_rival_that_rests_now_and_then_is_left_alone_as_well() {
     assert!(writes <= 3, "{writes} patches");
     let mut late = world;
     late.settle();
-    // The peace has to last.
+    // The time without conflicts must be long enough.
     for _ in 0..2 {
         let plan = late.plan();
         late.apply(&plan);
@@ -995,7 +995,7 @@ fn a_switched_off_report_writes_neither_conditions_nor_annotations() {
     world.settings.report.annotations = false;
     world.settings.report.events = false;
     let plan = world.plan();
-    // What we own and for which host must be known to the next decision, whatever is reported.
+    // The next decision needs the owned labels and their host, whatever is reported.
     let annotations: Vec<&String> = patches(&plan)[0].annotations.keys().collect();
     assert_eq!(annotations, [ANNOTATION_HOST, ANNOTATION_OWNED]);
     world.settle();
@@ -1081,7 +1081,7 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
     let mut world = ended(year, -day);
     world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
     assert_eq!(codes(&world), [Code::KubeletCredentialExpired]);
-    // What has not ended is refused for another reason.
+    // A credential that has not expired is refused for another reason.
     let mut world = ended(-day, year);
     world.observation.candidates = Fact::failed(UnavailableKind::Credential, "401");
     world.observation.node = Fact::failed(UnavailableKind::Credential, "401");
@@ -1089,7 +1089,7 @@ fn a_credential_that_has_ended_is_the_cause_of_its_refusal_and_of_no_other() {
         codes(&world),
         [Code::HarvesterCredentialExpired, Code::GuestApiUnauthorized]
     );
-    // What a server takes has not ended: one of two clocks is wrong.
+    // A credential that a server accepts has not expired: one of the two clocks is wrong.
     assert_eq!(codes(&ended(-day, year)), [Code::ClockDrift]);
     assert_eq!(codes(&ended(year, -day)), [Code::ClockDrift]);
     assert_eq!(codes(&ended(-5, -5)), []);

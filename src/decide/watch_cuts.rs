@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Detects that something between the agent and the API server interrupts watches. An API server ends its watches too, each after half
-//! an hour at least, and all at once when it restarts.
+//! Detects that a component between the agent and the API server interrupts watches. An API server also ends watches, each after
+//! at least half an hour, and all at once when it restarts.
 
 use std::time::Duration;
 
-/// Cuts within [`WINDOW`] after which something in between is at fault. Fewer are a server that restarts.
+/// The number of interruptions within [`WINDOW`] that indicates a component in between. Fewer can be caused by restarts of the
+/// server.
 const CUTS_MAX: usize = 4;
 
-/// The time in which cuts are counted, and after which a watch that is still there shows that nothing cuts it off any more.
-/// Between two of them is the delay with which a fleet spreads.
+/// The time in which interruptions are counted. A watch that lasts this long shows that there are no more interruptions. Each
+/// interruption is followed by the delay that spreads a fleet.
 pub const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// A watch that ends sooner has not begun well: anyone who ended it may be the server itself.
+/// The minimum duration of a watch. If it ends sooner, the server itself may have ended it.
 const LIFE_LEAST: Duration = Duration::from_secs(1);
 
-/// The cuts of one watch. Times are on any clock that never jumps.
+/// The interruptions of one watch. Times are from any monotonic clock.
 #[derive(Debug, Clone, Default)]
 pub struct Interruptions {
-    /// When the last ones were; never more than it takes to know.
+    /// The times of the last interruptions, at most [`CUTS_MAX`].
     cuts: Vec<Duration>,
     is_known: bool,
 }
 
 impl Interruptions {
-    /// Takes note that a watch that had begun well is cut off. Answers whether this makes it known that something does so.
+    /// Records that an established watch was interrupted. Returns whether repeated interruptions are now detected.
     pub fn cut(&mut self, began: Duration, now: Duration) -> bool {
         if now.saturating_sub(began) < LIFE_LEAST {
             return false;
@@ -38,7 +39,7 @@ impl Interruptions {
         is_new
     }
 
-    /// Takes note of a watch that is alive. Answers whether nothing is known of an interruption, or no more.
+    /// Records that a watch is alive. Returns whether there are no known interruptions.
     pub fn alive(&mut self, began: Duration, now: Duration) -> bool {
         if self.is_known && now.saturating_sub(began) >= WINDOW {
             *self = Self::default();
@@ -46,7 +47,8 @@ impl Interruptions {
         !self.is_known
     }
 
-    /// How many cuts there were lately, once they are known to be too many: so many failures to wait for.
+    /// Returns the number of recent interruptions if they are too many, or else 0. It is used as the number of failures for the
+    /// backoff.
     pub fn count(&self) -> u32 {
         let count = if self.is_known { self.cuts.len() } else { 0 };
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -57,7 +59,7 @@ impl Interruptions {
 mod tests {
     use super::*;
 
-    /// Watches that live so long, one after the other; answers after how many of them it is known.
+    /// Simulates consecutive watches of this duration. Returns after how many of them the interruptions are detected.
     fn known_after(life: Duration, count: u32) -> Option<u32> {
         let mut interruptions = Interruptions::default();
         (1..=count).find(|number| interruptions.cut(life * (number - 1), life * *number))

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of the wall clock.
+//! Steps of the wall clock.
 
 use std::fmt;
 
-/// How far the wall clock was set, in nanoseconds; negative is back.
+/// A step of the wall clock in nanoseconds; negative if it was set back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockStep(pub i128);
 
 /// The steps of the wall clock since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockSteps {
-    /// How many there were.
+    /// The number of steps.
     pub count: u64,
-    /// The last one.
+    /// The last step.
     pub last: Option<ClockStep>,
 }
 
 impl fmt::Display for ClockStep {
-    /// In seconds to the millisecond: the time between two readings is finer.
+    /// Formats the step in seconds, rounded to milliseconds.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.0 < 0 { '-' } else { '+' };
         let milliseconds = (self.0.unsigned_abs() + 500_000) / 1_000_000;

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the files of the installed Kubernetes distribution say about this node.
+//! The configuration of this node in the files of the installed Kubernetes distribution.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One Kubernetes distribution whose files are on this machine; several may be.
+/// A Kubernetes distribution whose files are on this machine. There may be several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
-    /// Which one.
+    /// The kind of distribution.
     pub kind: DistributionKind,
-    /// Where it keeps its state; `data-dir` moves it for RKE2 and K3s.
+    /// The data directory; RKE2 and K3s can change it with `data-dir`.
     pub data_dir: PathBuf,
-    /// The node name that the configuration asks for, before `with_node_id` is applied.
+    /// The configured node name, before `with_node_id` is applied.
     pub node_name: Option<Configured<String>>,
     /// Whether `-<node id>` is appended to the node name.
     pub with_node_id: bool,
-    /// Labels that the kubelet sets when it registers.
+    /// The labels that the kubelet sets when it registers.
     pub node_labels: Vec<StaticLabel>,
-    /// The cloud provider, `harvester` where Harvester's is used.
+    /// The cloud provider; `harvester` for Harvester's cloud provider.
     pub cloud_provider_name: Option<String>,
-    /// The cloud provider's configuration, which for `harvester` is the kubeconfig of Harvester's API.
+    /// The configuration file of the cloud provider. For `harvester` it is the kubeconfig of Harvester's API.
     pub cloud_provider_config: Option<Configured<PathBuf>>,
-    /// Where its configuration says what only one machine may be determined.
+    /// The settings that several machines must not share.
     pub unshareable: Vec<Unshareable>,
 }
 
 impl Distribution {
-    /// A distribution of which only the kind is known.
+    /// Creates a distribution of which only the kind is known.
     pub fn new(kind: DistributionKind) -> Self {
         Self {
             kind,
@@ -40,7 +40,7 @@ impl Distribution {
         }
     }
 
-    /// A kubelet of unknown origin of which only the node name is known.
+    /// Creates a kubelet of unknown origin of which only the node name is known.
     pub fn with_node_name(name: &str) -> Self {
         Self {
             node_name: Some(Configured {
@@ -51,12 +51,12 @@ impl Distribution {
         }
     }
 
-    /// Whether its configuration asks for Harvester's cloud provider.
+    /// Reports whether Harvester's cloud provider is configured.
     pub fn asks_for_harvester(&self) -> bool {
         self.cloud_provider_name.as_deref() == Some("harvester")
     }
 
-    /// The node name that the configuration asks for.
+    /// Returns the configured node name.
     pub fn configured_node_name(&self) -> Option<&str> {
         self.node_name
             .as_ref()
@@ -64,7 +64,7 @@ impl Distribution {
     }
 }
 
-/// The distributions that are distinguished.
+/// The kinds of distributions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DistributionKind {
     /// RKE2.
@@ -75,12 +75,12 @@ pub enum DistributionKind {
     Kubeadm,
     /// RKE1, the kubelet in a Docker container.
     Rke1,
-    /// A kubelet with settings of its own and no files of the others.
+    /// A kubelet with its own settings and no files of the other distributions.
     Unknown,
 }
 
 impl DistributionKind {
-    /// Where it keeps its state unless it is configured otherwise.
+    /// Returns the default data directory.
     pub fn default_data_dir(self) -> &'static Path {
         Path::new(match self {
             Self::Rke2 => "/var/lib/rancher/rke2",
@@ -111,64 +111,64 @@ pub struct Configured<T> {
     pub origin: PathBuf,
 }
 
-/// A setting that several machines must not share. A value that is a secret is not kept.
+/// A setting that several machines must not share. The value of a secret is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unshareable {
-    /// What it says.
+    /// The subject of the setting.
     pub matter: Matter,
     /// The key, variable or flag.
     pub key: String,
-    /// The file that sets it.
+    /// The file that contains the setting.
     pub origin: PathBuf,
-    /// How that file writes it.
+    /// The syntax in that file.
     pub form: Form,
 }
 
-/// What a setting says that several machines must not share.
+/// The subject of a setting that several machines must not share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Matter {
     /// A secret.
     Secret,
-    /// The name of another file, which holds a secret.
+    /// The path of another file that contains a secret.
     SecretFile(PathBuf),
-    /// The name of the Node.
+    /// The node name.
     NodeName,
-    /// Labels that say where the machine is.
+    /// Topology labels.
     Topology,
 }
 
-/// How a file writes a setting, as far as a command for `sed` can take it out and surely leave nothing of it.
+/// The syntax of a setting in a file. It determines whether a `sed` command can remove the setting completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// Whole on one line `key: value` of YAML that begins with the key.
+    /// A single YAML line `key: value` that begins with the key.
     YamlLine,
-    /// Whole on lines `- label=value` of YAML.
+    /// YAML lines `- label=value`, one for each label.
     YamlItems {
         /// The labels.
         labels: Vec<String>,
-        /// Whether these are all items, so that the line `key:` goes with them.
+        /// Whether these are all items, so that the line `key:` is removed with them.
         is_all: bool,
     },
-    /// Whole on one line `KEY=value`.
+    /// A single line `KEY=value`.
     VariableLine,
-    /// A flag in a command line.
+    /// A flag on a command line.
     Flag {
         /// The flag with its value.
         old: String,
-        /// What may stay of it.
+        /// The part of the flag that is kept.
         new: String,
     },
-    /// In any other way, such as JSON or on several lines: only without the file is it surely gone.
+    /// Any other syntax, such as JSON or several lines: the setting is only removed completely with the file.
     Other,
 }
 
 /// A label that the kubelet sets when it registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StaticLabel {
-    /// Label key.
+    /// The label key.
     pub key: String,
-    /// Label value.
+    /// The label value.
     pub value: String,
-    /// The file that says so.
+    /// The file that contains the label.
     pub origin: PathBuf,
 }

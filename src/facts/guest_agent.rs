@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! QEMU's guest agent (qemu-ga) in this machine, as systemd, the files and the kernel describe it.
+//! The QEMU guest agent (qemu-ga) on this machine, as described by systemd, files and the kernel.
 
 mod filter;
 
@@ -9,85 +9,85 @@ pub use filter::{Block, CONFIGURATION, Listed, RpcFilter, Variable, Variables, W
 
 use super::Fact;
 
-/// The names that the agent's unit has, newest first: Debian, Ubuntu, Fedora, EL and openSUSE >= 15.3 with SLE >= 15 SP3;
-/// then SLE 15 <= SP2; then older ones.
+/// The unit names of the agent, newest first: Debian, Ubuntu, Fedora, EL and openSUSE >= 15.3 with SLE >= 15 SP3; then SLE 15 <=
+/// SP2; then older ones.
 pub const UNITS: [&str; 3] = [
     "qemu-guest-agent.service",
     r"qemu-ga@virtio\x2dports-org.qemu.guest_agent.0.service",
     "qemu-ga.service",
 ];
 
-/// The channel's port. It has one reader, and that is qemu-ga: no one else may open it.
+/// The port of the channel. Only one process can read it, and that is qemu-ga: no other program may open it.
 pub const PORT: &str = "org.qemu.guest_agent.0";
 
-/// systemd's unit for the port. All units of the agent are bound to it.
+/// The systemd device unit of the port. All units of the agent are bound to it.
 pub const DEVICE_UNIT: &str = r"dev-virtio\x2dports-org.qemu.guest_agent.0.device";
 
-/// The facts of one reading.
+/// The facts of one observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestAgent {
-    /// The unit; `Absent` when systemd knows none of [`UNITS`].
+    /// The unit; `Absent` if systemd has none of [`UNITS`].
     pub unit: Fact<Unit>,
-    /// The program, at the first of the usual places.
+    /// The program, at the first of the usual paths.
     pub program: Fact<PathBuf>,
-    /// The channel to the host; `Absent` when the host offers none.
+    /// The channel to the host; `Absent` if the VM has none.
     pub channel: Fact<Channel>,
-    /// Which commands it does not run.
+    /// The commands that are blocked.
     pub filter: RpcFilter,
-    /// Whose packages this system has, which decides the commands of a remedy.
+    /// The family of the OS, which determines the commands of a remedy.
     pub family: Family,
 }
 
-/// The unit.
+/// The systemd unit of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// One of [`UNITS`].
+    /// The name, one of [`UNITS`].
     pub name: String,
-    /// Whether someone may start it.
+    /// The load state.
     pub load: Load,
-    /// What it does now.
+    /// The active state.
     pub state: UnitState,
-    /// `SubState`, for people.
+    /// `SubState`, as text.
     pub sub_state: String,
-    /// How it is started at boot.
+    /// The enablement: how it is started at boot.
     pub enablement: Enablement,
-    /// `UnitFileState`, for people.
+    /// `UnitFileState`, as text.
     pub file_state: String,
-    /// How often systemd started it again after it ended, since someone started it; `None` when systemd does not say.
+    /// The number of automatic restarts since the last manual start (`NRestarts`); `None` if systemd does not report it.
     pub restarts: Option<u32>,
-    /// `Result` of its last run, such as `exit-code`; `success` while all is well.
+    /// `Result` of the last run, such as `exit-code`; `success` without a failure.
     pub result: String,
 }
 
-/// `LoadState`, as far as it matters.
+/// The relevant values of `LoadState`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// It can be started.
+    /// The unit can be started.
     Loaded,
-    /// Someone forbade to start it.
+    /// The unit is masked and cannot be started.
     Masked,
-    /// Its file is broken: `bad-setting`, `error`.
+    /// The unit file is invalid: `bad-setting`, `error`.
     Broken,
 }
 
-/// `ActiveState`, with the one sub-state that matters.
+/// `ActiveState`, with one relevant sub-state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitState {
-    /// It runs.
+    /// The unit is active.
     Active,
-    /// It is about to run, or about to end.
+    /// The unit is starting or stopping.
     Changing,
-    /// It has ended by itself and is about to be started again.
+    /// The unit ended and will be restarted by systemd.
     Restarting,
-    /// It does not run, and was not asked to or ended well.
+    /// The unit was not started, or ended successfully.
     Inactive,
-    /// It does not run because it failed.
+    /// The unit failed.
     Failed,
 }
 
 impl UnitState {
-    /// From `ActiveState` and `SubState`. systemd 254 and later has three more sub-states of a service between two runs, all
-    /// named after the first (`src/core/service.c`).
+    /// Parses `ActiveState` and `SubState`. systemd 254 and later has three more sub-states of a service between two runs, whose
+    /// names all contain `auto-restart` (`src/core/service.c`).
     pub fn parse(active: &str, sub: &str) -> Self {
         match active {
             _ if sub.contains("auto-restart") => Self::Restarting,
@@ -99,20 +99,20 @@ impl UnitState {
     }
 }
 
-/// Who starts the unit at boot.
+/// The mechanism that starts the unit at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enablement {
-    /// An `[Install]` section that is in force.
+    /// An enabled `[Install]` section.
     Enabled,
-    /// A rule of udev, and no `[Install]` section: `systemctl enable` changes nothing.
+    /// A udev rule without an `[Install]` section: `systemctl enable` has no effect.
     Static,
-    /// No one.
+    /// None.
     Disabled,
 }
 
 impl Enablement {
-    /// From `UnitFileState`, and whether another unit (the channel's device) wants it, as a rule of udev makes it do even
-    /// for a disabled one.
+    /// Parses `UnitFileState`. `is_wanted` is true if another unit (the channel's device) wants this one, as with a udev rule,
+    /// even for a disabled unit.
     pub fn parse(file_state: &str, is_wanted: bool) -> Self {
         match file_state {
             "enabled" | "enabled-runtime" | "alias" | "indirect" | "generated" => Self::Enabled,
@@ -123,16 +123,16 @@ impl Enablement {
     }
 }
 
-/// The two ends of the channel, as the kernel's driver tells them to root (`virtio-ports` in debugfs).
+/// The two ends of the channel, which the kernel driver reports to root (`virtio-ports` in debugfs).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
-    /// Whether a program in this machine holds it open.
+    /// Whether a program on this machine has it open.
     pub guest: Fact<bool>,
-    /// Whether someone on the host does: libvirt, for KubeVirt.
+    /// Whether it is open on the host: with KubeVirt, by libvirt.
     pub host: Fact<bool>,
 }
 
-/// Makers of distributions whose commands differ.
+/// The families of distributions with different commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Debian, Ubuntu.
@@ -146,7 +146,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// From `ID` and `ID_LIKE` of os-release(5).
+    /// Returns the family for `ID` and `ID_LIKE` of os-release(5).
     pub fn of(id: &str, id_like: &str) -> Self {
         let names = [id, id_like];
         let is = |known: &[&str]| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host says of itself through KubeVirt's downward metrics: its name, and when it said so.
+//! The host name and the time in KubeVirt's downward metrics.
 //!
-//! The document is vhostmd's: `<metrics>` with a `<metric context="host">` for each fact, which holds a `<name>` and a
-//! `<value>`. KubeVirt's `HostName` is the name of the Harvester Node that runs us (`pkg/downwardmetrics/scraper.go`).
+//! The document has the format of vhostmd: `<metrics>` with a `<metric context="host">` for each value, which contains a `<name>`
+//! and a `<value>`. KubeVirt's `HostName` is the name of the Harvester Node that runs this VM (`pkg/downwardmetrics/scraper.go`).
 
 use roxmltree::{Document, Node, ParsingOptions};
 use serde::Serialize;
@@ -10,17 +10,17 @@ use serde::Serialize;
 use super::names::HostName;
 use crate::sys::escape::one_line;
 
-/// Nodes of a document. KubeVirt's has about 200.
+/// The maximum number of XML nodes in a document. KubeVirt's has about 200.
 const NODES_MAX: u32 = 2048;
 
-/// Attributes of a document, of which KubeVirt's has 46. The parser compares all attributes of an element with each other,
-/// so thousands of them would hold us up.
+/// The maximum number of attributes in a document; KubeVirt's has 46. The parser compares all attributes of an element with each
+/// other, so thousands of them would take too long.
 const ATTRIBUTES_MAX: usize = 512;
 
-/// Characters of foreign text in a message.
+/// The maximum length of external text in a message, in characters.
 const SHOWN_MAX: usize = 120;
 
-/// Which device brought the metrics.
+/// The device that delivered the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -30,69 +30,69 @@ pub enum Via {
     Disk,
 }
 
-/// What the host says of itself.
+/// The metrics of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostMetrics {
-    /// The Harvester host that runs us.
+    /// The Harvester host that runs this VM.
     pub host: HostName,
-    /// When the host wrote this, by its own clock, in seconds since 1970.
+    /// The time when the host wrote the metrics, by its own clock, in seconds since 1970.
     pub time: Option<i64>,
-    /// Which device brought it.
+    /// The device that delivered the metrics.
     pub via: Via,
 }
 
-/// Why a document says nothing about the host. Each is one harmless line.
+/// The reason why a document has no host name. Each is formatted as one escaped line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsError {
-    /// The document is not well-formed, or refers to an entity that XML itself does not define.
+    /// The document is not well-formed, or refers to an entity that XML does not define.
     #[error("not XML: {0}")]
     NotXml(String),
-    /// A document type is refused unread: it can define entities that grow without end.
+    /// The document has a document type. It is rejected without parsing, because it can define entities that expand without limit.
     #[error("it has a document type declaration, which is not allowed")]
     Dtd,
-    /// More nodes or attributes than metrics have.
+    /// The document has more nodes or attributes than metrics have.
     #[error("it has too many elements or attributes")]
     TooMany,
-    /// XML of another kind.
+    /// The document is another kind of XML.
     #[error("the document is `{0}`, not `metrics`")]
     NotMetrics(String),
-    /// The host could not collect them, which passes.
+    /// The host could not collect the metrics, which is temporary.
     #[error("the host has no metrics at the moment")]
     NoMetrics,
-    /// Metrics of the VM alone: the host could not collect its own, which passes.
+    /// The document has only metrics of the VM. The host could not collect its own, which is temporary.
     #[error("the name of the host is missing in the metrics")]
     NoHostName,
-    /// Something that is said once is said twice.
+    /// A value that must be unique exists twice.
     #[error("the metrics have a duplicate `{0}` of the host")]
     Twice(&'static str),
-    /// A host name that no Node can have.
+    /// The host name is not a valid name of a Node.
     #[error("`{0}` is not a valid name of a host")]
     IllegalHostName(String),
-    /// A time that is not a number of seconds.
+    /// The time is not a number of seconds.
     #[error("`{0}` is not a time in seconds")]
     IllegalTime(String),
 }
 
 impl MetricsError {
-    /// Whether the host says that it has nothing to say now: what it said last still stands.
+    /// Reports whether the host has no metrics at present. The previous metrics stay valid.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::NoMetrics | Self::NoHostName)
     }
 }
 
 impl HostMetrics {
-    /// Reads a document that came by `via`.
+    /// Parses a document that was delivered by `via`.
     ///
     /// # Errors
     ///
-    /// When it is no such document, or names no host.
+    /// Returns an error if the document has another format or contains no host name.
     pub fn parse(document: &str, via: Via) -> Result<Self, MetricsError> {
         if document.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
             return Err(MetricsError::TooMany);
         }
         let options = ParsingOptions {
             nodes_limit: NODES_MAX,
-            // Without a document type there are no entities but the five of XML, and so no bombs.
+            // Without a document type, only the five predefined entities exist, so entity expansion is limited.
             allow_dtd: false,
             entity_resolver: None,
         };
@@ -130,7 +130,7 @@ fn shown(text: &str) -> String {
     one_line(text, SHOWN_MAX).into_owned()
 }
 
-/// The value of the host's metric with this name. The VM has metrics of the same names.
+/// Returns the value of the host's metric with this name. The VM has metrics with the same names.
 fn value(metrics: Node<'_, '_>, name: &'static str) -> Result<Option<String>, MetricsError> {
     let mut found = metrics.children().filter(|metric| {
         metric.has_tag_name("metric")
@@ -143,7 +143,7 @@ fn value(metrics: Node<'_, '_>, name: &'static str) -> Result<Option<String>, Me
     }
 }
 
-/// The text of the one child with this name: all of it, so that a comment in it cannot cut a name short.
+/// Returns the whole text of the only child with this name, so that a comment inside cannot truncate a name.
 fn text(metric: Node<'_, '_>, child: &str) -> Option<String> {
     let mut children = metric.children().filter(|node| node.has_tag_name(child));
     let (node, None) = (children.next()?, children.next()) else {

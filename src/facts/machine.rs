@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! This machine, as its kernel, its files and cloud-init describe it. No credential is needed for any of it.
+//! Facts of this machine from its kernel, its files and cloud-init. No credential is needed to read them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,25 +10,25 @@ use uuid::Uuid;
 use super::Fact;
 use super::nic::Nic;
 
-/// What `sys_vendor` or `product_family` says under KubeVirt (`pkg/virt-config`, default SMBIOS).
+/// The value of `sys_vendor` or `product_family` under KubeVirt (`pkg/virt-config`, default SMBIOS).
 const KUBEVIRT: &str = "KubeVirt";
 
 /// The local facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// What the kernel answers to `uname -n`.
+    /// The host name of the kernel (`uname -n`).
     pub kernel_hostname: Fact<String>,
     /// `/etc/hostname`.
     pub static_hostname: Fact<String>,
-    /// The name that the platform gave: cloud-init's `v1.local_hostname`, which user-data cannot change.
+    /// The name given by the platform: cloud-init's `v1.local_hostname`, which user-data cannot change.
     pub platform_hostname: Fact<String>,
     /// DMI `product_uuid`, which KubeVirt sets to the VMI's `spec.domain.firmware.uuid`.
     pub product_uuid: Fact<Uuid>,
-    /// DMI `product_serial`, which KubeVirt sets to `spec.domain.firmware.serial` where there is one.
+    /// DMI `product_serial`, which KubeVirt sets to `spec.domain.firmware.serial` if there is one.
     pub product_serial: Fact<String>,
-    /// The NICs with a device behind them.
+    /// The NICs that have a device.
     pub nics: Fact<Vec<Nic>>,
-    /// Permanent addresses of physical NICs; never those of CNI devices.
+    /// The permanent addresses of physical NICs, without those of CNI devices.
     pub macs: Fact<BTreeSet<Mac>>,
     /// DMI `sys_vendor` and `product_family`.
     pub vendor: Fact<Vendor>,
@@ -37,8 +37,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A number that this machine keeps and others do not share, to spread a fleet over time. KubeVirt gives every VM a
-    /// firmware UUID of its own; a machine ID may have been baked into an image.
+    /// Returns a number that is constant for this machine and differs from others, to spread a fleet over time. KubeVirt gives
+    /// every VM its own firmware UUID; a machine ID may be part of an image.
     pub fn phase(&self) -> u64 {
         let uuid = self.product_uuid.known().map(Uuid::to_string);
         let text = uuid
@@ -47,14 +47,14 @@ impl Machine {
             .or(self.kernel_hostname.known())
             .map(String::as_bytes)
             .unwrap_or_default();
-        // FNV-1a: short, and the same in every release, unlike the standard library's hasher.
+        // FNV-1a is short and, unlike the hasher of the standard library, the same in every release.
         text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })
     }
 }
 
-/// Who says to have made this machine.
+/// The vendor of the machine according to DMI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vendor {
     /// DMI `sys_vendor`.
@@ -64,7 +64,7 @@ pub struct Vendor {
 }
 
 impl Vendor {
-    /// Whether the machine says that it runs under KubeVirt.
+    /// Reports whether the machine runs under KubeVirt according to DMI.
     pub fn is_kubevirt(&self) -> bool {
         self.sys_vendor == KUBEVIRT || self.product_family == KUBEVIRT
     }
@@ -75,8 +75,8 @@ impl Vendor {
 pub struct Mac([u8; 6]);
 
 impl Mac {
-    /// Accepts six hexadecimal pairs. Addresses that identify nothing are refused: zero, broadcast, and
-    /// `ee:ee:ee:ee:ee:ee`, which Calico gives to every one of its interfaces.
+    /// Parses six hexadecimal pairs. Addresses that identify nothing are rejected: zero, broadcast, and `ee:ee:ee:ee:ee:ee`, which
+    /// Calico gives to all its interfaces.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];
         let mut pairs = text.trim().split(':');
@@ -87,7 +87,7 @@ impl Mac {
         pairs.next().is_none().then(|| Self::new(bytes)).flatten()
     }
 
-    /// The same from six bytes.
+    /// Converts six bytes, with the same rules.
     pub fn new(bytes: [u8; 6]) -> Option<Self> {
         let identifies = ![[0; 6], [0xff; 6], [0xee; 6]].contains(&bytes);
         identifies.then_some(Self(bytes))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Facts: what was read, parsed once into types that say what they are.
+//! Facts: observed values, parsed once into types.
 //!
-//! Nothing here does I/O, reads a clock or judges. A fact that could not be read is a value too ([`Fact`]), so that
-//! a decision always says what it did about a missing one.
+//! This module does no I/O, reads no clock and makes no decisions. A fact that could not be read is a value too ([`Fact`]), so
+//! that a decision always handles a missing one.
 //!
-//! To add a fact: give it a type here, read it in one file of `observe`, and use it in one decision of `decide`.
+//! To add a fact: add its type here, read it in one file of `observe`, and use it in one decision of `decide`.
 
 pub mod clock;
 pub mod distribution;
@@ -28,19 +28,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// A fact, or why there is none.
+/// A fact, or the reason why it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// The source was read and holds this.
+    /// The source was read and contains this value.
     Known(T),
-    /// The source was read and says that there is none.
+    /// The source was read and has no value.
     Absent,
-    /// The source could not be read; nothing may be concluded from it.
+    /// The source could not be read. Nothing may be concluded from it.
     Failed(Unavailable),
 }
 
 impl<T> Fact<T> {
-    /// The fact, where known.
+    /// Returns the fact, if known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -48,7 +48,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Why the source could not be read.
+    /// Returns the error, if the source could not be read.
     pub fn why(&self) -> Option<&Unavailable> {
         match self {
             Self::Failed(why) => Some(why),
@@ -56,7 +56,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The same with the value changed.
+    /// Converts the value, if known.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Self::Known(value) => Fact::Known(change(value)),
@@ -65,23 +65,23 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Not read because of `text`.
+    /// Creates a fact that could not be read.
     pub fn failed(kind: UnavailableKind, text: impl Into<String>) -> Self {
         Self::Failed(Unavailable::new(kind, text))
     }
 }
 
-/// Why a source could not be read.
+/// The error of a source that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unavailable {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: UnavailableKind,
-    /// One line for people: what failed, on which object.
+    /// A one-line message: what failed, on which object.
     pub text: String,
-    /// How long the server asked us to stay away.
+    /// The delay that the server requested, as in `Retry-After`.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
-    /// Whether a watch that is opened again and again will tell when it is over, so that nothing else need try.
+    /// Whether a watch that is being re-established will deliver the fact, so that no other retry is needed.
     #[serde(skip)]
     pub is_watched: bool,
     /// Whether no request was sent, because another one failed shortly before.
@@ -90,7 +90,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// A failure with one line for people.
+    /// Creates a failure with a one-line message.
     pub fn new(kind: UnavailableKind, text: impl Into<String>) -> Self {
         Self {
             kind,
@@ -102,43 +102,43 @@ impl Unavailable {
     }
 }
 
-/// The kinds of failure that decisions tell apart.
+/// The kinds of failure that decisions distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnavailableKind {
-    /// It was not asked, because something before it is missing or because it is switched off.
+    /// The read was skipped, because a prerequisite is missing or because it is disabled.
     #[serde(rename = "not-requested")]
     NotAsked,
-    /// There is no file of the kind that was looked for.
+    /// The file does not exist.
     Missing,
-    /// The Harvester credential leads to the guest cluster's own API.
+    /// The server of the Harvester credential is the guest cluster's own API.
     OwnApi,
-    /// No answer, or one that asks to come back: connection, timeout, 429, 5xx.
+    /// No response, or a temporary error: connection, timeout, 429, 5xx.
     Unreachable,
-    /// The server does not take the credential (401), or the credential cannot be used.
+    /// The server rejects the credential (401), or the credential cannot be used.
     #[serde(rename = "unauthorized")]
     Credential,
-    /// The server knows us and refuses (403), or the kernel does.
+    /// The server (403) or the kernel denies access.
     Forbidden,
-    /// The server's certificate was not accepted.
+    /// The certificate of the server was not accepted.
     #[serde(rename = "tls-error")]
     Tls,
-    /// The answer broke a rule: too large, compressed, redirected, not what was asked for.
+    /// The response is not acceptable: too large, compressed, redirected, or not what was requested.
     #[serde(rename = "bad-response")]
     Refused,
-    /// The answer is about another object than the one that was asked for.
+    /// The response contains another object than the requested one.
     UnexpectedObject,
-    /// The text could not be understood.
+    /// The text could not be parsed.
     #[serde(rename = "invalid")]
     Malformed,
     /// The object belongs to another machine.
     AnotherMachine,
-    /// The kubelet's credential is for another Node than the one that was asked for.
+    /// The kubelet's credential is for another Node than the requested one.
     AnotherNode,
 }
 
 impl UnavailableKind {
-    /// Whether the same question may have another answer soon, with nothing changed here.
+    /// Reports whether the same request may succeed soon, with no change on this machine.
     pub fn is_passing(self) -> bool {
         matches!(
             self,

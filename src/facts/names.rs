@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of machines and of who acts for them, and the rules by which KubeVirt, Rancher and the kubelet derive one from another.
+//! Names of machines and of service accounts, and the rules by which KubeVirt, Rancher and the kubelet derive one name from
+//! another.
 
 use std::fmt;
 
@@ -7,23 +8,23 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use uuid::Uuid;
 
-/// Namespace of the firmware UUID that KubeVirt before 1.6 derives from a VM's name
+/// The namespace of the firmware UUID that KubeVirt before 1.6 derives from the name of a VM
 /// (`pkg/virt-controller/watch/vm/firmware.go`, `CalculateLegacyUUID`).
 const FIRMWARE_UUID_NAMESPACE: Uuid = Uuid::from_u128(0x6a1a_24a1_4061_4607_8bf4_a396_3d0c_5895);
 
-/// The longest DNS label, and so the longest hostname that KubeVirt gives (RFC 1123).
+/// The maximum length of a DNS label, and so of a hostname that KubeVirt sets (RFC 1123).
 const DNS_LABEL_MAX: usize = 63;
 
-/// The longest DNS name, and so the longest name of an object that is one.
+/// The maximum length of a DNS name, and so of an object name that must be one.
 const DNS_NAME_MAX: usize = 253;
 
 /// The limits that Rancher accepts for `hostnameLengthLimit`.
 const RANCHER_LIMITS: std::ops::RangeInclusive<usize> = 10..=63;
 
-/// Hexadecimal digits of k3s' node id (`--with-node-id`).
+/// The number of hexadecimal digits of the node ID of K3s (`--with-node-id`).
 const NODE_ID_DIGITS: usize = 8;
 
-/// Text that is not a name of the kind asked for.
+/// The error for text that is not a name of the requested kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a {kind}: lower-case letters, digits, `-` and `.`, at most 253 characters")]
 pub struct NotAName {
@@ -38,12 +39,12 @@ macro_rules! object_name {
         pub struct $name(String);
 
         impl $name {
-            /// Accepts what Kubernetes accepts.
+            /// Parses a name by the rules of Kubernetes.
             pub fn parse(text: &str) -> Result<Self, NotAName> {
                 if $is_name(text) { Ok(Self(text.to_owned())) } else { Err(NotAName { kind: $kind }) }
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -58,51 +59,51 @@ macro_rules! object_name {
 }
 
 object_name!(
-    /// A Harvester virtual machine; its VirtualMachineInstance has the same name.
+    /// The name of a Harvester VM. Its VirtualMachineInstance has the same name.
     VmName,
     "VM name",
     is_dns_name
 );
 object_name!(
-    /// A Node of the guest cluster.
+    /// The name of a Node of the guest cluster.
     NodeName,
     "node name",
     is_dns_name
 );
 object_name!(
-    /// A physical host: a Node of the Harvester cluster.
+    /// The name of a physical host: a Node of the Harvester cluster.
     HostName,
     "name of a Harvester host",
     is_dns_name
 );
 object_name!(
-    /// A namespace of the Harvester cluster.
+    /// The name of a namespace of the Harvester cluster.
     Namespace,
     "namespace",
     is_dns_label
 );
 
 object_name!(
-    /// A service account, within its namespace.
+    /// The name of a service account, unique within its namespace.
     AccountName,
     "service account name",
     is_dns_name
 );
 
-/// What the user name of every service account begins with.
+/// The prefix of the user name of every service account.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// A service account of the Harvester cluster. Written `NAMESPACE:NAME`, as `kubectl --serviceaccount` takes it.
+/// A service account of the Harvester cluster, formatted as `NAMESPACE:NAME`, as in `kubectl --serviceaccount`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: Namespace,
-    /// Its name there.
+    /// The name within the namespace.
     pub name: AccountName,
 }
 
 impl ServiceAccount {
-    /// Splits `NAMESPACE:NAME`.
+    /// Parses `NAMESPACE:NAME`.
     pub fn parse(text: &str) -> Result<Self, NotAName> {
         let kind = "service account, NAMESPACE:NAME";
         let (namespace, name) = text.split_once(':').ok_or(NotAName { kind })?;
@@ -112,7 +113,7 @@ impl ServiceAccount {
         })
     }
 
-    /// The service account with this user name: `system:serviceaccount:NAMESPACE:NAME`.
+    /// Parses the user name of a service account: `system:serviceaccount:NAMESPACE:NAME`.
     pub fn of_user(user: &str) -> Option<Self> {
         Self::parse(user.strip_prefix(SERVICE_ACCOUNT)?).ok()
     }
@@ -124,12 +125,12 @@ impl fmt::Display for ServiceAccount {
     }
 }
 
-/// A DNS-1123 subdomain.
+/// Reports whether the text is a DNS-1123 subdomain.
 fn is_dns_name(text: &str) -> bool {
     text.len() <= DNS_NAME_MAX && text.split('.').all(is_lower_case_label)
 }
 
-/// A DNS-1123 label.
+/// Reports whether the text is a DNS-1123 label.
 fn is_dns_label(text: &str) -> bool {
     text.len() <= DNS_LABEL_MAX && is_lower_case_label(text)
 }
@@ -139,14 +140,14 @@ fn is_lower_case_label(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_inner)
 }
 
-/// A host name as it is compared: one trailing dot off, lower case, up to the first dot.
+/// Converts a host name for comparison: without a trailing dot, in lower case, up to the first dot.
 pub fn short(name: &str) -> String {
     let name = name.strip_suffix('.').unwrap_or(name);
     name.split('.').next().unwrap_or(name).to_ascii_lowercase()
 }
 
-/// The host name that KubeVirt gives a VM without `spec.hostname`: the name up to its first dot, cut to 63 characters
-/// (`pkg/util/net/dns/sanitize.go`).
+/// Returns the host name that KubeVirt sets for a VM without `spec.hostname`: the name up to its first dot, truncated to 63
+/// characters (`pkg/util/net/dns/sanitize.go`).
 pub fn kubevirt_hostname(vm: &VmName) -> String {
     let first = vm.as_str().split('.').next().unwrap_or_default();
     first
@@ -157,15 +158,15 @@ pub fn kubevirt_hostname(vm: &VmName) -> String {
         .to_owned()
 }
 
-/// The firmware UUID that KubeVirt before 1.6 gave every VM of this name.
+/// Returns the firmware UUID that KubeVirt before 1.6 set for every VM with this name.
 ///
-/// It proves a name only where it equals the machine's own UUID: later VMs have a random one, and VMs of one name in two
-/// namespaces share theirs.
+/// It proves a name only if it equals the UUID of this machine: newer VMs have a random one, and VMs with the same name in two
+/// namespaces have the same UUID.
 pub fn firmware_uuid(vm: &str) -> Uuid {
     Uuid::new_v5(&FIRMWARE_UUID_NAMESPACE, vm.as_bytes())
 }
 
-/// Rancher's shortening of a name to `limit` characters (`SafeConcatName`): a cut, `-`, and the start of its SHA-256.
+/// Truncates a name to `limit` characters like Rancher (`SafeConcatName`): the truncated name, `-`, and the start of its SHA-256.
 pub fn rancher_truncation(name: &str, limit: usize) -> Option<String> {
     if name.len() <= limit || !name.is_ascii() {
         return None;
@@ -175,7 +176,8 @@ pub fn rancher_truncation(name: &str, limit: usize) -> Option<String> {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    // Ends in `<cut>-<5 digits>`; when the cut ends in no letter or digit, one more digit stands in for its last character.
+    // The format is `<cut>-<5 digits>`. If the truncated name does not end in a letter or digit, one more digit replaces its last
+    // character.
     let cut = limit.checked_sub(6)?;
     let last = name.as_bytes().get(cut.checked_sub(1)?)?;
     let (cut, digits) = if last.is_ascii_lowercase() || last.is_ascii_digit() {
@@ -186,14 +188,14 @@ pub fn rancher_truncation(name: &str, limit: usize) -> Option<String> {
     Some(format!("{}-{}", name.get(..cut)?, hash.get(..digits)?))
 }
 
-/// The limit at which Rancher shortens `vm` to `hostname`, if there is one.
+/// Returns the limit at which Rancher truncates `vm` to `hostname`, if there is one.
 pub fn rancher_limit(vm: &VmName, hostname: &str) -> Option<usize> {
     RANCHER_LIMITS
         .into_iter()
         .find(|limit| rancher_truncation(vm.as_str(), *limit).as_deref() == Some(hostname))
 }
 
-/// The name before k3s' node id, where `name` ends in one (`-` and eight hexadecimal digits).
+/// Returns the name without the node ID of K3s, if `name` ends in one (`-` and eight hexadecimal digits).
 pub fn without_node_id(name: &str) -> Option<&str> {
     let (base, id) = name.rsplit_once('-')?;
     let is_id = id.len() == NODE_ID_DIGITS
@@ -248,7 +250,7 @@ mod tests {
             Some(15)
         );
         assert_eq!(rancher_truncation("short", 15), None);
-        // The ninth character of the cut is `-`: one character less, one digit more, the same length.
+        // The ninth character is `-`: one character less, one digit more, the same length.
         let dashed = rancher_truncation("very-lon-cluster-name-pool1", 15).unwrap();
         assert!(
             dashed.starts_with("very-lon-") && dashed.len() == 15,

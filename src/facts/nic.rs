@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network interface with a device behind it, and whether it can tell of a live migration.
+//! Network interfaces that have a device, and whether they announce a live migration.
 
 use serde::Serialize;
 
 use super::machine::Mac;
 
-/// What the driver and the host must have agreed on for a NIC to announce itself again (`drivers/net/virtio_net.c`,
+/// The features that driver and host must negotiate so that a NIC announces itself (`drivers/net/virtio_net.c`,
 /// `include/uapi/linux/virtio_net.h`): feature bits, and their names without `VIRTIO_NET_F_`.
 const ANNOUNCE_NEEDS: [(usize, &str); 3] =
     [(21, "GUEST_ANNOUNCE"), (17, "CTRL_VQ"), (16, "STATUS")];
 
-/// A NIC with a device behind it; never one that CNI made.
+/// A NIC that has a device; never one that CNI created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nic {
-    /// The name. Root may choose any: escape it before it is shown.
+    /// The name. Root can set any name, so escape it before it is printed.
     pub name: String,
-    /// The address that belongs to the hardware.
+    /// The permanent hardware address.
     pub address: Option<Mac>,
-    /// The kernel's driver, such as `virtio_net`.
+    /// The kernel driver, such as `virtio_net`.
     pub driver: Option<String>,
-    /// Whether it announces itself after a live migration.
+    /// Its announcement after a live migration.
     pub announce: Announce,
 }
 
-/// Whether a NIC announces itself after a live migration.
+/// The announcement of a NIC after a live migration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Announce {
-    /// It does.
+    /// It announces itself.
     Negotiated,
-    /// It does not: these features are missing.
+    /// It does not, because these features are missing.
     NotNegotiated(Vec<&'static str>),
-    /// It does not: only virtio NICs do.
+    /// It does not, because it is not a virtio NIC.
     NotVirtio,
-    /// Its features cannot be read.
+    /// Unknown, because its features cannot be read.
     Unknown,
 }
 
 impl Announce {
-    /// From a virtio device's `features` in sysfs: a character `0` or `1` for each bit, 64 of them or more, bit 0 first.
+    /// Parses `features` of a virtio device in sysfs: a character `0` or `1` for each bit, 64 or more, bit 0 first.
     pub fn of_features(text: &str) -> Self {
         let bits = text.trim().as_bytes();
         if bits.len() < 64 || bits.iter().any(|bit| !b"01".contains(bit)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Our own Node in the guest cluster: the part that the agent reads.
+//! The fields of our own Node in the guest cluster that the agent uses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,47 +15,47 @@ use crate::sys::document::json::{
     resource_version, system_uuid, uid,
 };
 
-/// What a providerID of Harvester's cloud provider begins with; the VirtualMachine's UID follows.
+/// The prefix of a providerID of Harvester's cloud provider. The UID of the VirtualMachine follows.
 const HARVESTER_PROVIDER: &str = "harvester://";
 
-/// Conditions of a Node; there are about ten.
+/// The maximum number of conditions of a Node; usually there are about ten.
 const CONDITIONS_MAX: usize = 256;
 
-/// Labels of a Node whose writers are remembered, and annotations.
+/// The maximum number of labels, and of annotations, of a Node whose field managers are kept.
 const MANAGED_LABELS_MAX: usize = 1000;
 
-/// Characters of a manager's name that are kept: as many as Kubernetes allows.
+/// The maximum length of a field manager's name, in characters, as in Kubernetes.
 const MANAGER_MAX: usize = 128;
 
 /// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WireNode")]
 pub struct Node {
-    /// Name.
+    /// The name.
     pub name: NodeName,
-    /// UID; a new one means that the Node was re-created.
+    /// The UID. It changes if the Node is re-created.
     pub uid: String,
-    /// `metadata.resourceVersion`, for patches that remove something.
+    /// `metadata.resourceVersion`, for patches that remove labels.
     pub resource_version: Option<String>,
-    /// Labels.
+    /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// Annotations.
+    /// The annotations.
     pub annotations: BTreeMap<String, String>,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
-    /// `status.nodeInfo.systemUUID`, where it has the form of a UUID: a kubelet that cannot read the firmware's tells another
-    /// number, such as the machine-id.
+    /// `status.nodeInfo.systemUUID`, if it has the format of a UUID. A kubelet that cannot read the firmware UUID reports another
+    /// identifier, such as the machine ID.
     pub system_uuid: Option<Uuid>,
     /// `status.conditions`.
     pub conditions: Vec<NodeCondition>,
-    /// Who wrote each label last, as `metadata.managedFields` tells.
+    /// The last field manager of each label, according to `metadata.managedFields`.
     pub label_managers: BTreeMap<String, String>,
-    /// Who wrote each annotation last.
+    /// The last field manager of each annotation.
     pub annotation_managers: BTreeMap<String, String>,
 }
 
 impl Node {
-    /// The VirtualMachine's UID in `spec.providerID`, where Harvester's cloud provider set it.
+    /// Returns the UID of the VirtualMachine in `spec.providerID`, if Harvester's cloud provider set it.
     pub fn vm_uid(&self) -> Option<&str> {
         self.provider_id
             .as_deref()
@@ -63,7 +63,7 @@ impl Node {
             .filter(|uid| !uid.is_empty())
     }
 
-    /// The condition of a type.
+    /// Returns the condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.conditions
             .iter()
@@ -71,30 +71,30 @@ impl Node {
     }
 }
 
-/// One entry of `status.conditions`.
+/// An entry of `status.conditions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NodeCondition {
-    /// Type.
+    /// The type.
     #[serde(rename = "type", deserialize_with = "condition_type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     #[serde(default, deserialize_with = "condition_status")]
     pub status: String,
-    /// CamelCase reason.
+    /// The reason, in CamelCase.
     #[serde(default, deserialize_with = "condition_reason")]
     pub reason: Option<String>,
-    /// Human-readable.
+    /// The human-readable message.
     #[serde(default, deserialize_with = "condition_message")]
     pub message: Option<String>,
 }
 
-/// An object that is not a usable Node.
+/// The error for an object that is not a usable Node.
 #[derive(Debug, thiserror::Error)]
 pub enum NotANode {
     /// A required field is missing.
     #[error("a Node without `{0}`")]
     Missing(&'static str),
-    /// The name breaks the rules of names.
+    /// The name is not valid.
     #[error("a Node with an invalid `metadata.name`")]
     Name(#[source] NotAName),
 }
@@ -125,7 +125,7 @@ struct WireNodeMetadata {
     managed_fields: Managers,
 }
 
-/// One entry of `metadata.managedFields`: of the tree of its fields only labels and annotations are read.
+/// An entry of `metadata.managedFields`. Of its fields, only labels and annotations are parsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireNodeManagedFields {
@@ -148,8 +148,8 @@ struct WireNodeMetadataFields {
     annotations: Keys<MANAGED_LABELS_MAX>,
 }
 
-/// The newest manager of each label and annotation. An object may hold ten thousands of entries: each is read once and not
-/// kept.
+/// The latest field manager of each label and annotation. An object may have tens of thousands of entries: each is read once and
+/// not kept.
 #[derive(Default)]
 struct Managers {
     labels: Newest,
@@ -165,7 +165,7 @@ impl Managers {
             return;
         };
         let manager: String = manager.chars().take(MANAGER_MAX).collect();
-        // A text that is longer is no time.
+        // A longer text is not a timestamp.
         let time = entry.time.filter(|time| time.len() <= 64);
         self.labels.add(metadata.labels.0, &manager, time.as_ref());
         self.annotations
@@ -173,7 +173,7 @@ impl Managers {
     }
 }
 
-/// The newest manager of each key, by their RFC 3339 times, which compare as text.
+/// The latest field manager of each key. RFC 3339 timestamps are compared as text.
 #[derive(Default)]
 struct Newest(BTreeMap<String, (Option<String>, String)>);
 
@@ -258,7 +258,7 @@ struct WireNodeInfo {
     system_uuid: Option<String>,
 }
 
-/// Reads a UUID in its form with hyphens that identifies something.
+/// Parses a UUID in its hyphenated form. Values that identify nothing are rejected.
 fn hyphenated(text: &str) -> Option<Uuid> {
     let uuid = Uuid::parse_str(text).ok()?;
     let identifies = text.len() == 36 && !uuid.is_nil() && !uuid.is_max();
@@ -345,7 +345,7 @@ mod tests {
                 "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
             })
         };
-        // The newest first: the worst order for a sort by insertion.
+        // Latest first: the worst order for an insertion sort.
         let entries: Vec<serde_json::Value> = (0..20_000)
             .rev()
             .map(|number| entry(number % 3600))

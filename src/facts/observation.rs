@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All that is read to answer "who am I?".
+//! The facts of one observation: the machine, its credentials, its VM and its Node.
 
 use std::path::PathBuf;
 
@@ -18,39 +18,39 @@ use super::vmi::Vmi;
 pub struct Observation {
     /// This machine.
     pub machine: Machine,
-    /// The Kubernetes distributions whose files are here.
+    /// The Kubernetes distributions whose files are on this machine.
     pub distributions: Vec<Distribution>,
-    /// The kubelet's credential.
+    /// The credential of the kubelet.
     pub kubelet: Fact<Kubelet>,
     /// Our own Node.
     pub node: Fact<Node>,
     /// The Harvester credential.
     pub harvester: Fact<Harvester>,
-    /// The VirtualMachineInstances that this machine might be.
+    /// The VirtualMachineInstances that may be this machine.
     pub candidates: Fact<Candidates>,
-    /// What the host itself tells of itself, where it was asked: while Harvester's API tells of our VM it is not needed.
+    /// The metrics of the host, if they were read. They are not needed while Harvester's API reports our VM.
     pub host_metrics: Fact<HostMetrics>,
-    /// QEMU's guest agent in this machine.
+    /// The QEMU guest agent on this machine.
     pub guest_agent: Fact<GuestAgent>,
-    /// What stands at the places of our files for the kubelet's first labels.
+    /// The files at the paths of our files for the kubelet's first labels.
     pub label_files: Vec<LabelFile>,
-    /// State of the kubelet's unit in systemd's manager, if it was read.
+    /// The state of the kubelet's unit in systemd, if it was read.
     pub drop_in: Option<DropIn>,
-    /// Readings that failed beside the main ones: a broken file of the distribution, a credential that others can read.
+    /// Issues outside the main reads: an invalid file of the distribution, a credential that others can read.
     pub issues: Vec<ObservationIssue>,
 }
 
-/// One of the two APIs that the agent talks to.
+/// The two APIs that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// Harvester's, where the VM is.
+    /// The API of Harvester, which has the VM.
     Harvester,
-    /// The guest cluster's, where the Node is.
+    /// The API of the guest cluster, which has the Node.
     Guest,
 }
 
 impl Api {
-    /// The name used in metrics.
+    /// Returns the name used in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Harvester => "harvester",
@@ -58,7 +58,7 @@ impl Api {
         }
     }
 
-    /// The name of its credential in messages.
+    /// Returns the name of its credential in messages.
     pub fn credential(self) -> &'static str {
         match self {
             Self::Harvester => "Harvester credential",
@@ -67,97 +67,97 @@ impl Api {
     }
 }
 
-/// A side issue of an observation, which becomes a finding.
+/// An issue of an observation, which becomes a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservationIssue {
-    /// A credential file can be read by others than its owner.
+    /// A credential file that other users than its owner can read.
     CredentialExposed {
-        /// The API that it is for.
+        /// The API of the credential.
         api: Api,
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
-    /// Someone besides root can change a file of a credential, or the way to it.
+    /// A credential file, or a part of its path, that other users than root can change.
     CredentialChangeable {
-        /// The API that it is for.
+        /// The API of the credential.
         api: Api,
-        /// The file, a folder above it or a link on the way.
+        /// The file, a parent directory or a symbolic link in its path.
         place: PathBuf,
-        /// The place and why.
+        /// The path and the reason.
         problem: String,
     },
-    /// A changed credential file could not be used; the credential read before stays in use.
+    /// A changed credential file that cannot be used; the previous credential stays in use.
     CredentialKept {
-        /// The API that it is for.
+        /// The API of the credential.
         api: Api,
-        /// What is wrong with the new one.
+        /// The error in the new file.
         problem: String,
     },
-    /// The Harvester credential points at a loopback address.
+    /// A Harvester credential whose server is a loopback address.
     HarvesterOnLoopback {
         /// The server.
         server: String,
     },
-    /// A configuration file of the distribution could not be understood.
+    /// A configuration file of the distribution that cannot be parsed.
     DistributionFile {
-        /// What is wrong, with the file.
+        /// The error, with the file.
         problem: String,
-        /// Whether all that is wrong is that the kernel does not let us read it.
+        /// Whether the only error is that the kernel denies access.
         is_denied: bool,
     },
-    /// The new configuration has faults; the one before stays in force.
+    /// A new configuration with errors; the previous one stays in use.
     ConfigurationKept {
-        /// The faults.
+        /// The errors.
         faults: String,
     },
-    /// The state of an earlier run was not used.
+    /// A state of an earlier run that was not used.
     StateDiscarded {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A watch cannot be kept open.
+    /// A watch that cannot be kept open.
     WatchUnavailable {
-        /// At which of the two APIs.
+        /// The API of the watch.
         api: Api,
-        /// Why not, and of what.
+        /// The reason and the watched object.
         what: String,
     },
-    /// A watch is ended again and again, though it begins well.
+    /// A watch that is established but repeatedly interrupted.
     WatchInterrupted {
-        /// At which of the two APIs.
+        /// The API of the watch.
         api: Api,
-        /// Of what, and how often.
+        /// The watched object and the number of interruptions.
         what: String,
     },
-    /// The storage of the API server does not tell its progress, so that watches have no bookmarks.
+    /// An API server whose storage does not report progress, so that watches have no bookmarks.
     NoWatchProgress {
-        /// At which of the two APIs.
+        /// The API.
         api: Api,
-        /// Where.
+        /// The server.
         what: String,
     },
-    /// A signal of this machine does not work.
+    /// An event source of this machine that does not work.
     SignalUnavailable {
-        /// Why not, and what is done without it.
+        /// The reason, and the fallback.
         what: String,
     },
-    /// Metrics cannot be determined to clients.
+    /// Metrics that cannot be served to clients.
     MetricsUnavailable {
-        /// Why not, and where.
+        /// The error, and the address or file.
         what: String,
         /// The port that the unit denies, if that is the reason.
         forbidden: Option<u16>,
     },
-    /// A watch delivered an object that was not asked for.
+    /// A watch event with an object that was not requested.
     UnexpectedObject {
-        /// What arrived.
+        /// The received object.
         what: String,
     },
 }
 
-/// The kubelet's credential, without its secrets.
+/// The credential of the kubelet, without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubelet {
     /// The kubeconfig.
@@ -166,16 +166,16 @@ pub struct Kubelet {
     pub server: String,
     /// The name of our own Node.
     pub node_name: NodeName,
-    /// Who says so.
+    /// The source of the name.
     pub node_name_source: NodeNameSource,
-    /// When the client certificate ends, in seconds since 1970.
+    /// The time when the client certificate expires, in seconds since 1970.
     pub expires: Option<i64>,
 }
 
-/// Where the name of our own Node comes from.
+/// The source of the name of our own Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeNameSource {
-    /// The subject of the client certificate, which is what the API server compares.
+    /// The subject of the client certificate, which the API server compares as well.
     Certificate,
     /// Our own configuration.
     Configuration,
@@ -188,30 +188,30 @@ pub struct Harvester {
     pub kubeconfig: PathBuf,
     /// The API server.
     pub server: String,
-    /// The namespace in which our VM is looked for.
+    /// The namespace in which our VM is searched for.
     pub namespace: Namespace,
-    /// The user that the token claims to be, such as `system:serviceaccount:default:gc8`.
+    /// The user in the token, such as `system:serviceaccount:default:gc8`.
     pub account: Option<String>,
-    /// When the token ends, in seconds since 1970; Harvester's own tokens never do.
+    /// The time when the token expires, in seconds since 1970. Harvester's own tokens do not expire.
     pub expires: Option<i64>,
 }
 
-/// The VirtualMachineInstances that this machine might be.
+/// The VirtualMachineInstances that may be this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     /// The instances.
     pub vmis: Vec<Vmi>,
-    /// How many were checked.
+    /// The coverage of the search.
     pub coverage: Coverage,
 }
 
-/// How far the search for candidates went.
+/// The coverage of the search for candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
-    /// All instances of the namespace: a duplicate would have been seen.
+    /// All instances of the namespace: a duplicate would be found.
     Namespace,
-    /// Only instances asked for by name, because the credential may not list.
+    /// Only instances read by name, because the credential may not list.
     Named,
-    /// Only instances asked for by name: that was enough, or no other was ours when they were listed last.
+    /// Only instances read by name: that was sufficient, or the last list found no other match.
     Listed,
 }

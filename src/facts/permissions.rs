@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the Harvester credential may do, what each of it is good for, and what is lost without it.
+//! The permissions of the Harvester credential, their purpose, and the effect of a missing one.
 
 use super::Fact;
 use super::placement::Source;
 
-/// A request that would be of use.
+/// A request that the agent can use.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PermissionUse {
-    /// Verb.
+    /// The verb.
     pub verb: &'static str,
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Plural.
+    /// The plural name of the resource.
     pub resource: &'static str,
-    /// Where its objects are.
+    /// The location of its objects.
     pub place: PermissionPlace,
-    /// The source of region and zone that sends it; `None` for what finds and follows the VM.
+    /// The source of region and zone that sends it; `None` for requests that find and watch the VM.
     pub source: Option<Source>,
-    /// What it is good for.
+    /// The purpose of the request.
     pub purpose: &'static str,
-    /// What is lost without it.
+    /// The effect if it is not allowed.
     pub without: &'static str,
 }
 
-/// Where the objects of a request are.
+/// The location of the objects of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionPlace {
-    /// In the VM's namespace.
+    /// The namespace of the VM.
     Vm,
-    /// In the namespace of the ConfigMap with the hosts' topology.
+    /// The namespace of the ConfigMap with the topology of the hosts.
     ConfigMap,
-    /// In none.
+    /// The cluster scope.
     Cluster,
 }
 
-/// The resource of the VM itself.
+/// The resource of the VM instance.
 pub const INSTANCES: &str = "virtualmachineinstances";
 
-/// All requests that the agent sends to Harvester, beside the question what it may do, which everybody may ask, and two
-/// that find out, when nothing else can be read, whether the credential leads to the guest cluster.
+/// All requests that the agent sends to Harvester, except the access review, which all users may send, and two requests that
+/// check, if nothing else can be read, whether the server is the guest cluster.
 pub static USEFUL: &[PermissionUse] = &[
     PermissionUse {
         verb: "get",
@@ -96,11 +96,11 @@ pub static USEFUL: &[PermissionUse] = &[
     },
 ];
 
-/// The answer to one of them.
+/// The result of an access review for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
     /// The request.
     pub useful: &'static PermissionUse,
-    /// Whether it would be let through.
+    /// Whether the request is allowed.
     pub allowed: Fact<bool>,
 }

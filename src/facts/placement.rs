@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All that is read to answer "where am I?", beyond the VirtualMachineInstance itself.
+//! The sources of region and zone of a host, other than the VirtualMachineInstance.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use super::names::HostName;
 use super::topology::{REGION, ZONE};
 use super::{Fact, UnavailableKind};
 
-/// Labels that a source tells of a host.
+/// The labels of a host according to a source.
 pub type HostLabels = BTreeMap<String, String>;
 
-/// A source of a host's region and zone, in the order in which they are believed.
+/// A source of a host's region and zone. The order is the precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// Labels of the host's Node in the Harvester cluster. Exact; the only one that knows every label.
+    /// The labels of the host's Node in the Harvester cluster. It is exact, and the only source with all labels.
     HostNode,
-    /// Annotations that Harvester keeps on VirtualMachineInstances made by Rancher's node driver.
+    /// The annotations that Harvester writes on VirtualMachineInstances created by Rancher's node driver.
     VmiAnnotations,
-    /// Labels that Kubernetes 1.35 and later copies from the host to the virt-launcher pod when it is bound.
+    /// The labels that Kubernetes 1.35 and later copies from the host to the virt-launcher pod when it is bound.
     LauncherPod,
-    /// A ConfigMap that an administrator keeps in `harvester-public`.
+    /// A ConfigMap that an administrator maintains in `harvester-public`.
     #[serde(rename = "configmap")]
     ConfigMap,
-    /// The `[hosts]` table of our own configuration. With the host's own name from KubeVirt's downward metrics it needs no
+    /// The `[hosts]` table of our own configuration. Together with the host name from KubeVirt's downward metrics, it needs no
     /// credential for Harvester.
     HostsTable,
 }
@@ -50,7 +50,7 @@ impl Source {
         ("hosts-table", Self::HostsTable),
     ];
 
-    /// The name used in configuration and reports.
+    /// Returns the name used in configuration and reports.
     pub fn as_str(self) -> &'static str {
         let named = Self::NAMES.iter().find(|(_, source)| *source == self);
         named.map_or("", |(name, _)| name)
@@ -63,26 +63,26 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the sources said of one host. A source that was not needed is [`UnavailableKind::NotAsked`].
+/// The reads of all sources for one host. A source that was not needed is [`UnavailableKind::NotAsked`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementReads {
-    /// The host that was asked about.
+    /// The host.
     pub host: HostName,
-    /// Labels of the host's Node.
+    /// The labels of the host's Node.
     pub host_node: Fact<HostLabels>,
-    /// Labels of the virt-launcher pod that runs on the host.
+    /// The labels of the virt-launcher pod on the host.
     pub launcher_pod: Fact<HostLabels>,
     /// The host's entry in the ConfigMap.
     pub configmap: Fact<HostLabels>,
 }
 
 impl PlacementReads {
-    /// Nothing asked yet.
+    /// Creates reads of which none was sent yet.
     pub fn none(host: HostName) -> Self {
         Self::all(host, || Fact::failed(UnavailableKind::NotAsked, "not read"))
     }
 
-    /// Every source failed for one reason.
+    /// Creates reads that all failed for one reason.
     pub fn failed(host: HostName, text: &str) -> Self {
         Self::all(host, || Fact::failed(UnavailableKind::Unreachable, text))
     }
@@ -97,7 +97,7 @@ impl PlacementReads {
     }
 }
 
-/// Whether labels tell a region or a zone.
+/// Reports whether labels contain a region or a zone.
 pub fn reports_topology(labels: &HostLabels) -> bool {
     [REGION, ZONE]
         .iter()

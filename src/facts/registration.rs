@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of our own through which a distribution hands labels to its kubelet, so that a Node registers with them.
+//! Our own files that pass labels to the kubelet of a distribution, so that a Node registers with them.
 //!
-//! Region and zone under the newer keys, and the host. Not the deprecated beta keys (`failure-domain.beta.kubernetes.io`): only a
-//! cloud controller makes those, and where one exists it rules over the newer key, so a beta key that we brought into a cluster
-//! without such a controller would stay there as a second truth.
+//! They contain region and zone under the newer keys, and the host. They do not contain the deprecated beta keys
+//! (`failure-domain.beta.kubernetes.io`): only a cloud controller sets those, and where a beta key exists it overwrites the newer
+//! key. In a cluster without such a controller, a beta key from us would stay and become outdated.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use super::distribution::DistributionKind;
 use super::topology::LabelValue;
 
-/// Key to value.
+/// Labels with their values.
 pub type Labels = BTreeMap<String, LabelValue>;
 
-/// How the first line of a file of ours begins. Without it a file is someone else's.
+/// The beginning of the first line of our files. A file without it belongs to another writer.
 pub const MARK: &str = "# Managed by harvester-node-agent";
 
-/// A kind of file, one for each kind of distribution.
+/// The kinds of files, one for each kind of distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LabelFileKind {
-    /// A drop-in of RKE2's configuration; `node-label+` adds to the labels of the files before it (k3s
-    /// `pkg/configfilearg/parser.go`).
+    /// A drop-in of RKE2's configuration. `node-label+` adds to the labels of earlier files (k3s `pkg/configfilearg/parser.go`).
     Rke2,
-    /// The same of K3s.
+    /// A drop-in of K3s's configuration, with the same syntax.
     K3s,
-    /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, as kubeadm's `10-kubeadm.conf` passes it on. It
-    /// holds nothing while anyone else sets that variable: of several `Environment=` the last one counts (systemd.exec(5)),
-    /// and arguments of an administrator must never be taken away. The kubelet adds up repeated `--node-labels` (`ConfigurationMap` of k8s.io/component-base).
+    /// A drop-in of the kubelet's unit that sets `KUBELET_EXTRA_ARGS`, which kubeadm's `10-kubeadm.conf` passes on. It has no
+    /// arguments while another file sets that variable: the last `Environment=` takes precedence (systemd.exec(5)), and arguments
+    /// of an administrator must never be overridden. The kubelet merges repeated `--node-labels` (`ConfigurationMap` of
+    /// k8s.io/component-base).
     Kubelet,
 }
 
@@ -35,7 +35,7 @@ impl LabelFileKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Rke2, Self::K3s, Self::Kubelet];
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(self) -> &'static Path {
         Path::new(match self {
             Self::Rke2 => "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
@@ -44,7 +44,7 @@ impl LabelFileKind {
         })
     }
 
-    /// The kind of a distribution. RKE1's kubelet is started by Docker with arguments that no file of ours reaches.
+    /// Returns the kind for a distribution. RKE1's kubelet is started by Docker with arguments that our files cannot change.
     pub fn of(kind: DistributionKind) -> Option<Self> {
         match kind {
             DistributionKind::Rke2 => Some(Self::Rke2),
@@ -55,25 +55,25 @@ impl LabelFileKind {
     }
 }
 
-/// A file that stands at the place of ours.
+/// A file at the path of one of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelFile {
-    /// Which one.
+    /// The kind of file.
     pub kind: LabelFileKind,
-    /// Whose it is.
+    /// The content, and whether it is ours.
     pub content: LabelFileContent,
-    /// A file that sets the same variable; ours then holds nothing.
+    /// The file that sets the same variable; ours then has no arguments.
     pub hidden_by: Option<PathBuf>,
 }
 
 impl LabelFile {
-    /// Whether it is ours.
+    /// Reports whether the file is ours.
     pub fn is_ours(&self) -> bool {
         matches!(self.content, LabelFileContent::Ours(_))
     }
 }
 
-/// State of the kubelet's unit in systemd's manager.
+/// The state of the kubelet's unit in systemd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DropIn {
     /// Whether a file of the unit changed after it was loaded (`NeedDaemonReload`).
@@ -82,11 +82,11 @@ pub struct DropIn {
     pub is_listed: bool,
 }
 
-/// What stands in such a file.
+/// The content of such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelFileContent {
     /// Our own text.
     Ours(String),
-    /// Something else, or nothing that can be read; why it does not count as ours.
+    /// Other content, or a file that cannot be read, with the reason.
     Foreign(String),
 }

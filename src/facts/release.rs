@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Release numbers, as Kubernetes, RKE2, K3s, KubeVirt and Harvester write theirs.
+//! Release numbers of Kubernetes, RKE2, K3s, KubeVirt and Harvester.
 
 use std::fmt;
 
-/// A longer text is no release number.
+/// The maximum length of a release number.
 const TEXT_MAX: usize = 64;
 
-/// What a build of RKE2 or K3s says of itself: the number behind it counts the builds of one Kubernetes release.
+/// The prefixes of builds of RKE2 and K3s. The number after them counts the builds of one Kubernetes release.
 const REBUILT: [&str; 2] = ["rke2r", "k3s"];
 
-/// A release number that can be compared, with its text: `v1.9.0-rc6`, `v1.33.5+rke2r1`, `1.5.2-150600.5.1`.
+/// A comparable release number with its text: `v1.9.0-rc6`, `v1.33.5+rke2r1`, `1.5.2-150600.5.1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     text: String,
     rank: Rank,
 }
 
-/// What releases are compared by.
+/// The sort key of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     numbers: [u32; 3],
@@ -24,7 +24,7 @@ pub struct Rank {
     rebuild: u32,
 }
 
-/// How near to its release.
+/// The stage of a pre-release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Alpha(u32),
@@ -33,18 +33,18 @@ enum Stage {
     Final,
 }
 
-/// A text that is no release number. Foreign text: escape it before it is shown.
+/// The error for text that is not a release number. The text is external: escape it before it is printed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a release version: its contents are unknown")]
 pub struct NotARelease(String);
 
 impl Rank {
-    /// A release, without counting its builds.
+    /// Returns the rank of a release without a build number.
     pub const fn of(major: u32, minor: u32, patch: u32) -> Self {
         Self::rebuilt(major, minor, patch, 0)
     }
 
-    /// A build of RKE2 or K3s of a Kubernetes release: `+rke2r2` is the second.
+    /// Returns the rank of a build of RKE2 or K3s of a Kubernetes release: `+rke2r2` is the second build.
     pub const fn rebuilt(major: u32, minor: u32, patch: u32, rebuild: u32) -> Self {
         Self {
             numbers: [major, minor, patch],
@@ -53,7 +53,7 @@ impl Rank {
         }
     }
 
-    /// Major and minor number.
+    /// Returns the major and minor number.
     pub fn minor(self) -> (u32, u32) {
         let [major, minor, _] = self.numbers;
         (major, minor)
@@ -68,12 +68,12 @@ impl fmt::Display for Rank {
 }
 
 impl Release {
-    /// Accepts three numbers, with or without `v`; then `-alphaN`, `-betaN`, `-rcN` (a release that is not out yet) or the
-    /// number of a package; then `+` and a build. Anything else is no release: `master-head`, `v1.7-27934bc3-head`.
+    /// Parses three numbers, with or without `v`; then `-alphaN`, `-betaN`, `-rcN` (a pre-release) or the number of a package;
+    /// then `+` and a build. Other text is not a release: `master-head`, `v1.7-27934bc3-head`.
     ///
     /// # Errors
     ///
-    /// When it is another text, with the beginning of that text.
+    /// Returns an error with the beginning of any other text.
     pub fn parse(text: &str) -> Result<Self, NotARelease> {
         let refused = || NotARelease(text.chars().take(TEXT_MAX).collect());
         let rank = Some(text)
@@ -86,12 +86,12 @@ impl Release {
         })
     }
 
-    /// What it is compared by.
+    /// Returns the sort key.
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// Whether RKE2 made it.
+    /// Reports whether this is an RKE2 release.
     pub fn is_rke2(&self) -> bool {
         self.text.contains("+rke2r")
     }
@@ -149,7 +149,7 @@ fn rebuild(build: &str) -> Option<u32> {
     }
 }
 
-/// Digits and nothing else: `parse` alone would take a sign.
+/// Parses digits only. `parse` alone would accept a sign.
 fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)

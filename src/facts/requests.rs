@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often the two APIs were asked.
+//! Counters of the requests to the two APIs.
 
 use crate::facts::observation::Api;
 
-/// The requests to one API that ended in one way, since the start of the process.
+/// The number of requests to one API with one result, since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requests {
-    /// Which API.
+    /// The API.
     pub api: Api,
-    /// What became of them: `ok`, `timeout`, or the kind of failure.
+    /// The result: `ok`, `timeout`, or the kind of failure.
     pub result: &'static str,
-    /// How many.
+    /// The number of requests.
     pub count: u64,
-    /// How many warnings the server sent with its responses.
+    /// The number of warnings in the responses of the server.
     pub warnings: u64,
 }

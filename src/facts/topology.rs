@@ -6,35 +6,35 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Zone of a Node.
+/// The zone of a Node.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// Region of a Node.
+/// The region of a Node.
 pub const REGION: &str = "topology.kubernetes.io/region";
 /// The deprecated beta key of [`ZONE`]; cloud controllers treat it as the source of the newer key whenever it exists
 /// (`k8s.io/cloud-provider/controllers/node`, `reconcileNodeLabels`).
 pub const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 /// The deprecated beta key of [`REGION`].
 pub const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
-/// Host name of a Node; on a VMI's annotations, the host for which region and zone were written.
+/// The host name of a Node. On a VMI, it is the annotation with the host for which region and zone were written.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Each topology key with its deprecated beta key.
 pub const TWINS: [(&str, &str); 2] = [(REGION, REGION_BETA), (ZONE, ZONE_BETA)];
 
-/// Whether Harvester copies this label from a host to the annotations of the instances that it runs.
+/// Reports whether Harvester copies this label from a host to the annotations of its instances.
 pub fn is_host_key(key: &str) -> bool {
     [REGION, ZONE, HOSTNAME].contains(&key)
 }
 
-/// The longest label value that Kubernetes accepts.
+/// The maximum length of a label value in Kubernetes.
 const LABEL_VALUE_MAX: usize = 63;
 
-/// A non-empty label value that Kubernetes accepts.
+/// A non-empty label value that is valid in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct LabelValue(String);
 
-/// Text that Kubernetes would refuse as a label value.
+/// The error for text that is not a valid label value in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not a label value: 1 to 63 letters, digits, `-`, `_`, `.`, beginning and ending with a letter or digit"
@@ -42,7 +42,8 @@ pub struct LabelValue(String);
 pub struct NotALabelValue;
 
 impl LabelValue {
-    /// Accepts what `k8s.io/apimachinery/pkg/util/validation.IsValidLabelValue` accepts, except the empty text.
+    /// Parses a value by the rules of `k8s.io/apimachinery/pkg/util/validation.IsValidLabelValue`, except that it must not be
+    /// empty.
     pub fn parse(text: &str) -> Result<Self, NotALabelValue> {
         let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
         let bytes = text.as_bytes();
@@ -59,7 +60,7 @@ impl LabelValue {
         }
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -71,32 +72,33 @@ impl fmt::Display for LabelValue {
     }
 }
 
-/// A value of one key that cannot be a label.
+/// A value that is not a valid label value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the value of `{key}` cannot be a label")]
 pub struct IllegalValue {
     /// The key.
     pub key: String,
-    /// The value as it was read, not escaped.
+    /// The value as read, not escaped.
     pub value: String,
-    /// The rule.
+    /// The violated rule.
     #[source]
     pub source: NotALabelValue,
 }
 
-/// Region and zone of a physical host, as one source tells them.
+/// The region and zone of a physical host according to one source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// Region.
+    /// The region.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<LabelValue>,
-    /// Zone.
+    /// The zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<LabelValue>,
 }
 
 impl Topology {
-    /// Takes region and zone out of labels or annotations. An empty value counts as none, as Harvester writes none.
+    /// Parses region and zone in labels or annotations. An empty value counts as missing, because Harvester does not write empty
+    /// values.
     pub fn parse(labels: &BTreeMap<String, String>) -> Result<Self, IllegalValue> {
         Ok(Self {
             region: label_value(labels, REGION)?,
@@ -104,12 +106,12 @@ impl Topology {
         })
     }
 
-    /// Whether neither is known.
+    /// Reports whether both are missing.
     pub fn is_empty(&self) -> bool {
         self.region.is_none() && self.zone.is_none()
     }
 
-    /// The value for [`REGION`] or [`ZONE`].
+    /// Returns the value for [`REGION`] or [`ZONE`].
     pub fn value(&self, key: &str) -> Option<&LabelValue> {
         match key {
             REGION => self.region.as_ref(),
@@ -127,7 +129,7 @@ impl fmt::Display for Topology {
     }
 }
 
-/// The label value under `key`, none when missing or empty.
+/// Parses the label value under `key`; `None` if it is missing or empty.
 pub fn label_value(
     labels: &BTreeMap<String, String>,
     key: &str,

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the agent reconciles, and how far.
+//! Triggers of a reconcile, and the scope of its reads.
 
 use std::time::Duration;
 
-/// Tells people of a migration hint at once, before the host is read.
+/// A callback that reports a migration hint immediately, before the host is read.
 pub type HintSink = Box<dyn Fn(Trigger) + Send>;
 
-/// Why the agent reconciles.
+/// A reason to reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
-    /// The agent has just started.
+    /// The agent started.
     Startup,
     /// Our VirtualMachineInstance changed.
     Vmi,
     /// Our Node changed.
     Node,
-    /// A file changed: a credential, the host name, the distribution's configuration.
+    /// A file changed: a credential, the host name, or the configuration of the distribution.
     Files,
-    /// A virtual NIC announced itself again: another QEMU runs us, or the same one after a pause for saving.
+    /// A virtual NIC announced itself: the VM runs in another QEMU, or was paused for saving.
     Link,
-    /// The host side of a virtio-serial port that we hold was replaced.
+    /// The host side of an open virtio-serial port was replaced.
     Port,
     /// The wall clock was set.
     Clock,
@@ -28,22 +28,22 @@ pub enum Trigger {
     Hostname,
     /// A unit of the guest agent changed.
     Units,
-    /// Someone on the host asked for it through our own channel.
+    /// An operator on the host requested it through our own channel.
     Operator,
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     Reload,
     /// An event source of this machine failed or recovered.
     #[serde(rename = "event-source")]
     Signals,
-    /// A read of the fast-poll window, after a migration hint.
+    /// A read of the re-sync window, after a migration hint.
     #[serde(rename = "fast-poll")]
     Resync,
-    /// It is time.
+    /// A timer expired.
     Timer,
 }
 
 impl Trigger {
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "startup",
@@ -63,17 +63,17 @@ impl Trigger {
         }
     }
 
-    /// Whether it is a hint that another host runs us now: the guest sees a move before the API tells of it.
+    /// Reports whether this is a migration hint: the guest notices a migration before the API reports it.
     pub fn is_migration_hint(self) -> bool {
         matches!(self, Self::Link | Self::Port)
     }
 
-    /// Reports whether the host can send it at will, and each costs the APIs a request.
+    /// Reports whether the host can send it at any rate, and each one causes an API request.
     pub fn is_from_outside(self) -> bool {
         matches!(self, Self::Link | Self::Port | Self::Operator)
     }
 
-    /// What must be read afresh because of it.
+    /// Returns what must be read again.
     pub fn scope(self) -> Scope {
         match self {
             Self::Vmi | Self::Node => Scope::DELIVERED,
@@ -81,7 +81,7 @@ impl Trigger {
             Self::Files => Scope::FILES,
             Self::Link | Self::Port => Scope::HINTED,
             Self::Clock | Self::Resync => Scope::MOVED,
-            // The names of this machine are read, and the findings gathered, at every round.
+            // Every round reads the names of this machine and collects the findings.
             Self::Hostname | Self::Signals => Scope::NONE,
             Self::Units => Scope::UNITS,
             Self::Startup => Scope::ALL,
@@ -90,33 +90,33 @@ impl Trigger {
     }
 }
 
-/// What an observation reads afresh; the rest is what was read last.
+/// The reads of an observation; other facts are cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
-    /// The files that lead to the two APIs. Where they changed, all that was read through them is read again.
+    /// The credential files of the two APIs. If they changed, all reads that used them are repeated.
     pub files: bool,
-    /// Our VM. Where it moved, the sources that tell of its host are read again as well.
+    /// Our VM. If it migrated, the sources for its host are read again as well.
     pub vm: bool,
-    /// The sources that tell of the host, although it is the same one.
+    /// The sources for the host, even if the host is the same.
     pub host: bool,
     /// Our Node.
     pub node: bool,
-    /// The guest agent's unit and what it needs.
+    /// The unit of the guest agent and its dependencies.
     pub units: bool,
-    /// All VMs that may have our hardware: duplicates.
+    /// All VMs that may have our hardware, to find duplicates.
     pub search: bool,
-    /// What was refused is asked for again, as if it never had been.
+    /// Whether refused reads are repeated, as if for the first time.
     pub refused: bool,
-    /// What the watches delivered. They carry their objects, so that this reads nothing unless it has to.
+    /// The events of the watches. They contain their objects, so that usually no read is needed.
     pub delivered: bool,
-    /// Whether an answer from the API server's cache is new enough.
+    /// Whether a response from the cache of the API server is sufficient.
     pub cached: bool,
-    /// Whether a migration hint asks for it, which does not wait until the backoff of an API is over.
+    /// Whether a migration hint caused the read. It does not wait for the backoff of an API.
     pub hinted: bool,
 }
 
 impl Scope {
-    /// Nothing: a decision on what was read last.
+    /// Nothing: a decision on cached facts.
     pub const NONE: Self = Self {
         files: false,
         vm: false,
@@ -134,25 +134,25 @@ impl Scope {
         refused: true,
         ..Self::KNOWN
     };
-    /// What is on this machine, and what the new configuration needs that the old one did not. A fleet is reloaded in one
-    /// second: the APIs, and credentials that still work, are read later, each machine at its own time.
+    /// The facts of this machine, and what the new configuration needs in addition. A whole fleet may be reloaded in one second,
+    /// so the APIs, and credentials that still work, are read later, at a different time per machine.
     pub const RELOAD: Self = Self {
         units: true,
         refused: true,
         ..Self::NONE
     };
-    /// What a write that was refused depends on.
+    /// The facts that a refused write depends on.
     pub const REFUSED: Self = Self {
         files: true,
         node: true,
         ..Self::NONE
     };
-    /// What the watches delivered.
+    /// The events of the watches.
     pub const DELIVERED: Self = Self {
         delivered: true,
         ..Self::NONE
     };
-    /// The files, the VM that was found, its host, our Node and the guest agent.
+    /// The files, the known VM, its host, our Node and the guest agent.
     pub const KNOWN: Self = Self {
         files: true,
         vm: true,
@@ -165,22 +165,22 @@ impl Scope {
         cached: false,
         hinted: false,
     };
-    /// The same, as the API servers' caches have it.
+    /// The same as [`Scope::KNOWN`], from the caches of the API servers.
     pub const CACHED: Self = Self {
         cached: true,
         ..Self::KNOWN
     };
-    /// The VM, and its host where that is another one.
+    /// The VM, and its host if that changed.
     pub const MOVED: Self = Self {
         vm: true,
         ..Self::NONE
     };
-    /// The same at once.
+    /// The same as [`Scope::MOVED`], without backoff.
     pub const HINTED: Self = Self {
         hinted: true,
         ..Self::MOVED
     };
-    /// The files, and nothing more while they hold what they held.
+    /// The files, and nothing else unless they changed.
     pub const FILES: Self = Self {
         files: true,
         ..Self::NONE
@@ -191,7 +191,7 @@ impl Scope {
         ..Self::NONE
     };
 
-    /// Reports whether an API may be asked. What only this machine can answer is no reason to ask one again that failed.
+    /// Reports whether API requests are allowed. A reason that only concerns this machine must not retry a failed API request.
     pub fn asks_apis(self) -> bool {
         let local = Self {
             units: false,
@@ -200,7 +200,7 @@ impl Scope {
         local != Self::NONE
     }
 
-    /// Both.
+    /// Returns the union of both scopes.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -218,23 +218,23 @@ impl Scope {
     }
 }
 
-/// One or more reasons, taken together.
+/// One or more reasons to reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reasons {
-    /// The first reason, which the report names.
+    /// The first reason, which is reported.
     pub trigger: Trigger,
-    /// What to read, for all reasons together.
+    /// The combined scope of all reasons.
     pub scope: Scope,
-    /// When the first reason arrived, since the start of the process.
+    /// The time when the first reason arrived, since the start of the process.
     pub at: Duration,
-    /// The first migration hint among them, and when it arrived.
+    /// The first migration hint and its time of arrival.
     pub hint: Option<(Trigger, Duration)>,
-    /// Whether a new name of this machine is among them. It is reported before any API is asked.
+    /// Whether a new name of this machine is one of the reasons. It is reported before any API request.
     pub renamed: bool,
 }
 
 impl Reasons {
-    /// One reason that arrived at `at`, since the start of the process.
+    /// Creates a single reason that arrived at `at`, since the start of the process.
     pub fn new(trigger: Trigger, at: Duration) -> Self {
         Self {
             trigger,
@@ -257,7 +257,7 @@ impl Reasons {
         }
     }
 
-    /// These, and a later one.
+    /// Adds a later reason.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         Self {
@@ -269,13 +269,13 @@ impl Reasons {
     }
 }
 
-/// The round that comes by itself when nothing happens before.
+/// The next scheduled round if no trigger arrives before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// How long to wait for it.
+    /// The delay.
     pub after: Duration,
-    /// The reason that it will have.
+    /// The trigger.
     pub trigger: Trigger,
-    /// What it will read.
+    /// The scope.
     pub scope: Scope,
 }

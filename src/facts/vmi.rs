@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The VirtualMachineInstance: the part of `kubevirt.io/v1` that the agent reads.
+//! The fields of the VirtualMachineInstance (`kubevirt.io/v1`) that the agent uses.
 //!
-//! Everything is optional in the wire shape, because versions of KubeVirt differ and a field that we do not need must
-//! never make an object unreadable.
+//! All fields are optional in the serialized form, because versions of KubeVirt differ, and a field that we do not need must never
+//! make an object unreadable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,33 @@ use crate::sys::document::json::{
     spec_interfaces, status_interface_mac, status_interface_name, status_interfaces, uid,
 };
 
-/// Label that names what created a VM.
+/// The label with the creator of a VM.
 pub const CREATOR: &str = "harvesterhci.io/creator";
 
-/// The creator whose VMs Harvester annotates with their host's topology
+/// The creator whose VMs Harvester annotates with the topology of their host
 /// (`pkg/controller/master/virtualmachine/vmi_controller.go`, `ReconcileFromHostLabels`).
 pub const ANNOTATED_CREATOR: &str = "docker-machine-driver-harvester";
 
-/// Interfaces of one VM. The guest agent reports those of each container, too.
+/// The maximum number of interfaces of a VM. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
-/// Pods of one VM that are kept: two around a migration.
+/// The maximum number of pods of a VM that are kept. There are two during a migration.
 const PODS_MAX: usize = 64;
 
-/// Owners of one object.
+/// The maximum number of owners of an object.
 pub const OWNERS_MAX: usize = 64;
 
 /// A VirtualMachineInstance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WireVmi")]
 pub struct Vmi {
-    /// Name; the VirtualMachine has the same.
+    /// The name. The VirtualMachine has the same name.
     pub name: VmName,
-    /// Namespace.
+    /// The namespace.
     pub namespace: Namespace,
-    /// UID of the instance; a new one after each stop and start.
+    /// The UID of the instance. It changes with each stop and start.
     pub uid: String,
-    /// UID of the owning VirtualMachine, which is what `spec.providerID` of the Node carries.
+    /// The UID of the owning VirtualMachine, which `spec.providerID` of the Node contains.
     pub vm_uid: Option<String>,
     /// `spec.hostname`.
     pub hostname: Option<String>,
@@ -52,49 +52,50 @@ pub struct Vmi {
     pub firmware_uuid: Option<Uuid>,
     /// `spec.domain.firmware.serial`.
     pub serial: Option<String>,
-    /// Addresses of the interfaces that KubeVirt made; those that only the guest agent reports are left out.
+    /// The addresses of the interfaces that KubeVirt created. Those that only the guest agent reports are skipped.
     pub macs: BTreeSet<Mac>,
-    /// `status.nodeName`: the host that runs it. The only word that counts on where we are.
+    /// `status.nodeName`: the host that runs the VM. It is the only authoritative source of the host.
     pub host: Option<HostName>,
-    /// Whether Harvester keeps topology annotations on this VM.
+    /// Whether Harvester writes topology annotations on this VM.
     pub annotated_by_harvester: bool,
-    /// The annotations that Harvester copies from the host. Others may be large, and thousands of instances are searched.
+    /// The annotations that Harvester copies from the host. Others are skipped: they may be large, and thousands of instances are
+    /// searched.
     pub annotations: BTreeMap<String, String>,
-    /// `status.activePods`: pod UID to host. Two entries around a migration.
+    /// `status.activePods`: pod UIDs with their hosts. There are two entries during a migration.
     pub active_pods: BTreeMap<String, String>,
 }
 
 impl Vmi {
-    /// The host for which Harvester wrote the topology annotations, if it wrote any.
+    /// Returns the host for which Harvester wrote the topology annotations, if any.
     pub fn annotated_host(&self) -> Option<&str> {
         self.annotations.get(HOSTNAME).map(String::as_str)
     }
 
-    /// Whether the topology annotations were written for the host that runs the VM now.
+    /// Reports whether the topology annotations were written for the current host of the VM.
     pub fn annotations_are_fresh(&self) -> bool {
         self.host
             .as_ref()
             .is_some_and(|host| self.annotated_host() == Some(host.as_str()))
     }
 
-    /// `namespace/name`.
+    /// Returns `namespace/name`.
     pub fn reference(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// An object that is not a usable VirtualMachineInstance.
+/// The error for an object that is not a usable VirtualMachineInstance.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAVmi {
     /// A required field is missing.
     #[error("a VirtualMachineInstance without `{0}`")]
     Missing(&'static str),
-    /// A name breaks the rules of names.
+    /// A name is not valid.
     #[error("a VirtualMachineInstance with an invalid `{field}`")]
     Name {
         /// The field.
         field: &'static str,
-        /// The rule.
+        /// The violated rule.
         source: NotAName,
     },
 }
@@ -210,7 +211,7 @@ impl TryFrom<WireVmi> for Vmi {
         let macs = spec_macs
             .into_iter()
             .filter_map(|interface| interface.mac_address)
-            // An interface without a name was seen only by the guest agent: cni0, cali*, flannel.1.
+            // An interface without a name was only reported by the guest agent: cni0, cali*, flannel.1.
             .chain(
                 status_macs
                     .into_iter()

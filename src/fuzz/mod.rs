@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entry points for `tests/fuzz`: parsers as functions of bytes. For tests only; no release is built with it.
+//! Entry points for `tests/fuzz`: parsers as functions of bytes. For tests only; not included in releases.
 
 mod plan;
 
@@ -21,16 +21,16 @@ use crate::wire::virtio::vhostmd_disk;
 
 pub use plan::history;
 
-/// Reads a YAML or JSON text. The order of keys is lost.
+/// Parses a YAML or JSON text. The order of keys is lost.
 ///
 /// # Errors
 ///
-/// As the reader's.
+/// As in the parser.
 pub fn yaml(text: &[u8]) -> Result<Value, DocumentError> {
     parse(text).map(json_of)
 }
 
-/// Reads a YAML or JSON text and drops the tree.
+/// Reports whether a text is valid YAML or JSON, and drops the tree.
 pub fn is_yaml(text: &[u8]) -> bool {
     parse(text).is_ok()
 }
@@ -39,7 +39,7 @@ fn json_of(value: YamlValue) -> Value {
     match value {
         YamlValue::Null => Value::Null,
         YamlValue::Bool(value) => json!(value),
-        // Numbers of YAML that JSON does not have stay text.
+        // YAML numbers that are invalid in JSON become strings.
         YamlValue::Number(text) => serde_json::from_str(&text).unwrap_or_else(|_| json!(text)),
         YamlValue::Text(text) => json!(text.as_str()),
         YamlValue::List(list) => list.into_iter().map(json_of).collect(),
@@ -50,11 +50,11 @@ fn json_of(value: YamlValue) -> Value {
     }
 }
 
-/// Reads the entry of a ConfigMap: labels of a host.
+/// Parses the entry of a ConfigMap, with the labels of a host.
 ///
 /// # Errors
 ///
-/// The text of the reader's.
+/// The message of the parser.
 pub fn configmap_entry(text: &str) -> Result<Vec<(String, String)>, String> {
     let labels = configmap::labels(text).map_err(|error| error.to_string())?;
     Ok(labels
@@ -63,11 +63,11 @@ pub fn configmap_entry(text: &str) -> Result<Vec<(String, String)>, String> {
         .collect())
 }
 
-/// Reads a PEM text: its certificates, and whether it has a key.
+/// Parses a PEM text: returns its certificates, and whether it has a key.
 ///
 /// # Errors
 ///
-/// As the reader's.
+/// As in the parser.
 pub fn pem_sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), PemProblem> {
     let contents = pem::read(text)?;
     let certificates = contents.certificates.iter();
@@ -77,25 +77,25 @@ pub fn pem_sections(text: &[u8]) -> Result<(Vec<Vec<u8>>, bool), PemProblem> {
     ))
 }
 
-/// Reads the certificates of an authority.
+/// Parses the certificates of an authority, and returns their number.
 ///
 /// # Errors
 ///
-/// As the reader's.
+/// As in the parser.
 pub fn authorities(text: &[u8]) -> Result<usize, PemProblem> {
     pem::authorities(text).map(|authorities| authorities.len())
 }
 
-/// Judges whether a text can be sent as a bearer token.
+/// Checks that a text can be sent as a bearer token.
 ///
 /// # Errors
 ///
-/// As the check's.
+/// As in the check.
 pub fn token(text: &str) -> Result<(), TokenProblem> {
     token::check(text)
 }
 
-/// Takes the lines of a stream that comes in these pieces. None where a line is too long.
+/// Splits a stream that arrives in these chunks into lines. Returns `None` if a line is too long.
 pub fn watch_lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Vec<Vec<u8>>, bool)> {
     let mut lines = Lines::default();
     let mut taken = Vec::new();
@@ -109,7 +109,7 @@ pub fn watch_lines<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<(Ve
     Some((taken, lines.is_empty()))
 }
 
-/// Takes the messages of downward metrics that come in these pieces. None where they are too large.
+/// Splits downward metrics that arrive in these chunks into messages. Returns `None` if they are too large.
 pub fn metrics_messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Vec<u8>>> {
     let mut answer = MetricsAnswer::default();
     let mut taken = Vec::new();
@@ -126,22 +126,22 @@ pub fn metrics_messages<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Optio
 ///
 /// # Errors
 ///
-/// The text of the reader's.
+/// The message of the parser.
 pub fn vhostmd(disk: &File) -> Result<HostMetrics, String> {
     vhostmd_disk::read_metrics(PathBuf::from("/dev/vdb"), disk).map_err(|error| error.to_string())
 }
 
-/// The assignments of an environment file.
+/// Returns the assignments of an environment file.
 pub fn variables(text: &str) -> Vec<(String, String)> {
     environment_file::variables(text)
 }
 
-/// The flags of a command line.
+/// Returns the flags of a command line.
 pub fn flags(line: &str) -> Vec<(String, String)> {
     environment_file::flags(line)
 }
 
-/// Answers a request for metrics: the status and the text. None for what is no request.
+/// Responds to a request for metrics with the status and the text. Returns `None` for an invalid request.
 pub fn http_request(method: &str, uri: &str, page: &str) -> Option<(u16, String)> {
     let request = Request::builder().method(method).uri(uri).body(()).ok()?;
     let answer = http::answer(&request, page);

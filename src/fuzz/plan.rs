@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Histories of a world: what happens to it, and at each step the decision, which must keep the invariants of `src/lib.rs`.
+//! Simulates sequences of events in a cluster. At each step the decision must preserve the invariants of `src/lib.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::facts::{Fact, UnavailableKind};
 
 const HOSTS: [&str; 3] = ["hv-a", "hv-b", "hv-c"];
 
-/// The last is no value of a label.
+/// Host label values. The last one is not a valid label value.
 const PLACES: [&str; 4] = ["rack-a", "rack-b", "", "rack a"];
 
 const TRIGGERS: [Trigger; 14] = [
@@ -36,11 +36,11 @@ const TRIGGERS: [Trigger; 14] = [
 
 const HOST_LABEL: &str = "topology.harvesterhci.io/host";
 
-/// Plays a history, each pair of bytes one thing that happens.
+/// Simulates a sequence of events, one for each pair of bytes.
 ///
 /// # Panics
 ///
-/// Where a decision breaks an invariant.
+/// When a decision violates an invariant.
 pub fn history(bytes: &[u8]) {
     let mut world = World::new();
     let foreign = "example.org/of-another";
@@ -103,7 +103,7 @@ fn happen(world: &mut World, what: u8, how: u8) {
             let changes = [OnChange::Follow, OnChange::Hold, OnChange::Report];
             world.settings.topology.on_change = any(&changes, how);
         }
-        // Another writer.
+        // A change by another client.
         15 => {
             if let Fact::Known(node) = &mut world.observation.node {
                 let key = any(&[REGION, ZONE, HOST_LABEL, TWINS[0].1], how);
@@ -194,7 +194,7 @@ fn check(world: &World, plan: &Plan) {
     assert!(is_one || chosen.vmi().is_none(), "one of several is chosen");
 }
 
-/// What was written is what is wanted: nothing more is written while nothing changes, however often it is looked at.
+/// Checks that writes converge: while nothing changes, repeated reconciles write nothing more.
 fn rest(world: &World) {
     let mut world = world.clone();
     let mut writes = BTreeMap::new();

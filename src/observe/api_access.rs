@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two API servers: for each the credential in force and the client made from it.
+//! The two API servers: for each the credential in use and the client made from it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::sys::root::Root;
 use crate::wire::backoff::Backoff;
 use crate::wire::kubeapi::{Client, Tally, Timeouts};
 
-/// Both sides.
+/// The access to both API servers.
 #[derive(Debug, Default)]
 pub struct Connections {
     /// Harvester's API.
     pub harvester: ApiAccess,
     /// The guest cluster's API, as the kubelet.
     pub guest: ApiAccess,
-    /// How long an answer may take, of clients that are made from now on.
+    /// The request timeouts for new clients.
     pub timeouts: Timeouts,
 }
 
-/// One side.
+/// The access to one API server.
 #[derive(Debug, Default)]
 pub struct ApiAccess {
     source: Option<CredentialSource>,
@@ -42,14 +42,14 @@ pub struct ApiAccess {
     link: Option<ApiLink>,
     problem: Option<Unavailable>,
     kept: Option<String>,
-    /// What others can read or change of its files, as of the last reading.
+    /// What users other than root can read or change of its files, as of the last read.
     exposed: Vec<ObservationIssue>,
-    /// What calls for a new reading when it changes, as of the last one.
+    /// The files whose change requires a new read, as of the last read.
     files: BTreeSet<PathBuf>,
     generation: u64,
-    /// Outlives the clients: a new credential is no new count.
+    /// Outlives the clients: a new credential does not reset the counts.
     tally: Tally,
-    /// Outlives them too, and is shared by the reads, the writes and the watch.
+    /// Outlives the clients too, and is shared by the reads, the writes and the watch.
     backoff: Backoff,
 }
 
@@ -60,12 +60,12 @@ pub struct ApiLink {
     pub credential: Arc<Credential>,
     /// The client.
     pub client: Client,
-    /// Counts the changes of the credential.
+    /// The number of changes of the credential.
     pub generation: u64,
 }
 
 impl Connections {
-    /// Reads the credentials again and makes new clients where they changed.
+    /// Reads the credentials again and creates new clients for those that changed.
     pub fn refresh(&mut self, root: &Root, settings: &Settings, distributions: &[Distribution]) {
         let timeouts = self.timeouts;
         let guest = search::kubelet_candidates(settings.guest.kubeconfig.as_deref(), distributions);
@@ -93,7 +93,7 @@ impl Connections {
         }
     }
 
-    /// Returns what is odd about the credentials, though they work.
+    /// Returns the problems of credentials that work nevertheless.
     pub fn issues(&self) -> Vec<ObservationIssue> {
         let mut issues = Vec::new();
         for (side, api) in [(&self.harvester, Api::Harvester), (&self.guest, Api::Guest)] {
@@ -111,19 +111,19 @@ impl Connections {
         issues
     }
 
-    /// Lets both APIs recover after failures, each on its own, from now on.
+    /// Enables backoff after failures, for each API separately.
     pub fn back_off(&mut self, random: fn() -> Random) {
         self.harvester.backoff = Backoff::new(random);
         self.guest.backoff = Backoff::new(random);
     }
 
-    /// Lets both APIs be asked at once, whatever failed before.
+    /// Skips the backoff of both APIs after earlier failures.
     pub fn skip_backoff(&self) {
         self.harvester.backoff.skip_backoff();
         self.guest.backoff.skip_backoff();
     }
 
-    /// How often each API was asked.
+    /// Returns the number of requests to each API.
     pub fn requests(&self) -> Vec<Requests> {
         let sides = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
         let of = |(api, side): (Api, &ApiAccess)| {
@@ -138,8 +138,8 @@ impl Connections {
         sides.into_iter().flat_map(of).collect()
     }
 
-    /// Returns every file whose change may change a credential: the places where one is looked for, and all that was read or
-    /// looked for in the last reading, missing files included.
+    /// Returns every file whose change may change a credential: the paths that are searched for one, and all files of the last
+    /// read, missing files included.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let sides = [&self.harvester, &self.guest];
         let files = sides.into_iter().flat_map(|side| &side.files);
@@ -148,7 +148,7 @@ impl Connections {
 }
 
 impl ApiAccess {
-    /// The link, or why there is none.
+    /// Returns the link, or the reason why there is none.
     pub fn link(&self) -> Result<&ApiLink, Unavailable> {
         let missing = || Unavailable::new(UnavailableKind::NotAsked, "not searched yet");
         self.link
@@ -156,12 +156,12 @@ impl ApiAccess {
             .ok_or_else(|| self.problem.clone().unwrap_or_else(missing))
     }
 
-    /// How much longer the API is left alone.
+    /// Returns the rest of the backoff.
     pub fn deferred(&self) -> Option<Duration> {
         self.backoff.left()
     }
 
-    /// Gives the link up for a reason that reading the files again does not take away.
+    /// Drops the link for a reason that reading the files again does not remove.
     pub fn refuse(&mut self, why: Unavailable) {
         self.link = None;
         self.problem = Some(why);
@@ -210,7 +210,7 @@ impl ApiAccess {
                 return;
             }
             FoundCredential::Nowhere { tried } => {
-                // A credential whose file is gone was taken away.
+                // A missing file means that the credential was removed.
                 self.source = None;
                 let tried: Vec<String> = tried
                     .iter()
@@ -238,7 +238,7 @@ impl ApiAccess {
                 let (tally, backoff) = (self.tally.clone(), self.backoff.clone());
                 match Client::counting(&credential, timeouts, tally, backoff) {
                     Ok(client) => {
-                        // What failed with the old credential may go well with the new one.
+                        // A request that failed with the old credential may succeed with the new one.
                         self.backoff.succeeded();
                         self.generation += 1;
                         self.problem = None;
@@ -263,7 +263,7 @@ impl ApiAccess {
     }
 }
 
-/// Returns what others than root can read or change of a credential.
+/// Returns what users other than root can read or change of a credential.
 fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<ObservationIssue> {
     let readable = source.exposures(root).into_iter();
     let readable = readable.map(|exposure| ObservationIssue::CredentialExposed {
@@ -280,7 +280,7 @@ fn exposed(root: &Root, source: &CredentialSource, api: Api) -> Vec<ObservationI
     readable.chain(changeable).collect()
 }
 
-/// Whether the file is at fault, or the kernel does not let us read it.
+/// Returns the kind of the problem: denied by the kernel, or an invalid file.
 fn unreadable(is_denied: bool) -> UnavailableKind {
     if is_denied {
         UnavailableKind::Forbidden

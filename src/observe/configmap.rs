@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One entry of the ConfigMap with the places of the hosts: YAML or JSON, label to value.
+//! One entry of the ConfigMap with the topology of the hosts: a YAML or JSON mapping of labels to values.
 
 use crate::facts::placement::HostLabels;
 use crate::sys::document::DocumentError;
 use crate::sys::document::yaml::{YamlValue, parse};
 use crate::sys::escape::one_line;
 
-/// Bytes of one entry. A host has some dozens of labels of less than 400 bytes each.
+/// The maximum size of an entry, in bytes. A host has some dozens of labels of less than 400 bytes each.
 const ENTRY_MAX: usize = 64 << 10;
 
-/// Characters of a key in an error: the longest key of a label.
+/// The maximum length of a key in an error, in characters: that of the longest label key.
 const KEY_SHOWN: usize = 317;
 
-/// Why an entry tells nothing.
+/// The reason why an entry is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EntryError {
-    /// The text cannot be read.
+    /// The text is not valid YAML.
     #[error("the text {0}")]
     Document(DocumentError),
-    /// It is no mapping.
+    /// The document is not a mapping.
     #[error("the text is {found}, expected a mapping of labels")]
     NotAMapping {
         /// The kind that was found.
         found: &'static str,
     },
-    /// A label has no text.
+    /// The value of a label is not text.
     #[error("`{key}` is {found}, expected quoted text")]
     NotText {
         /// The label, escaped.
@@ -34,7 +34,7 @@ pub(crate) enum EntryError {
     },
 }
 
-/// Reads the labels of one host.
+/// Parses the labels of one host.
 pub(crate) fn labels(text: &str) -> Result<HostLabels, EntryError> {
     let limit = ENTRY_MAX;
     if text.len() > limit {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_aliases_or_of_more_than_64_kb_is_refused() {
-        // 69 kB that become 350 MB where nothing counts what aliases stand for.
+        // 69 kB that expand to 350 MB if the parser does not limit the expansion of aliases.
         let mut bomb = format!("a: &a \"{}\"\nb: [", "x".repeat(10_000));
         for _ in 0..17_000 {
             write!(bomb, "*a,").unwrap();

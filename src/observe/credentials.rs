@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a credential tells of us, without its secrets: our Node's name, our namespace, whose it is and when it ends.
+//! Facts of a credential without its secrets: the name of our Node, our namespace, the service account and the expiry.
 
 use crate::access::certificate::{self, NodeIdentity};
 use crate::access::token::{self, TokenKind};
@@ -10,10 +10,10 @@ use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
 
-/// The namespace of a kubeconfig that names none, as Harvester's cloud provider takes it.
+/// The default namespace of a kubeconfig without one, as in Harvester's cloud provider.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The kubelet's credential without its secrets. The certificate names the Node; our configuration does where it cannot.
+/// Returns the kubelet's credential without its secrets. The certificate names the Node, or else our configuration.
 pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailable> {
     let chain_of = link
         .credential
@@ -56,7 +56,7 @@ pub fn kubelet(link: &ApiLink, settings: &Settings) -> Result<Kubelet, Unavailab
     })
 }
 
-/// The Harvester credential without its secrets.
+/// Returns the Harvester credential without its secrets.
 pub fn harvester(link: &ApiLink, settings: &Settings) -> Result<Harvester, Unavailable> {
     let claims = match link.credential.token.as_ref().map(token::classify) {
         Some(TokenKind::Jwt(claims)) => Some(claims),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the Kubernetes distribution's own files say about this node.
+//! Reads the configuration files of the Kubernetes distributions on this node.
 //!
-//! A distribution is here when one of its files is. A file that cannot be understood is a problem with a name, and the other
-//! files still count; its text is never quoted, because cluster tokens are kept in the same files.
+//! A distribution is present if one of its files is. A file that cannot be parsed is reported as a problem, and the other files
+//! are still used; its text is never quoted, because the same files contain cluster tokens.
 
 mod settings;
 mod unshareable;
@@ -21,13 +21,13 @@ use settings::{
     scalars,
 };
 
-/// The largest configuration file; they are below 16 KiB.
+/// The maximum size of a configuration file; usual files are smaller than 16 KiB.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Drop-in files that are read per folder; more is no configuration of a person or of Rancher.
+/// The maximum number of drop-in files per directory; neither administrators nor Rancher create that many.
 const DROP_INS_MAX: usize = 100;
 
-/// Environment files of RKE2's units: of packages, of the tarball, of the administrator. The later one counts more.
+/// Environment files of the RKE2 units: of the packages, the tarball, the administrator. A later one takes precedence.
 const RKE2_ENVIRONMENT: [&str; 8] = [
     "/usr/lib/systemd/system/rke2-server.env",
     "/usr/lib/systemd/system/rke2-agent.env",
@@ -39,7 +39,7 @@ const RKE2_ENVIRONMENT: [&str; 8] = [
     "/etc/sysconfig/rke2-agent",
 ];
 
-/// Environment files of K3s' units.
+/// Environment files of the K3s units.
 const K3S_ENVIRONMENT: [&str; 6] = [
     "/etc/default/k3s",
     "/etc/default/k3s-agent",
@@ -49,37 +49,37 @@ const K3S_ENVIRONMENT: [&str; 6] = [
     "/etc/systemd/system/k3s-agent.service.env",
 ];
 
-/// What kubeadm writes, and with it the mark of kubeadm.
+/// The file that kubeadm writes; its presence identifies kubeadm.
 const KUBEADM_FLAGS: &str = "/var/lib/kubelet/kubeadm-flags.env";
 
-/// Flags of the kubelet in the order in which its unit passes them; the later one counts more.
+/// Variables with kubelet flags, in the order in which the kubelet's unit passes them; a later one takes precedence.
 const KUBELET_FLAGS: [(&str, &str); 3] = [
     (KUBEADM_FLAGS, "KUBELET_KUBEADM_ARGS"),
     ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS"),
     ("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS"),
 ];
 
-/// Why a file of a distribution does not count. Never quotes the file.
+/// The reason why a file of a distribution is ignored. Never quotes the file.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionProblem {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read a configuration file of {kind}")]
     Unreadable {
-        /// Whose file.
+        /// The distribution of the file.
         kind: DistributionKind,
-        /// Why.
+        /// The error.
         #[source]
         source: ReadError,
     },
-    /// It is no YAML.
+    /// The file is not valid YAML.
     #[error("`{path}` {problem}")]
     Document {
         /// The file.
         path: PathBuf,
-        /// What is wrong; its text is a part of this one.
+        /// The problem; its text is part of the message.
         problem: DocumentError,
     },
-    /// A key has a value of another kind than it should.
+    /// A key has a value of the wrong kind.
     #[error("`{key}` of `{path}` is {found}, expected {expected}")]
     WrongKind {
         /// The file.
@@ -88,19 +88,19 @@ pub enum DistributionProblem {
         key: String,
         /// The kind that was found.
         found: &'static str,
-        /// The kind that belongs there.
+        /// The expected kind.
         expected: &'static str,
     },
 }
 
 impl DistributionProblem {
-    /// Whether the kernel does not let us read the file.
+    /// Reports whether the kernel denied access to the file.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unreadable { source, .. } if source.is_denied())
     }
 }
 
-/// The files whose change may change what is read here, as far as their names are known. Others are read at the poll.
+/// Returns the files whose change may change the result, as far as their names are known. Other files are read at the poll.
 pub fn watched() -> impl Iterator<Item = PathBuf> {
     [
         "/etc/rancher/rke2/config.yaml",
@@ -152,7 +152,7 @@ struct DistributionReader<'a> {
 }
 
 impl DistributionReader<'_> {
-    /// RKE2 and K3s, which share their form of configuration. Their configuration files count more than their environment.
+    /// Reads the files of RKE2 or K3s, which share a format. Their configuration files take precedence over their environment.
     fn rancher(
         &mut self,
         kind: DistributionKind,
@@ -204,7 +204,7 @@ impl DistributionReader<'_> {
         })
     }
 
-    /// kubeadm, or a kubelet that someone set up by hand.
+    /// Reads the files of kubeadm, or of a kubelet that was set up manually.
     fn kubelet(&mut self) -> Option<Distribution> {
         self.kind = DistributionKind::Kubeadm;
         let is_kubeadm = self.root.exists(KUBEADM_FLAGS) || self.root.exists(KUBEADM_KUBECONFIG);
@@ -235,13 +235,13 @@ impl DistributionReader<'_> {
                 }
             }
         }
-        // Packages of the kubelet bring an empty environment file everywhere.
+        // Packages of the kubelet always install an empty environment file.
         let says_something =
             distribution.node_name.is_some() || !distribution.node_labels.is_empty();
         (is_kubeadm || says_something).then_some(distribution)
     }
 
-    /// `config.yaml.d` beside `config.yaml`.
+    /// Returns the files in `config.yaml.d` next to `config.yaml`.
     fn drop_ins(&mut self, config: &Path) -> Vec<PathBuf> {
         let mut folder = config.as_os_str().to_owned();
         folder.push(".d");
@@ -265,11 +265,11 @@ impl DistributionReader<'_> {
         }
     }
 
-    /// Lays one file over the settings of those before it; `key+` adds to them instead.
+    /// Merges one file into the settings of the files before it: a key replaces them, `key+` appends.
     fn merge(&mut self, path: &Path, text: &[u8], settings: &mut ReadSettings) {
         let document = match parse(text) {
             Ok(document) => document,
-            // Rancher and people leave empty files.
+            // Rancher and administrators leave empty files.
             Err(DocumentError::Empty) => return,
             Err(problem) => {
                 self.problems.push(DistributionProblem::Document {
@@ -310,7 +310,7 @@ impl DistributionReader<'_> {
         }
     }
 
-    /// The content, or nothing and a problem, or nothing where there is no such file.
+    /// Returns the content, or `None` for a missing file. Records a problem if the file cannot be read.
     fn read(&mut self, path: &Path) -> Option<zeroize::Zeroizing<Vec<u8>>> {
         match self.root.read(path, FILE_MAX) {
             Ok(text) => Some(zeroize::Zeroizing::new(text)),

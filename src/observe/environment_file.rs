@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Environment files of systemd units, and command lines in them.
+//! Environment files of systemd units, and the command lines in them.
 
-/// The assignments of an environment file (systemd.exec(5), `EnvironmentFile=`), in order.
+/// Parses the assignments of an environment file (systemd.exec(5), `EnvironmentFile=`), in order.
 pub(crate) fn variables(text: &str) -> Vec<(String, String)> {
-    // A backslash at the end of a line goes on with the next one.
+    // A backslash at the end of a line continues it on the next line.
     let joined = text.replace("\\\r\n", "").replace("\\\n", "");
     joined
         .lines()
@@ -14,7 +14,7 @@ pub(crate) fn variables(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The flags of a command line without their dashes: `--name=value` and `--name value`.
+/// Parses the flags of a command line without their dashes: `--name=value` and `--name value`.
 pub(crate) fn flags(line: &str) -> Vec<(String, String)> {
     let mut flags = Vec::new();
     let mut words = words(line).into_iter().peekable();
@@ -34,7 +34,7 @@ pub(crate) fn flags(line: &str) -> Vec<(String, String)> {
     flags
 }
 
-/// Splits at white space outside quotes, and takes quotes and backslashes away.
+/// Splits at white space outside quotes, and removes quotes and backslashes.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads QEMU's guest agent: its unit from systemd, the rest from files and the kernel.
+//! Reads the state of the QEMU guest agent: its unit from systemd, the rest from files and the kernel.
 //!
-//! Nothing here changes what it reads. Of systemd, only units in its memory are asked for, never `LoadUnit`: loading one
-//! that no one needs makes systemd announce it, drop it and announce that too, and each announcement is a reason for us to
-//! reconcile again. And the agent's port is never opened: it has one reader.
+//! All operations are read-only. systemd is asked only for units in its memory, never with `LoadUnit`: systemd announces a unit
+//! that it loads, unloads it if it is not referenced, and announces that too. Each announcement would cause another reconcile. The
+//! agent's port is never opened: it has a single reader.
 
 use std::path::{Path, PathBuf};
 
@@ -20,40 +20,40 @@ use crate::sys::root::{ReadError, Root};
 use crate::wire::dbus::{Bus, BusError, MANAGER, Peer, unit_path};
 use crate::wire::virtio::port;
 
-/// Where distributions put the program.
+/// The paths of the program in the distributions.
 pub(crate) const PROGRAMS: [&str; 2] = ["/usr/bin/qemu-ga", "/usr/sbin/qemu-ga"];
 
-/// The files that units of the agent name with `EnvironmentFile=`: of Debian and Ubuntu, of openSUSE's vendor, of all
-/// others. The later one counts more.
+/// The `EnvironmentFile=` of the agent's units: of Debian and Ubuntu, of openSUSE's vendor, of all others. A later one takes
+/// precedence.
 const ENVIRONMENT: [&str; 3] = [
     "/etc/default/qemu-guest-agent",
     "/usr/etc/sysconfig/qemu-ga",
     "/etc/sysconfig/qemu-ga",
 ];
 
-/// os-release(5); the second is where the first usually leads.
+/// The paths of os-release(5); the first is usually a symbolic link to the second.
 const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// Where the kernel's driver tells the state of each port (`drivers/char/virtio_console.c`). Root reads it without any
-/// capability, where debugfs is mounted.
+/// The directory where the kernel's driver shows the state of each port (`drivers/char/virtio_console.c`). Root reads it without
+/// any capability, if debugfs is mounted.
 const DEBUGFS: &str = "/sys/kernel/debug/virtio-ports";
 
-/// A configuration file of a few lines.
+/// The maximum size of a configuration file, which has a few lines.
 const FILE_MAX: u64 = 64 << 10;
 
-/// Words of systemd are short; more of one is not shown.
+/// The maximum length of a systemd keyword that is shown; usual ones are shorter.
 const WORD_MAX: usize = 64;
 
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 
-/// Errors that say that there is no such unit: it is not in memory; it has no file.
+/// The errors for a unit that does not exist: not in memory, or without a file.
 const NO_SUCH_UNIT: [&str; 2] = [
     "org.freedesktop.systemd1.NoSuchUnit",
     "org.freedesktop.DBus.Error.FileNotFound",
 ];
 
-/// Reads all of it. A bus that does not answer costs its deadline once; what the files say is known all the same.
+/// Reads the complete state. A bus that does not respond costs one timeout; the facts from files are still returned.
 pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
     let asked = unit(bus).await;
     let device = match &asked {
@@ -77,10 +77,10 @@ pub async fn read(root: &Root, bus: &Bus) -> GuestAgent {
     }
 }
 
-/// A unit, and the arguments of its command where it is in memory.
+/// A unit, and the arguments of its command if it is in memory.
 type FoundUnits = (Unit, Option<Vec<String>>);
 
-/// The first of the names that systemd knows; one that runs before all others.
+/// Returns the first of the names that systemd knows; an active unit takes precedence.
 async fn unit(bus: &Bus) -> Result<Option<FoundUnits>, BusError> {
     let mut first = None;
     for name in UNITS {
@@ -116,7 +116,7 @@ async fn unit_named(bus: &Bus, name: &str) -> Result<Option<FoundUnits>, BusErro
     let file_state = word(UNIT, "UnitFileState").await?;
     let wanted_by = bus.property(peer(UNIT), "WantedBy").await?;
     let is_wanted = matches!(&wanted_by, Variant::Array(units) if !units.is_empty());
-    // systemd before 235 does not count.
+    // systemd before 235 has no restart counter.
     let restarts = match answered(bus.property(peer(SERVICE), "NRestarts").await)? {
         Some(Variant::U32(count)) => Some(count),
         _ => None,
@@ -135,7 +135,7 @@ async fn unit_named(bus: &Bus, name: &str) -> Result<Option<FoundUnits>, BusErro
     Ok(Some((unit, Some(arguments(&command)))))
 }
 
-/// A unit that is not in systemd's memory, and so does not run: all that can be known is in its file.
+/// Returns a unit that is not in systemd's memory and so does not run: only its file is known.
 async fn unit_on_disk(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
     let state = known(bus.text(MANAGER, "GetUnitFileState", &[name]).await)?;
     Ok(state.map(|state| Unit {
@@ -154,7 +154,7 @@ async fn unit_on_disk(bus: &Bus, name: &str) -> Result<Option<Unit>, BusError> {
     }))
 }
 
-/// Whether systemd has the channel's device.
+/// Reports whether systemd has a unit for the device of the channel.
 async fn is_plugged(bus: &Bus) -> Result<bool, Unavailable> {
     let state = async {
         if known(bus.text(MANAGER, "GetUnit", &[DEVICE_UNIT]).await)?.is_none() {
@@ -171,7 +171,7 @@ async fn is_plugged(bus: &Bus) -> Result<bool, Unavailable> {
     state.await.map_err(|error| why(&error))
 }
 
-/// `None` for a unit that there is not.
+/// Converts the error for a unit that does not exist to `None`.
 fn known(answer: Result<String, BusError>) -> Result<Option<String>, BusError> {
     match answer {
         Err(error)
@@ -185,7 +185,7 @@ fn known(answer: Result<String, BusError>) -> Result<Option<String>, BusError> {
     }
 }
 
-/// `None` for what systemd does not have.
+/// Converts a refusal to `None`: systemd does not have the property.
 fn answered<T>(answer: Result<T, BusError>) -> Result<Option<T>, BusError> {
     match answer {
         Err(BusError::Refused { .. }) => Ok(None),
@@ -193,7 +193,7 @@ fn answered<T>(answer: Result<T, BusError>) -> Result<Option<T>, BusError> {
     }
 }
 
-/// A word of systemd's; empty when it is none.
+/// Returns a keyword of systemd; empty if it is not a string.
 fn text(value: &Variant<'_>) -> String {
     match value {
         Variant::Str(text) => one_line(text, WORD_MAX).into_owned(),
@@ -201,7 +201,7 @@ fn text(value: &Variant<'_>) -> String {
     }
 }
 
-/// The arguments in `ExecStart`: an array of structures whose second field is an array of strings.
+/// Returns the arguments in `ExecStart`: an array of structures whose second field is an array of strings.
 fn arguments(commands: &Variant<'_>) -> Vec<String> {
     let mut all = Vec::new();
     let Variant::Array(commands) = commands else {
@@ -237,7 +237,7 @@ fn why(error: &BusError) -> Unavailable {
     Unavailable::new(kind, chain(error))
 }
 
-/// The kernel knows the channel first; systemd's device stands for it where the kernel's files cannot be seen.
+/// Reads the channel from the kernel, or from systemd's device unit if the kernel's files are not visible.
 fn channel(root: &Root, device: Result<bool, Unavailable>) -> Fact<Channel> {
     let Some(port) = port::find(root, PORT) else {
         let unseen = || {
@@ -256,7 +256,7 @@ fn channel(root: &Root, device: Result<bool, Unavailable>) -> Fact<Channel> {
             Err(why) => Fact::Failed(why),
         };
     };
-    // udev's link leads to `../vport1p1`, which is the name in debugfs.
+    // udev's link points to `../vport1p1`, which is the name in debugfs.
     let device = root.link_target(&port).unwrap_or(port);
     let file = Path::new(DEBUGFS).join(device.file_name().unwrap_or_default());
     match root.read_text(file, FILE_MAX) {
@@ -271,7 +271,7 @@ fn channel(root: &Root, device: Result<bool, Unavailable>) -> Fact<Channel> {
     }
 }
 
-/// One line of the driver's, such as `host_connected: 1`.
+/// Parses one line of the driver, such as `host_connected: 1`.
 fn end(text: &str, key: &str) -> Fact<bool> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut values = lines
@@ -329,13 +329,13 @@ fn family(root: &Root) -> Family {
     Family::of(value(&release, "ID"), value(&release, "ID_LIKE"))
 }
 
-/// The assignments of os-release(5); none where there is no such file.
+/// Returns the assignments of os-release(5); none if there is no such file.
 pub(crate) fn os_release(root: &Root) -> Vec<(String, String)> {
     let read = |path: &&str| root.read_text(path, FILE_MAX).ok();
     environment_file::variables(&OS_RELEASE.iter().find_map(read).unwrap_or_default())
 }
 
-/// The value of a variable; empty where it is not set.
+/// Returns the value of a variable; empty if it is not set.
 pub(crate) fn value<'a>(variables: &'a [(String, String)], key: &str) -> &'a str {
     let found = variables.iter().find(|(name, _)| name == key);
     found.map_or("", |(_, value)| value.as_str())

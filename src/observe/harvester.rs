@@ -19,24 +19,24 @@ use crate::wire::kubeapi::{Age, Class, Client, Error, Readable, Selectors, Versi
 use super::{node::Freshness, why};
 use listed::ListedVmi;
 
-/// So many instances that a list left over are read one by one; more of them in pages of whole objects.
+/// The number of remaining instances of a list that are read one by one; more are read in pages of whole objects.
 const READ_ONE_BY_ONE: usize = 16;
 
-/// The most instances with our hardware, or likely ones, that are read by name: two prove that it is ambiguous, and others may
-/// create as many as they like.
+/// The maximum number of instances with our hardware, or likely ones, that are read by name: two prove that the match is
+/// ambiguous, and other users may create any number.
 const READ_MAX: usize = 4;
 
-/// The names under which our VM might be found.
+/// The names that our VM may have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(BTreeSet<VmName>);
 
 impl Names {
-    /// Whether an instance of this name concerns us even if it is not ours.
+    /// Reports whether an instance of this name is relevant even if it is not ours.
     pub fn contains(&self, name: &VmName) -> bool {
         self.0.contains(name)
     }
 
-    /// The configured name, the one found in an earlier run, and every name that this machine goes by.
+    /// Creates the set from the configured name, the name found in an earlier run, and all local names of this machine.
     pub fn new(
         settings: &Settings,
         earlier: Option<&VmName>,
@@ -72,48 +72,48 @@ impl Names {
     }
 }
 
-/// The path of the instances of a namespace.
+/// Returns the path of the instances of a namespace.
 pub fn collection(namespace: &Namespace) -> String {
     format!("/apis/kubevirt.io/v1/namespaces/{namespace}/virtualmachineinstances")
 }
 
-/// Whether all instances of the namespace may be listed.
+/// The policy for listing all instances of the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListPolicy {
-    /// They may not: no other instance could be ours, or they were listed lately.
+    /// Never: no other instance can be ours, or the namespace was listed recently.
     Never,
-    /// They may be after so long. Many machines may be in the same situation.
+    /// Only after this delay, because many machines may be in the same situation.
     After(Duration),
-    /// They may be now, where the names do not lead to our instance.
+    /// Now, if the names do not lead to our instance.
     IfNeeded,
-    /// They are: duplicates are searched.
+    /// Always: the search is for duplicates.
     Always,
 }
 
 /// A search for our own instance.
 ///
-/// First each known name is asked for, which costs the cluster almost nothing and is all that there is to do on nearly every
-/// machine. An instance is believed to be ours only by its hardware or because the configuration names it; a name alone leads
-/// to a list, which may show an instance whose hardware fits better.
+/// First each known name is read, which costs the cluster almost nothing and is sufficient on nearly every machine. An instance is
+/// accepted as ours only by its hardware or because the configuration names it; a name alone requires a list, which may show an
+/// instance whose hardware matches better.
 ///
-/// A list asks for metadata first. A firmware UUID, a serial and MAC addresses are not in it, so it rules out no one; but it
-/// tells which instances are likely (the owner's UID is that of `spec.providerID`, the name is that of a firmware UUID made of
-/// it) and, in a search for duplicates, which were compared before: hardware belongs to an instance's UID. What is left is read
-/// one by one, or where it is much in pages of whole objects.
+/// A list requests metadata first. It has no firmware UUID, serial or MAC address, so it excludes no instance; but it shows which
+/// instances are likely (the owner's UID is that of `spec.providerID`, or the firmware UUID is derived from the name) and, in a
+/// search for duplicates, which were compared before: hardware belongs to an instance's UID. The rest is read one by one or, if
+/// there are many, in pages of whole objects.
 pub struct Search<'a> {
     /// The client.
     pub client: &'a Client,
-    /// Where to search.
+    /// The namespace to search.
     pub namespace: &'a Namespace,
     /// The names that our instance may have.
     pub names: &'a Names,
-    /// Instances that had our hardware when duplicates were searched last.
+    /// Instances that had our hardware in the last search for duplicates.
     pub duplicates: &'a BTreeSet<VmName>,
-    /// Whether an instance is surely this machine.
+    /// Whether an instance is certainly this machine.
     pub is_ours: &'a (dyn Fn(&Vmi) -> bool + Sync),
-    /// Whether metadata makes an instance a likely one: its name, and the UID of the VM that owns it.
+    /// Whether the metadata, that is the name and the UID of the owning VM, makes an instance a likely one.
     pub is_likely: &'a (dyn Fn(&VmName, Option<&str>) -> bool + Sync),
-    /// Whether to list.
+    /// The policy for listing the namespace.
     pub list: ListPolicy,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Debug for Search<'_> {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult {
     /// The candidates.
@@ -139,21 +139,21 @@ pub struct SearchResult {
     pub versions: Vec<(String, Option<String>)>,
 }
 
-/// What the names of this machine led to.
+/// The instances found by the names of this machine.
 struct Named {
     vmis: Vec<Versioned<Vmi>>,
-    /// The refusal where none of the names may be read.
+    /// The refusal, if none of the names may be read.
     refused: Option<Error>,
-    /// Why an instance with one of the names cannot be understood.
+    /// The error of an instance with one of the names that cannot be parsed.
     unreadable: Option<Error>,
 }
 
-/// What is known of the searches so far.
+/// The state of the searches so far.
 #[derive(Debug, Default)]
 pub struct Compared {
     /// The instances that were compared.
     uids: BTreeSet<Uuid>,
-    /// Whether the namespace was to be listed, however that ended.
+    /// Whether a list of the namespace was requested, with any result.
     pub is_list_sent: bool,
 }
 
@@ -164,7 +164,7 @@ impl Compared {
 }
 
 impl Search<'_> {
-    /// Reads the candidates. `compared` holds those of the searches before.
+    /// Reads the candidates. `compared` holds those of earlier searches.
     pub async fn run(&self, compared: &mut Compared) -> SearchResult {
         let Named {
             vmis: named,
@@ -190,7 +190,7 @@ impl Search<'_> {
         };
         let is_found = named.iter().any(|vmi| (self.is_ours)(vmi));
         if let Some(error) = refused.as_ref().filter(|_| named.is_empty()) {
-            // What cannot be read by its name is of no use on a list.
+            // An instance that cannot be read by its name is of no use on a list.
             return unlisted(failed(error), versions);
         }
         match self.list {
@@ -219,7 +219,7 @@ impl Search<'_> {
                 return unlisted(candidates, versions);
             }
         }
-        // While our own is not known, what was compared before says nothing.
+        // Until our own instance is known, earlier comparisons are not valid.
         if !is_found {
             compared.uids.clear();
         }
@@ -233,7 +233,7 @@ impl Search<'_> {
                     coverage: Coverage::Namespace,
                 })
             }
-            // A namespace may also hold more than is read at once.
+            // A namespace may also hold more than the size limit of a response.
             Err(error)
                 if error.class() == Class::Forbidden || matches!(error, Error::TooLarge { .. }) =>
             {
@@ -247,7 +247,7 @@ impl Search<'_> {
         let is_ours = |known: &Candidates| known.vmis.iter().any(|vmi| (self.is_ours)(vmi));
         let is_listed = candidates.known().is_some();
         let candidates = match unreadable {
-            // Ours may be the one that cannot be read.
+            // The instance that cannot be parsed may be ours.
             Some(error) if !candidates.known().is_some_and(is_ours) => failed(&error),
             _ => candidates,
         };
@@ -258,7 +258,7 @@ impl Search<'_> {
         }
     }
 
-    /// Reads the instances of our names.
+    /// Reads the instances with our names.
     async fn named(&self) -> Result<Named, Error> {
         let collection = collection(self.namespace);
         let (mut vmis, mut refused, mut unreadable) = (Vec::new(), None, None);
@@ -272,7 +272,7 @@ impl Search<'_> {
                 }
                 // With `resourceNames`, every other name is forbidden.
                 Err(error) if error.class() == Class::Forbidden => refused = Some(error),
-                // Others may give their VM one of our names: theirs must not keep us from ours.
+                // Other users may give their VM one of our names: it must not keep us from finding ours.
                 Err(error) if error.class() == Class::Refused => unreadable = Some(error),
                 Err(error) => return Err(error),
             }
@@ -284,7 +284,7 @@ impl Search<'_> {
         })
     }
 
-    /// The other instances of the namespace, as far as they may be ours.
+    /// Reads the other instances of the namespace that may be ours.
     async fn listed(&self, named: &[Vmi], compared: &mut Compared) -> Result<Vec<Vmi>, Error> {
         let collection = collection(self.namespace);
         let list = self.client.list_metadata::<ListedVmi>(&collection).await?;
@@ -297,7 +297,7 @@ impl Search<'_> {
         compared.uids.retain(present);
         let mut likely = Vec::new();
         let mut rest = Vec::new();
-        // The list is gone before more is read.
+        // The list is freed before more is read.
         for ListedVmi { name, uid, owner } in list {
             if is_named(&uid) || compared.contains(&uid) {
                 continue;
@@ -335,43 +335,43 @@ impl Search<'_> {
     }
 }
 
-/// Whether the instances beside our own are read again.
+/// The policy for reading the other instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// They are: one may be gone.
+    /// They are read again: one may be gone.
     Again,
-    /// They are not: a migration cannot wait for them.
+    /// They are kept as known: a migration cannot wait for them.
     AsKnown,
 }
 
-/// Our own instance as it was read, with its resource version, and the candidates beside it.
+/// The result of reading our own instance: its resource version and the candidates, other instances included.
 #[derive(Debug)]
 pub struct Own {
     /// The candidates.
     pub candidates: Fact<Candidates>,
-    /// The version of our own instance.
+    /// The resource version of our own instance.
     pub version: Option<String>,
 }
 
-/// What is known of our own instance.
+/// The known state of our own instance.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownOwn<'a> {
     /// The instance.
     pub own: &'a Vmi,
     /// Its resource version.
     pub version: Option<&'a str>,
-    /// The candidates beside it.
+    /// The other candidates.
     pub others: &'a Candidates,
 }
 
-/// What becomes of our own instance as a cache has it.
+/// The use of the cached version of our own instance.
 #[derive(Debug, PartialEq, Eq)]
 enum CachedUse {
-    /// It is taken.
+    /// It is used.
     Take,
-    /// It is older than what is known, and says the same.
+    /// It is older than the known version but equal.
     Keep,
-    /// It may be older and differs: the cache lags, or etcd was restored, so the store itself decides.
+    /// It may be older and differs: the cache lags, or etcd was restored. So the instance is read from etcd.
     Ask,
 }
 
@@ -387,8 +387,8 @@ impl KnownOwn<'_> {
     }
 }
 
-/// Reads the one that was found before, which is all that a migration changes. What a cache has of it is no reason to go back.
-/// `None` when it is gone or is another instance now: then everything is to be searched again.
+/// Reads the instance that was found before, which is all that a migration changes. An older cached version never replaces a newer
+/// one. Returns `None` if the instance is gone or has another UID: a new search is then necessary.
 pub async fn read_own(
     client: &Client,
     known: KnownOwn<'_>,
@@ -456,7 +456,7 @@ async fn get(
     }
 }
 
-/// The same for an instance that is hardly ours: one that cannot be read is passed over, because anyone who may write it must not
+/// Reads an instance that is probably not ours. One that cannot be parsed is skipped, because a user who may write it must not
 /// keep us from the others.
 async fn get_readable(
     client: &Client,

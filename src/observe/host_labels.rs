@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the sources say of the host that runs the VM, each only as far as those before it leave it needed.
+//! Reads the labels of the host that runs the VM from each source, but only if the sources before it are not sufficient.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::wire::kubeapi::{Client, Error, Selectors};
 
 use super::why;
 
-/// How long a refusal by RBAC is believed. A role that is granted is noticed then, or at once by `systemctl reload`.
+/// How long a refusal by RBAC is cached. A newly granted role takes effect after that, or immediately with `systemctl reload`.
 const DENIED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// Hosts whose labels are kept.
+/// The maximum number of hosts whose labels are cached.
 const HOSTS_MAX: usize = 8;
 
-/// Refusals that are still believed, so that no request is sent that is known to be refused.
+/// Cached refusals. A request that is known to be refused is not sent.
 #[derive(Debug, Default)]
 pub struct Denied {
     generation: u64,
@@ -31,7 +31,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// Forgets all of them.
+    /// Clears the cache.
     pub fn clear(&mut self) {
         self.until.clear();
     }
@@ -62,17 +62,17 @@ impl Denied {
     }
 }
 
-/// The labels of hosts that were read lately: a VM that comes back to a host asks nothing.
+/// The cached labels of hosts that were read recently: a VM that returns to a host needs no request.
 #[derive(Debug, Default)]
 pub struct Hosts(BTreeMap<HostName, (Duration, HostLabels)>);
 
 impl Hosts {
-    /// Forgets all of them.
+    /// Clears the cache.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets one of them.
+    /// Removes one host.
     pub fn forget(&mut self, host: &HostName) {
         self.0.remove(host);
     }
@@ -82,7 +82,7 @@ impl Hosts {
         (uptime.saturating_sub(*read) < age).then(|| labels.clone())
     }
 
-    /// Keeps what was read; what is kept already keeps its age.
+    /// Caches the labels of a host. An existing entry keeps its age.
     fn keep(&mut self, host: &HostName, labels: &HostLabels, uptime: Duration) {
         if self.0.contains_key(host) {
             return;
@@ -97,7 +97,7 @@ impl Hosts {
     }
 }
 
-/// Asks the sources in order. Harvester's annotations come with the instance and cost nothing.
+/// Reads the sources in order. Harvester's annotations are part of the instance and cost nothing.
 pub async fn read(
     client: &Client,
     generation: u64,
@@ -201,14 +201,14 @@ struct PodSpec {
     node_name: String,
 }
 
-/// Of the instance's pods the one that is active on the host: during a migration there are two.
+/// Reads the labels of the instance's active pod on the host: during a migration there are two pods.
 async fn launcher_pod(client: &Client, vmi: &Vmi, host: &HostName) -> Fact<HostLabels> {
     let path = format!("/api/v1/namespaces/{}/pods", vmi.namespace);
     let selectors = Selectors {
         label: Some(format!("kubevirt.io/created-by={}", vmi.uid)),
         field: None,
     };
-    // The label is anyone's to set: pods that are not of the instance are neither kept nor do they count.
+    // Any user can set the label: pods that do not belong to the instance are neither kept nor counted.
     let is_here = |pod: &LauncherPod| {
         pod.spec.node_name == host.as_str() && vmi.active_pods.contains_key(&pod.metadata.uid)
     };
@@ -230,7 +230,7 @@ struct ConfigMap {
     data: StringMap<DATA_BYTES>,
 }
 
-/// The entry of the host: YAML, label to value.
+/// Reads the entry of the host in the ConfigMap.
 async fn configmap(client: &Client, settings: &Settings, host: &HostName) -> Fact<HostLabels> {
     let name = &settings.topology.configmap;
     let path = format!(

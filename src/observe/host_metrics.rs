@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the host says of itself through KubeVirt's downward metrics: by the port, or else by the disk.
+//! Reads the metrics of the host from KubeVirt's downward metrics: from the port, or else from the disk.
 
 use time::UtcDateTime;
 
@@ -11,12 +11,12 @@ use crate::wire::virtio::downward_metrics::{self, AskError, ReadTimeouts, ask};
 use crate::wire::virtio::port::{self, PortError};
 use crate::wire::virtio::vhostmd_disk::{self, DiskError};
 
-/// virt-handler writes the disk every five seconds. An older one was forgotten when the VM moved, or is a copy.
+/// The maximum age in seconds. virt-handler writes the disk every five seconds; an older one predates a migration, or is a copy.
 const DISK_AGE_MAX: u64 = 60;
 
-/// Reads the metrics. `wall` is the time now: an answer of an earlier time is not believed.
+/// Reads the metrics. `wall` is the current time: an earlier response is rejected.
 ///
-/// It takes up to 20 s where the host is slow, and 5 s where no one serves the port: read it beside the other sources.
+/// Takes up to 20 s if the host is slow, and 5 s if the port is not served: read it concurrently with the other sources.
 pub async fn read(root: &Root, wall: UtcDateTime) -> Fact<HostMetrics> {
     read_within(root, wall, ReadTimeouts::default()).await
 }
@@ -42,17 +42,17 @@ async fn read_within(root: &Root, wall: UtcDateTime, timeouts: ReadTimeouts) -> 
             _ => Fact::Known(metrics),
         },
         (Err(error), Fact::Absent) => Fact::failed(disk_kind(&error), chain(&error)),
-        // A VM has one of them or the other: the port that was there is what has to be explained.
+        // A VM has one of the two devices: the error of the existing port is reported.
         (_, asked) => asked,
     }
 }
 
-/// How long ago the host wrote them, in seconds, where they say it.
+/// Returns the age in seconds, if the host reports a time.
 fn age(metrics: &HostMetrics, wall: UtcDateTime) -> Option<i64> {
     Some(wall.unix_timestamp().saturating_sub(metrics.time?))
 }
 
-/// Whether the host offers its metrics, and by which device, for people.
+/// Reports whether the host provides its metrics, and returns a description of the device.
 pub fn probe(root: &Root) -> (bool, String) {
     if port::find(root, downward_metrics::PORT).is_some() {
         let port = downward_metrics::PORT;

@@ -9,16 +9,16 @@ use crate::facts::machine::{Machine, Vendor};
 use crate::facts::{Fact, UnavailableKind};
 use crate::sys::root::{ReadError, Root};
 
-/// The static host name; every tool that changes the host name for good replaces this file.
+/// The file of the static host name; every tool that changes the host name permanently replaces it.
 pub const STATIC_HOSTNAME: &str = "/etc/hostname";
 
-/// Names and identifiers are one line; more is not one.
+/// The maximum size of a file with a name or an identifier, which has one line.
 const LINE_MAX: u64 = 4096;
 
-/// cloud-init's instance data with its copy of user-data; 100 kB is usual.
+/// The maximum size of cloud-init's instance data with its copy of user-data; 100 kB is usual.
 const INSTANCE_DATA_MAX: u64 = 4 << 20;
 
-/// Reads all local facts.
+/// Reads all local facts of this machine.
 pub fn read_machine(root: &Root) -> Machine {
     let nics = nics::read(root);
     Machine {
@@ -36,7 +36,7 @@ pub fn read_machine(root: &Root) -> Machine {
     }
 }
 
-/// The kernel's host name. In `/proc/sys`, so that a tree can hold one; `uname(2)` where a sandbox hides that file.
+/// Reads the host name of the kernel from `/proc/sys`, also below another root, or from `uname(2)` if a sandbox hides it.
 fn kernel_hostname(root: &Root) -> Fact<String> {
     match line(root, "/proc/sys/kernel/hostname") {
         Fact::Known(name) => Fact::Known(name),
@@ -79,7 +79,7 @@ fn platform_hostname(root: &Root) -> Fact<String> {
     }
 }
 
-/// KubeVirt leaves the serial out where the VM has none; firmware then shows one of these.
+/// Reads the serial. KubeVirt omits it if the VM has none; the firmware then shows one of these values.
 fn serial(root: &Root) -> Fact<String> {
     match line(root, "/sys/class/dmi/id/product_serial") {
         Fact::Known(text) if ["None", "Not Specified", "0"].contains(&text.as_str()) => {
@@ -116,7 +116,7 @@ fn parsed<T>(root: &Root, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> 
     }
 }
 
-/// The first line of a file, without surrounding space; an empty one is none. Bytes that are not UTF-8 are kept visible.
+/// Reads the first line of a file, trimmed; an empty line counts as absent. Bytes that are not UTF-8 are replaced.
 fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
     match root.read(path, LINE_MAX) {
         Err(error) => failed(&error),
@@ -130,7 +130,7 @@ fn line(root: &Root, path: impl AsRef<std::path::Path>) -> Fact<String> {
     }
 }
 
-/// A file that could not be read, as a fact.
+/// Converts a read error to a fact.
 pub(super) fn failed<T>(error: &ReadError) -> Fact<T> {
     match error {
         ReadError::NotFound(_) => Fact::Absent,

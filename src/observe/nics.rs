@@ -10,7 +10,7 @@ use crate::facts::nic::Nic;
 use crate::sys::root::Root;
 use crate::wire::netlink::inventory::read_nics;
 
-/// The NICs with a device behind them.
+/// Reads the NICs that have a device.
 pub fn read(root: &Root) -> Fact<Vec<Nic>> {
     match read_nics(root) {
         Ok(nics) if nics.is_empty() => Fact::Absent,
@@ -19,7 +19,7 @@ pub fn read(root: &Root) -> Fact<Vec<Nic>> {
     }
 }
 
-/// The addresses that belong to their hardware: those that can identify the machine.
+/// Returns the permanent hardware addresses: those that can identify the machine.
 pub fn addresses(nics: &Fact<Vec<Nic>>) -> Fact<BTreeSet<Mac>> {
     match nics {
         Fact::Known(nics) => {

@@ -11,17 +11,17 @@ use crate::observe::api_access::ApiLink;
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Client, Error};
 
-/// How new an answer must be.
+/// The required freshness of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// As it is now, by a quorum of the store.
+    /// The newest version, by a quorum read of etcd.
     Newest,
-    /// As the API server's cache has it, which costs the store nothing.
+    /// The version in the API server's cache, which costs etcd nothing.
     Cached,
 }
 
 impl Freshness {
-    /// Reads one object so.
+    /// Reads one object.
     pub async fn get<T: DeserializeOwned>(self, client: &Client, path: &str) -> Result<T, Error> {
         match self {
             Self::Newest => client.get(path).await,
@@ -30,7 +30,7 @@ impl Freshness {
     }
 }
 
-/// Reads the Node of this name.
+/// Reads the Node with this name.
 pub async fn read(link: &ApiLink, name: &NodeName, freshness: Freshness) -> Fact<Node> {
     let path = format!("/api/v1/nodes/{name}");
     match freshness.get::<Node>(&link.client, &path).await {

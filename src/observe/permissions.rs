@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks Harvester's API what our credential may do there, without doing it.
+//! Asks Harvester's API which permissions our credential has, without using them.
 
 use super::why;
 use crate::config::ConfigMapName;
@@ -7,16 +7,16 @@ use crate::facts::names::{HostName, Namespace, VmName};
 use crate::facts::permissions::{INSTANCES, Permission, PermissionPlace, PermissionUse, USEFUL};
 use crate::wire::kubeapi::{Client, ResourceAttributes};
 
-/// What the requests are about, as far as it is known. A role may allow single names only, so the question names them.
+/// The objects of the requests, as far as known. A role may allow single names only, so the review names them.
 #[derive(Debug)]
 pub struct Objects<'a> {
-    /// Where the VM is.
+    /// The namespace of the VM.
     pub namespace: &'a Namespace,
     /// Our VM.
     pub vm: Option<&'a VmName>,
     /// The host that runs it.
     pub host: Option<&'a HostName>,
-    /// Where the labels of hosts may be determined.
+    /// The ConfigMap with the topology of the hosts.
     pub configmap: &'a ConfigMapName,
 }
 
@@ -46,7 +46,7 @@ impl Objects<'_> {
     }
 }
 
-/// One answer for each of [`USEFUL`].
+/// Returns one result for each of [`USEFUL`].
 pub async fn read(client: &Client, objects: &Objects<'_>) -> Vec<Permission> {
     let mut permissions = Vec::new();
     for useful in USEFUL {

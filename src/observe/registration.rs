@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the files through which a distribution hands labels to its kubelet, and which distributions are installed.
+//! Reads the files that pass labels from a distribution to its kubelet, and detects the installed distributions.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, MANAGER, Peer, unit_path};
 
-/// Ours take some hundred bytes; whatever is larger is not ours.
+/// The maximum size of a file. Ours have some hundred bytes; a larger one is not ours.
 const FILE_MAX: u64 = 16 << 10;
 
-/// Where the kubelet's packages let people set `KUBELET_EXTRA_ARGS`: Debian's place, and that of Fedora and SUSE.
+/// The files in which users set `KUBELET_EXTRA_ARGS`: those of the packages for Debian, and for Fedora and SUSE.
 const KUBELET_ENVIRONMENT: [&str; 2] = ["/etc/default/kubelet", "/etc/sysconfig/kubelet"];
 
-/// Where drop-ins of the kubelet's unit are (systemd.unit(5)).
+/// The directories for drop-ins of the kubelet's unit (systemd.unit(5)).
 const KUBELET_DROP_INS: [&str; 4] = [
     "/etc/systemd/system/kubelet.service.d",
     "/run/systemd/system/kubelet.service.d",
@@ -25,7 +25,7 @@ const KUBELET_DROP_INS: [&str; 4] = [
     "/usr/lib/systemd/system/kubelet.service.d",
 ];
 
-/// Where the kubelet's unit itself is.
+/// The paths of the kubelet's unit.
 const KUBELET_UNITS: [&str; 5] = [
     "/etc/systemd/system/kubelet.service",
     "/run/systemd/system/kubelet.service",
@@ -34,10 +34,10 @@ const KUBELET_UNITS: [&str; 5] = [
     "/lib/systemd/system/kubelet.service",
 ];
 
-/// The variable that kubeadm's `10-kubeadm.conf` leaves to the administrator, and that we set.
+/// The variable that kubeadm's `10-kubeadm.conf` reserves for the administrator, and that we set.
 const EXTRA_ARGS: &str = "KUBELET_EXTRA_ARGS";
 
-/// What each kind leaves on a machine where it is installed: its configuration, its program, its units.
+/// The files that identify an installed distribution: its configuration, its program, its units.
 const TRACES: [(LabelFileKind, &[&str]); 3] = [
     (
         LabelFileKind::Rke2,
@@ -68,7 +68,7 @@ const TRACES: [(LabelFileKind, &[&str]); 3] = [
     ),
 ];
 
-/// The kinds whose distribution is installed.
+/// Returns the kinds whose distribution is installed.
 pub fn installed(root: &Root) -> Vec<LabelFileKind> {
     let is_here = |traces: &[&str]| traces.iter().any(|path| root.exists(path));
     TRACES
@@ -78,7 +78,7 @@ pub fn installed(root: &Root) -> Vec<LabelFileKind> {
         .collect()
 }
 
-/// The files that stand at the places of ours.
+/// Reads the existing files at the paths of our label files.
 pub fn read(root: &Root) -> Vec<LabelFile> {
     let file = |kind: LabelFileKind| {
         let content = match root.read_text(kind.path(), FILE_MAX) {
@@ -102,11 +102,11 @@ pub fn read(root: &Root) -> Vec<LabelFile> {
     LabelFileKind::ALL.into_iter().filter_map(file).collect()
 }
 
-/// The unit that our drop-in belongs to.
+/// The unit of our drop-in.
 const KUBELET: &str = "kubelet.service";
 
-/// Reads the state of the kubelet's unit from systemd's manager; `None` if it does not answer. Without the unit and without a
-/// drop-in nothing is asked.
+/// Reads the state of the kubelet's unit from systemd's manager; `None` if it does not respond. Without the unit and without a
+/// drop-in, systemd is not asked.
 pub async fn drop_in(root: &Root, bus: &Bus) -> Option<DropIn> {
     let ours = LabelFileKind::Kubelet.path();
     if !installed(root).contains(&LabelFileKind::Kubelet) && !root.exists(ours) {
@@ -136,7 +136,7 @@ pub async fn drop_in(root: &Root, bus: &Bus) -> Option<DropIn> {
     })
 }
 
-/// The file that sets the kubelet's extra arguments as well, be it to nothing: an environment file, the unit or another drop-in.
+/// Returns another file that sets the kubelet's extra arguments, even to nothing: an environment file, the unit or a drop-in.
 pub fn hidden_by(root: &Root) -> Option<PathBuf> {
     let text = |path: &Path| {
         let text = root.read(path, FILE_MAX).unwrap_or_default();
@@ -219,7 +219,7 @@ mod tests {
         write(&root, "/etc/sysconfig/kubelet", "");
         write(&root, drop_in, usual);
         assert_eq!(read(&root)[0].hidden_by, None);
-        // Before every drop-in, so that ours would take it away.
+        // These apply before every drop-in, so ours would override them.
         for unit in [
             "/etc/systemd/system/kubelet.service.d/0-containerd.conf",
             "/usr/lib/systemd/system/kubelet.service",

@@ -5,7 +5,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::wire::kubeapi::{Class, Error};
 
-/// An error of the wire as a reason.
+/// Converts a request error to a reason.
 pub fn why(error: &Error) -> Unavailable {
     let kind = match error.class() {
         Class::Retry | Class::Gone | Class::Conflict => UnavailableKind::Unreachable,

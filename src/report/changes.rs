@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is new since the last report: one journal entry for each change of state, none for a state that stays.
+//! Changes since the last report: one journal entry for each change of state, none for an unchanged state.
 //!
-//! A message is `what: where`; why it matters and what to do are in fields and in the message catalog.
+//! A message is `what: where`; the impact and the fix are in fields and in the message catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,41 +15,41 @@ use crate::decide::resync::{WindowId, WindowOutcome};
 use crate::facts::clock::ClockSteps;
 use crate::facts::trigger::Trigger;
 
-/// What was reported already.
+/// The state that was reported last.
 #[derive(Debug, Clone, Default)]
 pub struct Reported {
-    /// What was seen, by code; one code may have several.
+    /// The observations, by code; one code may have several.
     findings: BTreeMap<Code, BTreeSet<String>>,
     vm: Option<String>,
     host: Option<String>,
     zone: Option<String>,
-    /// Host names of the machine, by kind.
+    /// The host names of the machine, by kind.
     names: Option<BTreeMap<NameKind, String>>,
-    /// Steps of the clock.
+    /// The number of steps of the clock.
     clock: Option<u64>,
 }
 
-/// What happened in a round, beyond its status.
+/// The events of a round, in addition to its status.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RoundEvents<'a> {
     /// The findings.
     pub findings: &'a [Finding],
-    /// The steps of the wall clock until now.
+    /// The steps of the wall clock so far.
     pub clock: ClockSteps,
     /// Labels that were written, as `key=value` or `key-`.
     pub labelled: &'a [String],
     /// Milliseconds from the trigger to the end of the last write.
     pub latency_ms: u64,
-    /// A move that is seen for the first time.
+    /// A newly detected migration.
     pub moved: Option<&'a Migration>,
-    /// What became of a hint.
+    /// The outcome of a migration hint.
     pub window_end: Option<&'a WindowId>,
-    /// The unit that was to be started, and why it was not.
+    /// The unit that was to be started, and the error if that failed.
     pub started: Option<(&'a str, Option<&'a str>)>,
 }
 
 impl Reported {
-    /// Returns the entry of a migration hint, with the VM and the host as they were reported last.
+    /// Returns the entry of a migration hint, with the last reported VM and host.
     pub fn hint(&self, hint: Trigger) -> Record {
         let text = format!(
             "possible live migration ({}); querying current host",
@@ -65,7 +65,7 @@ impl Reported {
         }
     }
 
-    /// Returns the entries for what is new in `status`, in the order of events.
+    /// Returns the entries for the changes in `status`, in the order of events.
     pub fn news(&mut self, status: &Status, events: RoundEvents<'_>) -> Vec<Record> {
         let mut records = Vec::new();
         let vm = status.identity.vm.as_ref().map(|vm| match &vm.namespace {
@@ -169,7 +169,7 @@ impl Reported {
             let seen = present.entry(finding.code).or_default();
             seen.insert(finding.seen.clone());
         }
-        // What cannot be checked just now is neither there nor gone.
+        // A finding that cannot be checked now is neither new nor resolved.
         let unread = status.placement.is_none();
         let unknown = |code: Code| unread && code.needs_placement();
         for (code, seen) in std::mem::take(&mut self.findings) {
@@ -220,14 +220,14 @@ impl Reported {
         status.identity.names.iter().filter_map(text).collect()
     }
 
-    /// Returns the last step of the clock, where there was one since the last report.
+    /// Returns the last step of the clock, if there was one since the last report.
     fn clock_set(&mut self, steps: ClockSteps) -> Option<String> {
         let before = self.clock.replace(steps.count)?;
         let step = steps.last.filter(|_| steps.count > before)?;
         Some(format!("wall clock set by {step}"))
     }
 
-    /// Reports whether a finding is new, or something else was observed.
+    /// Reports whether a finding or its observation is new.
     fn is_new(&self, finding: &Finding) -> bool {
         let is_same =
             |seen: &BTreeSet<String>| seen.contains(&finding.seen) || finding.code.is_error_text();
@@ -244,7 +244,7 @@ fn meaning(hint: Trigger) -> &'static str {
     }
 }
 
-/// Returns the entry for the end of a fast-poll window without a migration. A migration has an entry of its own.
+/// Returns the entry for the end of a fast-poll window without a migration. A migration has a separate entry.
 fn ended(window_end: &WindowId, host: Option<&str>) -> Option<(Priority, String)> {
     let (hint, reads) = (window_end.trigger.as_str(), window_end.reads);
     let seconds = window_end.took.as_secs();

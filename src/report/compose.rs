@@ -23,17 +23,17 @@ use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::topology::LabelValue;
 use crate::sys::escape::one_line;
 
-/// Characters of a name of this machine: more than the kernel or DNS allow.
+/// The maximum length of a name of this machine, in characters: more than the kernel or DNS allow.
 const NAME_MAX: usize = 253;
 
-/// What a status holds beyond one round.
+/// The parts of a status that outlive one round.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The process.
     pub agent: AgentStatus,
-    /// What triggers a reconcile.
+    /// The event sources.
     pub event_sources: Vec<EventSourceStatus>,
-    /// Since when each finding is there, by code.
+    /// The time at which each finding was first observed, by code.
     pub since: BTreeMap<String, String>,
     /// The last migration whose labels were written.
     pub last_migration: Option<MigrationStatus>,
@@ -42,7 +42,7 @@ pub struct Context {
 }
 
 impl Status {
-    /// The status after a round.
+    /// Creates the status after a round.
     pub fn new(report: &RoundReport<'_>, context: &Context) -> Self {
         let last_update_time = decide::rfc3339(report.now.wall);
         let findings = report
@@ -308,7 +308,7 @@ fn guest_agent(report: &RoundReport<'_>) -> GuestAgentStatus {
 }
 
 impl MigrationHintStatus {
-    /// Returns the outcome of a fast-poll window that ended at `at`.
+    /// Creates the outcome of a fast-poll window that ended at `at`.
     pub fn new(window_end: &WindowId, at: String) -> Self {
         Self {
             trigger: window_end.trigger.as_str().to_owned(),
@@ -321,7 +321,7 @@ impl MigrationHintStatus {
 }
 
 impl PermissionStatus {
-    /// Returns a permission as it is reported.
+    /// Converts a permission.
     pub fn new(permission: &Permission) -> Self {
         let useful = permission.useful;
         let group = if useful.group.is_empty() {

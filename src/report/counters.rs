@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened since the process started, counted. It is kept in memory only: a restart begins at zero, as Prometheus
-//! expects of counters.
+//! Counts of events since the process started. They are kept in memory only: a restart begins at zero, as Prometheus expects of
+//! counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Adds what one round saw.
+    /// Adds the events of one round.
     pub fn note(&mut self, report: &RoundReport<'_>) {
         if report.plan.moved.is_some() {
             let migrations = self.migrations.entry(report.trigger.as_str());
@@ -56,12 +56,12 @@ impl Counters {
     }
 }
 
-/// How many observations were at most as long as each of [`BOUNDS`].
+/// The number of observations up to each of [`BOUNDS`].
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// Observations up to each bound, shorter ones included.
+    /// The number of observations up to each bound, shorter ones included.
     pub buckets: [u64; BOUNDS.len()],
-    /// All observations.
+    /// The number of all observations.
     pub count: u64,
     /// Their sum in seconds.
     pub sum: f64,

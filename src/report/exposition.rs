@@ -5,14 +5,14 @@
 
 use std::fmt::Write;
 
-/// What kind of number a family holds.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Goes up only; its name ends in `_total`.
+    /// A value that only increases; the name ends in `_total`.
     Counter,
-    /// Goes up and down.
+    /// A value that increases and decreases.
     Gauge,
-    /// Observations by size; its samples have the endings `_bucket`, `_sum` and `_count`.
+    /// Observations by size; the names of the samples have the suffixes `_bucket`, `_sum` and `_count`.
     Histogram,
 }
 
@@ -26,8 +26,8 @@ impl Kind {
     }
 }
 
-/// The text of one family, which grows by its samples. Names, help texts and label names are our own, in ASCII; label
-/// values may be anything. No two samples may have the same labels: Prometheus rejects a whole page with such a pair.
+/// The text of one family, to which samples are appended. Names, help texts and label names are our own, in ASCII; label values
+/// are arbitrary. Two samples must not have the same labels: Prometheus rejects the whole page.
 #[derive(Debug)]
 pub struct MetricFamily<'a> {
     name: &'static str,
@@ -35,7 +35,7 @@ pub struct MetricFamily<'a> {
 }
 
 impl<'a> MetricFamily<'a> {
-    /// Begins a family at the end of `text`.
+    /// Starts a family at the end of `text`.
     pub fn new(text: &'a mut String, name: &'static str, kind: Kind, help: &'static str) -> Self {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {}", escape(help));
@@ -48,7 +48,7 @@ impl<'a> MetricFamily<'a> {
         self.sample_of("", labels, value);
     }
 
-    /// Adds a sample whose name has an ending.
+    /// Adds a sample whose name has a suffix.
     pub fn sample_of(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) {
         let _ = write!(self.text, "{}{ending}", self.name);
         let mut before = '{';
@@ -58,7 +58,7 @@ impl<'a> MetricFamily<'a> {
             before = ',';
         }
         let end = if labels.is_empty() { "" } else { "}" };
-        // Rust and Prometheus write numbers alike; none of ours is infinite.
+        // Rust and Prometheus format numbers alike; our values are never infinite.
         let _ = writeln!(self.text, "{end} {value}");
     }
 }

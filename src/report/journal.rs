@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One entry in the journal for each change of state.
 //!
-//! Entries are events of `tracing`, which `tracing-journald` writes to journald, or text lines to stderr. Both can block. So they
-//! are written by a thread of their own, behind a bounded queue: a sender never waits. What does not fit is counted, and the
-//! count is an entry as soon as the queue is empty again.
+//! Entries are events of `tracing`, which `tracing-journald` writes to journald, or text lines to stderr. Both can block. So a
+//! separate thread writes them, behind a bounded queue: a sender never waits. Entries that do not fit are counted, and the count
+//! is logged as soon as the queue is empty again.
 
 mod lines;
 mod record;
@@ -20,20 +20,20 @@ use crate::config::LogLevel;
 use subscriber::Level;
 use writer::Writer;
 
-/// The sending end, for any thread. Sending never waits for a journal and never fails.
+/// The sending end, for any thread. Sending never waits for the journal and never fails.
 #[derive(Debug, Clone)]
 pub struct Journal {
     level: Level,
-    /// `None` once it was closed.
+    /// `None` after it was closed.
     writer: Arc<Mutex<Option<Writer>>>,
 }
 
 impl Journal {
-    /// Starts the thread that writes entries from `level` on.
+    /// Starts the thread that writes entries of `level` or more severe.
     pub fn new(sink: Sink, level: LogLevel) -> Self {
         let level = Level::new(level);
         let filter = level.clone();
-        // Without a thread there is no journal; the agent works all the same.
+        // Without the thread there is no journal; the agent works nevertheless.
         let writer = Writer::start(move || subscriber::of(sink, filter)).ok();
         Self {
             level,
@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// Changes which entries are written.
+    /// Changes the level of the entries that are written.
     pub fn set_level(&self, level: LogLevel) {
         self.level.set(level);
     }
@@ -54,7 +54,7 @@ impl Journal {
         }
     }
 
-    /// Waits until all entries are written, but no longer than `timeout`. Returns whether they were.
+    /// Waits until all entries are written, for at most `timeout`. Reports whether they were.
     pub fn close(self, timeout: Duration) -> bool {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let writer = writer.take();

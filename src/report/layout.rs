@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text on a terminal: its width, color and symbols, and paragraphs and tables that fit it.
+//! Text on a terminal: its width, color and symbols, and paragraphs and tables that fit in it.
 
 use std::fmt::Write;
 use std::iter::repeat_n;
 
 use crate::catalogue::Severity;
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TermStyle {
-    /// Whether words may be colored.
+    /// Whether colors are used.
     pub color: bool,
-    /// Which symbols may be used.
+    /// The symbols that are used.
     pub charset: Charset,
-    /// Columns of a line.
+    /// The number of columns of a line.
     pub width: usize,
 }
 
-/// Symbols that a terminal can show.
+/// The symbols that a terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Charset {
-    /// Letters and punctuation.
+    /// Letters and punctuation only.
     Ascii,
-    /// One symbol of Unicode for each state.
+    /// One Unicode symbol for each state.
     Unicode,
 }
 
-/// How something stands, as a symbol shows it.
+/// The state that a symbol shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// It was checked, and nothing is wrong.
     Ok,
     /// It was not checked.
     Skipped,
-    /// The worst finding.
+    /// The severity of the worst finding.
     Found(Severity),
 }
 
 impl TermStyle {
-    /// For a file, and for a terminal of which nothing is known.
+    /// The style for a file, and for a terminal with unknown capabilities.
     pub const PLAIN: Self = Self {
         color: false,
         charset: Charset::Ascii,
@@ -78,7 +78,7 @@ impl TermStyle {
         self.paint(mark, symbol)
     }
 
-    /// Returns the columns that [`symbol`](Self::symbol) takes.
+    /// Returns the number of columns of a [`symbol`](Self::symbol).
     pub fn symbol_width(self) -> usize {
         match self.charset {
             Charset::Ascii => 4,
@@ -86,7 +86,7 @@ impl TermStyle {
         }
     }
 
-    /// Returns the sign between what was and what is.
+    /// Returns the symbol between an old and a new value.
     pub fn arrow(self) -> &'static str {
         match self.charset {
             Charset::Ascii => "->",
@@ -95,8 +95,8 @@ impl TermStyle {
     }
 }
 
-/// Appends `value` behind `lead`, wrapped at `width` columns; further lines are indented by `indent`. No word is cut: it may be
-/// a path to copy. `lead` takes `indent` columns and may contain escape sequences.
+/// Appends `value` after `lead`, wrapped at `width` columns; further lines are indented by `indent`. Words are never split: one
+/// may be a path to copy. `lead` takes `indent` columns and may contain escape sequences.
 pub fn paragraph(text: &mut String, lead: &str, indent: usize, value: &str, width: usize) {
     text.push_str(lead);
     let mut taken = indent;
@@ -119,7 +119,7 @@ pub fn paragraph(text: &mut String, lead: &str, indent: usize, value: &str, widt
     text.push('\n');
 }
 
-/// Returns the columns that a text takes, without those of colors.
+/// Returns the number of columns of a text, without color sequences.
 pub fn visible(text: &str) -> usize {
     let mut is_escape = false;
     let is_shown = |character: &char| {
@@ -130,7 +130,7 @@ pub fn visible(text: &str) -> usize {
     text.chars().filter(is_shown).count()
 }
 
-/// Appends steps: one as it is, several with numbers.
+/// Appends steps: a single one without a number, several with numbers.
 pub fn steps(text: &mut String, lead: &str, indent: usize, steps: &[&str], width: usize) {
     if let [only] = steps {
         return paragraph(text, lead, indent, only, width);
@@ -142,8 +142,8 @@ pub fn steps(text: &mut String, lead: &str, indent: usize, steps: &[&str], width
     }
 }
 
-/// Appends rows in columns behind `indent` columns. The first row is the heading. Where they do not fit, the widest columns
-/// get narrower and their cells are wrapped.
+/// Appends a table, indented by `indent` columns. The first row is the heading. If it does not fit, the widest columns are
+/// narrowed and their cells are wrapped.
 pub fn table<const N: usize>(text: &mut String, indent: usize, rows: &[[String; N]], width: usize) {
     const GAP: usize = 2;
     let mut columns = [0; N];

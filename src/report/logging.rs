@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What developers see, and what a crash leaves behind.
+//! Debug events for developers, and the output of a panic.
 //!
-//! Reports for people go through `report::journal`. Here are the debug events of our own modules, which no one sees unless
-//! they asked for them, and the last words of a panic.
+//! Reports for users go through `report::journal`. This module handles the debug events of our own modules, which are written only
+//! on request, and the message of a panic.
 
 use std::any::Any;
 use std::io::{self, Write};
@@ -22,20 +22,20 @@ use crate::report::journal::{Journal, Priority, Record};
 use crate::report::sink::StderrStyle;
 use crate::sys::escape::one_line;
 
-/// Only our own events: those of HTTP and TLS libraries can hold headers, and headers hold tokens.
+/// The target of our own events: those of HTTP and TLS libraries can contain headers, and headers contain tokens.
 const OWN_TARGET: &str = "harvester_node_agent";
 
-/// A file name, a line and one of our own texts.
+/// The maximum length of a panic message: a file name, a line and one of our own texts.
 const PANIC_LIMIT: usize = 512;
 
-/// Sends the debug events of our own modules to stderr where they are wanted. Later calls change nothing.
+/// Writes the debug events of our own modules to stderr if the level is debug. Later calls have no effect.
 pub fn debug_to_stderr(level: LogLevel) {
     if level == LogLevel::Debug {
         debug_to(io::stderr);
     }
 }
 
-/// Sends them to the journal, whose queue keeps them from blocking. Later calls change nothing.
+/// Writes the debug events to the journal, whose queue prevents blocking. Later calls have no effect.
 pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
     if level == LogLevel::Debug {
         let journal = journal.clone();
@@ -43,7 +43,7 @@ pub fn debug_to_journal(journal: &Journal, level: LogLevel) {
     }
 }
 
-/// Makes the formatted text of an event an entry.
+/// Converts the formatted text of an event to an entry.
 struct DebugEntry(Journal);
 
 impl Write for DebugEntry {
@@ -65,14 +65,14 @@ fn debug_to(writer: impl for<'writer> MakeWriter<'writer> + Send + Sync + 'stati
         .with_level(false)
         .without_time();
     let filter = Targets::new().with_target(OWN_TARGET, LevelFilter::DEBUG);
-    // Fails only if there is a subscriber already.
+    // Fails only if there already is a subscriber.
     let _ = tracing_subscriber::registry()
         .with(filter)
         .with(layer)
         .try_init();
 }
 
-/// Makes a panic one line on stderr, which systemd passes on to the journal.
+/// Installs a hook that writes a panic as one line to stderr, which systemd forwards to the journal.
 pub fn install_panic_hook(style: StderrStyle) {
     let prefix = match style {
         // Critical: the process is about to end.
@@ -85,10 +85,10 @@ pub fn install_panic_hook(style: StderrStyle) {
     }));
 }
 
-/// Sees to it that no crash writes our memory, with tokens and keys in it, to a disk.
+/// Prevents core dumps, which would write our memory, with tokens and keys, to disk.
 pub fn deny_core_dumps() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
-    // A core pattern that pipes to a program ignores the limit, but not this. It also keeps debuggers of other users away.
+    // A core pattern that pipes to a program ignores the limit, but not this. It also excludes debuggers of other users.
     set_dumpable(false)?;
     Ok(())
 }
@@ -104,8 +104,8 @@ fn describe_panic(info: &PanicHookInfo<'_>) -> String {
     one_line(&line, PANIC_LIMIT).into_owned()
 }
 
-/// The message if it is a literal of the source code. One that was put together at run time can hold anything, also a
-/// secret, and is never shown.
+/// Returns the message if it is a literal of the source code. A message that was formatted at run time can contain anything, even
+/// a secret, and is never shown.
 fn literal_message(payload: &(dyn Any + Send)) -> &'static str {
     payload
         .downcast_ref::<&'static str>()

@@ -6,14 +6,14 @@
 //!
 //! To add one: `systemd-id128 new`, and an entry below. An id never changes once released.
 
-/// One kind of record.
+/// One kind of journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// `MESSAGE_ID`: 32 hexadecimal digits.
     pub id: &'static str,
-    /// What happened, in one line.
+    /// The subject: what happened, in one line.
     pub subject: &'static str,
-    /// What it means and what to type next.
+    /// The meaning, and the commands to run next.
     pub explanation: &'static str,
 }
 
@@ -43,7 +43,7 @@ kinds! {
      are not updated after a live migration. To start it:\n\
      \n    systemctl start harvester-node-agent\n";
 
-    /// The VM of this node became known.
+    /// The VM of this node was identified.
     IDENTIFIED = "0d4c1a7e5f6b4c57a0b2f0c6d1f7a106",
     "This node is the Harvester VM @HNA_VM@",
     "To show the evidence, and whether hostname and node name match the VM:\n\
@@ -172,7 +172,7 @@ mod tests {
             assert!(!kind.subject.contains('\n') && !kind.subject.ends_with('.'));
             assert!(kind.explanation.ends_with('\n'), "{}", kind.subject);
             for line in kind.explanation.lines() {
-                // `journalctl -x` puts three characters before each.
+                // `journalctl -x` adds three characters before each line.
                 assert!(line.len() <= 85, "{line}");
             }
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status as numbers for Prometheus, in two pages: one that stays while the state stays, and one that each reconcile changes.
+//! The status as Prometheus metrics, in two pages: one that changes only with the state, and one that each reconcile changes.
 //!
-//! Every name begins with `harvester_node_agent_`. Durations and timestamps are in seconds. A value that is not known is absent.
-//! A state is a plain 0/1 gauge, and beside it one 0/1 series for each state (a StateSet in the words of OpenMetrics), so that a
-//! series keeps its labels while the state changes. Labels are named so that none collides with the labels of a scrape target.
+//! Every name begins with `harvester_node_agent_`. Durations and timestamps are in seconds. An unknown value is absent. A state is
+//! a plain 0/1 gauge, and in addition one 0/1 series for each state (an OpenMetrics StateSet), so that the labels of a series do
+//! not change with the state. No label name conflicts with the labels of a scrape target.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::decide::schedule;
 use crate::facts::observation::{Api, Observation};
 use crate::facts::requests::Requests;
 
-/// Returns the page of the state and of what happened.
+/// Returns the page with the state and the event counters.
 pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> String {
     let mut text = String::new();
     let page = &mut text;
@@ -41,7 +41,7 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
     text
 }
 
-/// Returns the page of what every reconcile changes.
+/// Returns the page that every reconcile changes.
 pub fn activity(report: &RoundReport<'_>) -> String {
     let mut text = String::new();
     requests(&mut text, report.requests);
@@ -107,7 +107,7 @@ fn standing(page: &mut String, status: &Status, report: &RoundReport<'_>) {
         &Verdict::ALL.map(Verdict::name),
         &verdict,
     );
-    // As the condition HarvesterTopologySynced has it: of a host without topology the Node needs none.
+    // As in the condition HarvesterTopologySynced: the Node of a host without topology needs no labels.
     let sync = &report.plan.sync;
     MetricFamily::new(
         page,
@@ -140,7 +140,7 @@ fn standing(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     );
 }
 
-/// Adds one series for each state. One that is not listed is added as well: a current state is never missing.
+/// Adds one series for each state. A current state that is not listed is added as well, so that it is never missing.
 fn states<const N: usize>(
     page: &mut String,
     name: &'static str,
@@ -157,8 +157,8 @@ fn states<const N: usize>(
     }
 }
 
-/// Returns the verdict, and whether the names are proven to be the VM's: as the condition HarvesterIdentityVerified has it. Names
-/// that agree with what the platform once said prove nothing while no VM, or more than one, is known.
+/// Returns the verdict, and whether the names are proven to be the VM's, as in the condition HarvesterIdentityVerified. Names that
+/// match the name from the platform prove nothing while no VM, or more than one, is known.
 fn verified(identity: &Identity) -> (String, bool) {
     let is_match = identity.verdict.is_match();
     match identity.vm_name() {

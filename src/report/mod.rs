@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports: the journal, systemd, the status file, metrics. They may lose a message; they never stop the loop and never
-//! change a decision.
+//! Reports: the journal, systemd, the status file, metrics. A message may be lost; a report never stops the loop and never changes
+//! a decision.
 //!
 //! To add a report: a file here that takes a [`Status`], and a line in [`Reporter`].
 
@@ -48,10 +48,10 @@ use systemd::Notifier;
 use textfile::Textfile;
 use trouble::Trouble;
 
-/// How long the end of the process waits for the journal.
+/// How long the exit of the process waits for the journal.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long it waits for the last state to be saved. A state that is lost is found out again.
+/// How long the exit waits until the last state is saved. A lost state is determined again.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// All reports of the daemon.
@@ -70,12 +70,12 @@ pub struct Reporter {
     board: MetricsPage,
     ready: bool,
     line: String,
-    /// Reports that could not be made, by what they are of.
+    /// The errors of reports that could not be written, by report.
     troubles: BTreeMap<&'static str, String>,
 }
 
 impl Reporter {
-    /// A reporter for a process that has just started.
+    /// Creates a reporter for a process that has just started.
     pub fn new(
         root: Root,
         journal: Journal,
@@ -122,7 +122,7 @@ impl Reporter {
         }
     }
 
-    /// One record that stands for itself.
+    /// Sends one record without further fields.
     pub fn say(&mut self, priority: Priority, message_id: Option<&'static str>, message: String) {
         self.journal.send(Record {
             message_id,
@@ -130,7 +130,7 @@ impl Reporter {
         });
     }
 
-    /// Tells of a migration hint at once, from any thread, with the VM and the host as they were reported last.
+    /// Returns a sink that reports a migration hint immediately, from any thread, with the last reported VM and host.
     pub fn hint_sink(&self) -> HintSink {
         let (journal, reported) = (self.journal.clone(), Arc::clone(&self.reported));
         Box::new(move |hint| {
@@ -139,18 +139,18 @@ impl Reporter {
         })
     }
 
-    /// How often systemd wants to hear that the loop works.
+    /// Returns the interval of the watchdog notifications to systemd.
     pub fn watchdog_period(&self) -> Option<Duration> {
         self.systemd.watchdog_interval()
     }
 
-    /// The end: what was said is written.
+    /// Writes all queued entries and the state, and closes the reports.
     pub fn close(self) {
         self.journal.close(CLOSE_TIMEOUT);
         self.saver.close(SAVE_TIMEOUT);
     }
 
-    /// A report that cannot be made is said once, and again when it could be made in between.
+    /// Reports an error of a report once, and again after the report was written in between.
     fn mention(&mut self, of: &'static str, trouble: Option<Trouble>) {
         let Some(trouble) = trouble else {
             self.troubles.remove(of);
@@ -209,7 +209,7 @@ impl Reporter {
         self.saver.save(&self.state);
     }
 
-    /// The metrics, where anyone wants them.
+    /// Updates the metrics if they are enabled.
     fn measure(&mut self, status: &Status, report: &RoundReport<'_>) {
         self.counters.note(report);
         let settings = report.settings;
@@ -232,7 +232,7 @@ impl Reporter {
             self.textfile
                 .publish(root, &path, &state, &activity, uptime)
         });
-        // A Prometheus sees nothing of it, so that a round has to tell.
+        // Prometheus does not detect this error, so a round must report it.
         let what = trouble.or(left).map(|trouble| trouble.what);
         let issue = what.map(|what| ObservationIssue::MetricsUnavailable {
             what,
@@ -308,15 +308,15 @@ impl Publish for Reporter {
     }
 
     fn hint(&mut self, hint: Trigger) {
-        // The listener has reported it already, from its own thread.
+        // The listener has already reported it, from its own thread.
         if hint != Trigger::Link {
             self.hint_sink()(hint);
         }
     }
 
     fn alive(&mut self) {
-        // The first keep-alive is the first local round, and with it the service is up: an API that is away must not hold
-        // the boot.
+        // The first keep-alive is the first local round, after which the service is ready: an unreachable API must not delay the
+        // boot.
         if !self.ready {
             self.ready = true;
             self.systemd.ready("starting: identifying VM and host");
@@ -340,7 +340,7 @@ impl Publish for Reporter {
                 "configuration reloaded".to_owned(),
             );
         }
-        // The round that follows reports it, in the journal and in the status.
+        // The next round reports it, in the journal and in the status.
         self.health.issue("configuration", kept);
         let line = self.line.clone();
         self.systemd.ready(&line);
@@ -356,7 +356,7 @@ impl Publish for Reporter {
     }
 }
 
-/// The labels that were written in this round, as `key=value` or `key-`.
+/// Returns the labels that were written in this round, as `key=value` or `key-`.
 fn labelled(report: &RoundReport<'_>) -> Vec<String> {
     let written = report.tried().filter(|(_, result)| result.is_ok());
     written
@@ -372,7 +372,7 @@ fn labelled(report: &RoundReport<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The unit that was started in this round, and why it could not be.
+/// Returns the unit that was to be started in this round, and the error if that failed.
 fn started<'a>(report: &'a RoundReport<'_>) -> Option<(&'a str, Option<&'a str>)> {
     report.tried().find_map(|(action, result)| match action {
         Action::StartUnit(unit) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times as a distance from now: `2h ago`, `in 29d`.
+//! Times relative to now: `2h ago`, `in 29d`.
 
 use time::UtcDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -8,7 +8,7 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Returns the seconds from `now` until an RFC 3339 time; negative for one that is over.
+/// Returns the seconds from `now` until an RFC 3339 time; negative for a time in the past.
 pub fn seconds_until(now: UtcDateTime, time: &str) -> Option<i64> {
     let time = UtcDateTime::parse(time, &Rfc3339).ok()?;
     Some(time.unix_timestamp().saturating_sub(now.unix_timestamp()))
@@ -24,7 +24,7 @@ pub fn span(seconds: i64) -> String {
     }
 }
 
-/// Returns an RFC 3339 time as `2h ago` or `in 29d`; what is not such a time, as it is.
+/// Returns an RFC 3339 time as `2h ago` or `in 29d`, and any other text unchanged.
 pub fn relative(now: UtcDateTime, time: &str) -> String {
     match seconds_until(now, time) {
         None => time.to_owned(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where records go: the journal or stderr. Decided once, from facts.
+//! The destination of records: the journal or stderr. Chosen once, from facts.
 
 use std::io::{IsTerminal, stderr};
 
@@ -7,48 +7,48 @@ use nix::sys::stat::fstat;
 
 use crate::sys::root::Root;
 
-/// journald's socket; the client library knows no other.
+/// journald's socket; the client library supports no other path.
 pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
-/// The way out.
+/// The destination of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sink {
     /// journald's own protocol, with fields.
     Journal,
-    /// Text.
+    /// Text on stderr.
     Stderr(StderrStyle),
 }
 
-/// How text on stderr looks.
+/// The format of text on stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StderrStyle {
-    /// As it is.
+    /// Without colors or prefixes.
     Plain,
-    /// With terminal colours.
+    /// With terminal colors.
     Coloured,
-    /// Each line with its priority in front, `<4>`, as systemd reads it from a service's stderr.
+    /// Each line with its priority as a prefix, `<4>`, which systemd parses on a service's stderr.
     Prefixed,
 }
 
-/// What the choice depends on.
+/// The inputs of the choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SinkFacts {
-    /// We work on the running system, not on a tree below `--root`.
+    /// Whether the root is the running system, not a tree below `--root`.
     pub live_root: bool,
     /// The environment variable `JOURNAL_STREAM`, `device:inode`.
     pub journal_stream: Option<String>,
-    /// Device and inode of stderr.
+    /// The device and inode of stderr.
     pub stderr: Option<(u64, u64)>,
-    /// stderr is a terminal.
+    /// Whether stderr is a terminal.
     pub stderr_is_terminal: bool,
-    /// journald listens.
+    /// Whether journald's socket exists.
     pub journal_socket_exists: bool,
-    /// The environment variable `NO_COLOR` is set and not empty.
+    /// Whether the environment variable `NO_COLOR` is set and not empty.
     pub no_colour: bool,
 }
 
 impl SinkFacts {
-    /// Looks at stderr and at journald's socket; the environment is main's.
+    /// Reads the state of stderr and of journald's socket; the environment is that of main.
     pub fn observe(root: &Root, journal_stream: Option<String>, no_colour: Option<&str>) -> Self {
         Self {
             live_root: root.is_live(),
@@ -62,8 +62,8 @@ impl SinkFacts {
         }
     }
 
-    /// Whether systemd connected stderr to the journal. The variable alone proves nothing: it is inherited by children
-    /// whose stderr goes elsewhere.
+    /// Reports whether systemd connected stderr to the journal. The variable alone is not sufficient: children inherit it, even if
+    /// their stderr is redirected.
     fn stderr_is_journal(&self) -> bool {
         let stream = self.journal_stream.as_deref().and_then(|text| {
             let (device, inode) = text.split_once(':')?;
@@ -73,7 +73,7 @@ impl SinkFacts {
     }
 }
 
-/// The journal for a service on the running system, else stderr.
+/// Returns the journal for a service on the running system, otherwise stderr.
 pub fn choose_sink(facts: &SinkFacts) -> Sink {
     let service = facts.stderr_is_journal() || !facts.stderr_is_terminal;
     if facts.live_root && facts.journal_socket_exists && service {

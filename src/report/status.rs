@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status: all that the agent knows, as `/run/harvester-node-agent/status.json` holds it and `-o json` prints it.
+//! The status: the complete state of the agent, as in `/run/harvester-node-agent/status.json` and as `-o json` prints it.
 //!
-//! The shape is stable: fields are added, never renamed or removed, while `apiVersion` stays.
+//! The format is stable: fields are added, never renamed or removed, while `apiVersion` is unchanged.
 
 use std::collections::BTreeMap;
 
@@ -23,23 +23,23 @@ pub struct Status {
     pub api_version: String,
     /// `Status`.
     pub kind: String,
-    /// When this was found out, RFC 3339.
+    /// The time of the observation, RFC 3339.
     pub last_update_time: String,
-    /// Why the agent reconciled.
+    /// The trigger of the reconcile.
     pub trigger: String,
     /// The process.
     pub agent: AgentStatus,
-    /// Who we are.
+    /// The identity of this machine.
     pub identity: IdentityStatus,
-    /// Where we are; missing while it is not known.
+    /// The location of the VM; missing while it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementStatus>,
-    /// How the labels of the Node stand.
+    /// The state of the labels of the Node.
     pub labels: LabelsStatus,
-    /// What a kubelet that starts is given; missing unless `[registration] node_labels` is set.
+    /// The labels for a kubelet that registers; missing unless `[registration] node_labels` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<RegistrationStatus>,
-    /// The last migration that was seen.
+    /// The last detected migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_migration: Option<MigrationStatus>,
     /// The last migration hint and its outcome.
@@ -47,26 +47,26 @@ pub struct Status {
     pub last_migration_hint: Option<MigrationHintStatus>,
     /// The two credentials.
     pub credentials: CredentialsStatus,
-    /// What the Harvester credential may do; only where it was asked for.
+    /// The permissions of the Harvester credential; only if they were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<PermissionStatus>,
     /// qemu-guest-agent.
     #[serde(default)]
     pub qemu_guest_agent: GuestAgentStatus,
-    /// What triggers a reconcile, and whether it is active here.
+    /// The event sources, and whether each is active.
     pub event_sources: Vec<EventSourceStatus>,
-    /// Findings, worst first.
+    /// Findings, most severe first.
     pub findings: Vec<FindingStatus>,
 }
 
 impl Status {
-    /// As JSON; by way of its text, because each way of writing all these types is 10 kB of code.
+    /// Converts the status to JSON through its text, because another serializer for all these types adds 10 kB of code.
     pub fn to_json(&self) -> Value {
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// From JSON, by way of its text as well; of this version alone.
+    /// Parses JSON, also through its text; only of this version.
     pub fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
         let version = value.get("apiVersion").and_then(Value::as_str);
         if version != Some(API_VERSION) {
@@ -82,41 +82,41 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus {
-    /// Version.
+    /// The version.
     pub version: String,
-    /// Process id.
+    /// The process ID.
     pub pid: u32,
-    /// When it started, RFC 3339.
+    /// The start time, RFC 3339.
     pub start_time: String,
-    /// When the kernel started it, in clock ticks since the boot: with `pid` and `boot_id` it names this process and no later
-    /// one.
+    /// The start time of the process in the kernel, in clock ticks since the boot: with `pid` and `boot_id` it identifies this
+    /// process and no later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ticks: Option<u64>,
-    /// The boot that these are counted from.
+    /// The ID of the boot that `start_ticks` refers to.
     #[serde(rename = "bootID", default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
 }
 
-/// Who we are.
+/// The identity of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {
-    /// How the names compare: the name of a `decide::name_match::Verdict`, such as `names-match` or `name-of-another-vm`.
+    /// The result of comparing the names: that of a `decide::name_match::Verdict`, such as `names-match` or `name-of-another-vm`.
     pub state: String,
-    /// What does not work because of it.
+    /// The impact of the result.
     pub impact: String,
-    /// The VM; missing while it is not known.
+    /// The VM; missing while it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<VmStatus>,
-    /// The name that the names below were compared with: the VM's, or while that is not known the one that the platform gave.
+    /// The name that the names below were compared with: the VM's, or that from the platform while the VM is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_name: Option<String>,
-    /// Why the VM is not known, or not read just now.
+    /// The reason why the VM is unknown, or could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The names of this machine.
     pub names: Vec<NameStatus>,
-    /// What was compared.
+    /// The results of the comparisons.
     pub evidence: Vec<EvidenceStatus>,
 }
 
@@ -124,29 +124,29 @@ pub struct IdentityStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VmStatus {
-    /// Name.
+    /// The name.
     pub name: String,
-    /// Namespace; missing when only the name is proven.
+    /// The namespace; missing if only the name is proven.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// UID of the VirtualMachine.
+    /// The UID of the VirtualMachine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// UID of the VirtualMachineInstance.
+    /// The UID of the VirtualMachineInstance.
     #[serde(rename = "instanceUID", skip_serializing_if = "Option::is_none")]
     pub instance_uid: Option<String>,
 }
 
-/// One name.
+/// A name of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NameStatus {
-    /// Which name.
+    /// The kind of name.
     #[serde(rename = "type")]
     pub kind: NameKind,
-    /// The name, control characters escaped.
+    /// The name, with control characters escaped.
     pub name: String,
-    /// How it compares.
+    /// The result of the comparison.
     pub state: String,
 }
 
@@ -154,16 +154,16 @@ pub struct NameStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvidenceStatus {
-    /// What was compared.
+    /// The compared property.
     #[serde(rename = "type")]
     pub kind: String,
     /// Whether it matches the VM.
     pub matches: bool,
-    /// What was compared with what.
+    /// The compared values.
     pub detail: String,
 }
 
-/// Where we are.
+/// The location of the VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementStatus {
@@ -172,16 +172,16 @@ pub struct PlacementStatus {
     /// The source of the host.
     #[serde(default)]
     pub host_source: String,
-    /// Its region.
+    /// The region of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Its zone.
+    /// The zone of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// The source of region and zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_source: Option<String>,
-    /// Every source, in order.
+    /// All sources, in order.
     pub sources: Vec<SourceStatus>,
 }
 
@@ -193,18 +193,18 @@ pub struct SourceStatus {
     pub name: String,
     /// `used`, `not-needed`, `disabled`, `stale`, `empty`, `failed` or `invalid`.
     pub outcome: String,
-    /// The same, human-readable.
+    /// The outcome as readable text.
     pub detail: String,
 }
 
-/// How the labels stand.
+/// The state of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelsStatus {
-    /// The Node.
+    /// The name of the Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// One word; the reason of the condition `HarvesterTopologySynced` in kebab-case.
+    /// The state in one word; the reason of the condition `HarvesterTopologySynced` in kebab-case.
     pub state: String,
     /// Labels that we own, with the values that we wrote.
     pub owned: BTreeMap<String, String>,
@@ -212,14 +212,14 @@ pub struct LabelsStatus {
     pub skipped_labels: Vec<SkippedLabelStatus>,
 }
 
-/// What a kubelet that starts is given.
+/// The labels for a kubelet that registers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistrationStatus {
-    /// The labels; missing while they are not known.
+    /// The labels; missing while they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// The files of ours that tell it.
+    /// Our files that contain them.
     #[serde(default)]
     pub files: Vec<String>,
 }
@@ -244,13 +244,13 @@ pub struct SkippedLabelStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MigrationStatus {
-    /// The host before.
+    /// The previous host.
     pub from: String,
-    /// The host after.
+    /// The new host.
     pub to: String,
-    /// When the agent observed it, RFC 3339.
+    /// The time at which the agent observed it, RFC 3339.
     pub time: String,
-    /// Milliseconds from the trigger to the written labels; missing until they are.
+    /// The milliseconds from the trigger to the written labels; missing until they are written.
     #[serde(
         rename = "durationSeconds",
         with = "seconds",
@@ -258,7 +258,7 @@ pub struct MigrationStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub latency_ms: Option<u64>,
-    /// The trigger after which the labels were written.
+    /// The trigger of the reconcile that wrote the labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
 }
@@ -271,22 +271,22 @@ pub struct MigrationHintStatus {
     pub trigger: String,
     /// `confirmed`, `unconfirmed` or `api-unavailable`.
     pub outcome: String,
-    /// When the outcome was known, RFC 3339.
+    /// The time at which the outcome was known, RFC 3339.
     pub time: String,
-    /// Milliseconds from the first hint to the outcome; of a confirmed one, to the written labels.
+    /// The milliseconds from the first hint to the outcome; to the written labels if it was confirmed.
     #[serde(rename = "durationSeconds", with = "seconds")]
     pub took_ms: Option<u64>,
-    /// Reads of the VMI that it cost.
+    /// The number of reads of the VMI for this hint.
     pub reads: usize,
 }
 
-/// The two credentials, without their secrets.
+/// Both credentials, without their secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialsStatus {
-    /// For Harvester.
+    /// The credential for Harvester.
     pub harvester: CredentialStatus,
-    /// The kubelet's.
+    /// The credential of the kubelet.
     pub kubelet: CredentialStatus,
 }
 
@@ -300,49 +300,49 @@ pub struct CredentialStatus {
     /// The API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The user that it is for, where it tells.
+    /// The user of the credential, if it contains one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The namespace in which the VM is looked for.
+    /// The namespace in which the VM is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// When it expires, RFC 3339; missing if it does not.
+    /// The expiration time, RFC 3339; missing if it does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiration_time: Option<String>,
-    /// Why there is none.
+    /// The reason why there is no credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A request that the agent sends to Harvester.
+/// A request that the agent sends to Harvester, and whether it is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionStatus {
     /// `verb resource.group`, with the scope.
     pub request: String,
-    /// Whether it is allowed; missing while that is not known.
+    /// Whether it is allowed; missing while that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<bool>,
-    /// Why it is not known.
+    /// The reason why that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the agent needs it for.
+    /// The purpose of the request.
     pub purpose: String,
 }
 
-/// qemu-guest-agent.
+/// The state of qemu-guest-agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestAgentStatus {
-    /// One word; the reason of the condition `QemuGuestAgentReady` in kebab-case.
+    /// The state in one word; the reason of the condition `QemuGuestAgentReady` in kebab-case.
     pub state: String,
-    /// Its unit.
+    /// The name of the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// `SubState` and `UnitFileState` of the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit_state: Option<String>,
-    /// Why its unit is not known.
+    /// The reason why the unit is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -351,11 +351,11 @@ pub struct GuestAgentStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventSourceStatus {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Whether it works here.
+    /// Whether it is active.
     pub active: bool,
-    /// The same, human-readable.
+    /// The state as readable text.
     pub detail: String,
 }
 
@@ -363,24 +363,24 @@ pub struct EventSourceStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FindingStatus {
-    /// Its code, for `explain`.
+    /// The code, for `explain`.
     pub code: String,
     /// `error`, `warning` or `notice`.
     pub severity: Severity,
-    /// What it is.
+    /// The title.
     pub title: String,
-    /// What was observed, on which object.
+    /// The observation, on which object.
     pub observed: String,
-    /// What happens because of it.
+    /// The impact.
     pub impact: String,
-    /// What fixes it, in steps.
+    /// The steps of the fix.
     pub fix: Vec<String>,
-    /// Since when, RFC 3339; missing in the output of a single run, which cannot know it.
+    /// The time of the first observation, RFC 3339; missing in the output of a single run, which does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_observed_time: Option<String>,
 }
 
-/// Milliseconds as seconds.
+/// Converts milliseconds to seconds.
 mod seconds {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/run/harvester-node-agent/status.json`: what the running daemon last said, for `status` and for everybody else.
+//! `/run/harvester-node-agent/status.json`: the last status of the running daemon, for `status` and for all users.
 //!
-//! The file is world-readable: no secret may ever be in it.
+//! The file is world-readable: it must never contain a secret.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use crate::sys::atomic_file;
 use crate::sys::escape::in_json;
 use crate::sys::root::{ReadError, Root};
 
-/// Where the status is.
+/// The path of the status file.
 pub const STATUS_FILE: &str = "/run/harvester-node-agent/status.json";
 
-/// Everybody may read it, we alone write it.
+/// The mode of the file: all users may read it, only the agent writes it.
 const STATUS_MODE: u32 = 0o644;
 
-/// A status takes a few KiB.
+/// The maximum size of a status, which usually has a few KiB.
 const STATUS_LIMIT: u64 = 1024 * 1024;
 
-/// Why there is no status to show.
+/// The reason why the status cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// The file cannot be read; absent means that no daemon has run since boot.
+    /// The file cannot be read; a missing file means that no daemon has run since boot.
     #[error("failed to read the status")]
     Unreadable(#[source] ReadError),
     /// The file is not JSON.
@@ -46,7 +46,7 @@ pub fn publish<T: Serialize>(root: &Root, status: &T) -> Option<Trouble> {
         .map(|error| Trouble::new(STATUS_FILE, &error))
 }
 
-/// Reads what was last published.
+/// Reads the last published status.
 pub fn read(root: &Root) -> Result<Value, StatusError> {
     let bytes = root
         .read(STATUS_FILE, STATUS_LIMIT)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is sent to systemd: ready, reloading, stopping, one line of status, and that the loop still turns.
+//! Notifications to systemd: ready, reloading, stopping, a status line, and the watchdog.
 //!
-//! The words are those of `sd-notify`; the sending is our own, because that library sends on a blocking socket and knows
-//! no abstract addresses. A service manager that does not read must not stop the loop. What it could not take of readiness,
-//! reloading and stopping is kept and sent first the next time: a lost `READY=1` would end in a failed start.
+//! The messages are those of `sd-notify`, but are sent here, because that library sends on a blocking socket and does not support
+//! abstract addresses. A service manager that does not read must not block the loop. Messages about readiness, reloading and
+//! stopping that could not be sent are kept and sent first the next time: a lost `READY=1` would make the start fail.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -17,13 +17,13 @@ use sd_notify::NotifyState;
 
 use crate::sys::escape::one_line;
 
-/// Longest status in characters. systemd reads 4096 bytes of a message at most, and drops a longer one whole.
+/// The maximum length of the status in characters. systemd reads at most 4096 bytes of a message, and drops a longer one.
 const STATUS_LIMIT: usize = 500;
 
-/// Messages kept for a service manager that does not read; more than one start, reload and stop need.
+/// The maximum number of pending messages for a service manager that does not read; more than a start, a reload and a stop need.
 const OWED_LIMIT: usize = 8;
 
-/// The environment variables that systemd sets for a service, as main read them.
+/// The environment variables that systemd sets for a service, as read by main.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NotifyEnvironment<'a> {
     /// `NOTIFY_SOCKET`.
@@ -34,7 +34,7 @@ pub struct NotifyEnvironment<'a> {
     pub watchdog_pid: Option<&'a str>,
 }
 
-/// The line to systemd; without a socket every message goes nowhere.
+/// The connection to systemd; without a socket no message is sent.
 #[derive(Debug)]
 pub struct Notifier {
     line: Option<StatusLine>,
@@ -50,7 +50,7 @@ struct StatusLine {
 }
 
 impl Notifier {
-    /// Opens the line, if there is one that can be used. `own_pid` tells whether the watchdog means us.
+    /// Opens the connection, if the socket can be used. `own_pid` is compared with `watchdog_pid`.
     pub fn new(environment: &NotifyEnvironment<'_>, own_pid: u32) -> Self {
         Self {
             line: environment.notify_socket.and_then(StatusLine::open),
@@ -60,14 +60,14 @@ impl Notifier {
         }
     }
 
-    /// The service is up.
+    /// Reports that the service is ready.
     pub fn ready(&mut self, status: &str) {
         let status = one_line(status, STATUS_LIMIT).into_owned();
         self.owe(&[NotifyState::Ready, NotifyState::Status(&status)]);
         self.status = Some(status);
     }
 
-    /// What the service does now, in one line. Sent only when it changed.
+    /// Reports the state of the service, in one line. Sent only if it changed.
     pub fn status(&mut self, status: &str) {
         let status = one_line(status, STATUS_LIMIT);
         let is_new = self.status.as_deref() != Some(status.as_ref());
@@ -76,31 +76,31 @@ impl Notifier {
         }
     }
 
-    /// The configuration is being read again; [`Notifier::ready`] has to follow.
+    /// Reports that the configuration is being reloaded; [`Notifier::ready`] must follow.
     pub fn reloading(&mut self) {
-        // systemd 253 and newer wants to know when the reload began.
+        // systemd 253 and newer requires the start time of the reload.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.owe(&[NotifyState::Reloading, now]),
             Err(_) => self.owe(&[NotifyState::Reloading]),
         }
     }
 
-    /// The service is going down.
+    /// Reports that the service is stopping.
     pub fn stopping(&mut self) {
         self.owe(&[NotifyState::Stopping]);
     }
 
-    /// The loop turns. Never call this from anything but the loop itself, after progress.
+    /// Notifies the watchdog. Must be called only by the loop itself, after progress.
     pub fn watchdog(&mut self) {
         self.send(&[NotifyState::Watchdog]);
     }
 
-    /// How often to call [`Notifier::watchdog`]: twice in the time that systemd waits. `None` where it does not wait.
+    /// Returns the interval for [`Notifier::watchdog`]: half the timeout of systemd. `None` if there is no watchdog.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog_interval
     }
 
-    /// Sends a message now or with the next one that gets through.
+    /// Sends a message now or before the next one that is accepted.
     fn owe(&mut self, states: &[NotifyState<'_>]) {
         if self.line.is_none() {
             return;
@@ -112,12 +112,12 @@ impl Notifier {
         self.pay();
     }
 
-    /// Sends a message after those that are owed, or not at all.
+    /// Sends a message after the pending ones, or not at all.
     fn send(&mut self, states: &[NotifyState<'_>]) -> bool {
         self.pay() && self.put(&message(states))
     }
 
-    /// Sends what is owed, in order. Returns whether nothing is left.
+    /// Sends the pending messages, in order. Reports whether none is left.
     fn pay(&mut self) -> bool {
         while let Some(message) = self.owed.front() {
             if !self.put(message) {
@@ -137,7 +137,7 @@ impl Notifier {
 }
 
 impl StatusLine {
-    /// A path, or an abstract name after `@`. systemd uses other kinds only towards a hypervisor.
+    /// Opens a path, or an abstract name after `@`. systemd uses other kinds only for a hypervisor.
     fn open(name: &OsStr) -> Option<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok()?,

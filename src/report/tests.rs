@@ -11,10 +11,10 @@ use crate::agent::state::MachineId;
 use crate::config::LogLevel;
 use crate::decide::fixtures::{World, now};
 
-/// Longer than anything takes here but a disk that hangs.
+/// Longer than any operation here except on a hanging disk.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A reporter that remembers by way of `saver`.
+/// Creates a reporter that saves its state through `saver`.
 fn reporter(root: &Root, saver: Saver) -> Reporter {
     let environment = NotifyEnvironment {
         notify_socket: None,
@@ -39,7 +39,7 @@ fn reporter(root: &Root, saver: Saver) -> Reporter {
     )
 }
 
-/// Reports what a world plans.
+/// Reports the plan of a world.
 fn publish(reporter: &mut Reporter, world: &World) {
     let (identity, placement, plan) = (world.identity(), world.placement(), world.plan());
     reporter.publish(&RoundReport {
@@ -78,7 +78,7 @@ fn a_migration_is_reported_before_it_is_saved_and_whatever_the_disk_does() {
     let (is_reported, saved) = begins.recv_timeout(SOON).unwrap();
     assert!(is_reported, "the disk came first");
     assert!(saved.vm.is_some());
-    // Another one while that disk hangs.
+    // Another state while that disk hangs.
     let mut world = world;
     world.settle();
     world.migrate("hv-b", "eu-1", "rack-b");

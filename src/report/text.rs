@@ -15,17 +15,17 @@ use crate::sys::escape::one_line;
 /// The longest text shown in one row, in characters.
 const SHOWN_MAX: usize = 1000;
 
-/// Columns of the names of rows.
+/// The number of columns of the row names.
 const NAMES: usize = 13;
 
-/// How a status is shown.
+/// The options of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
-    /// What the terminal can show.
+    /// The style of the terminal.
     pub style: TermStyle,
     /// Whether all details are shown.
     pub verbose: bool,
-    /// The time that other times are relative to.
+    /// The current time, for relative times.
     pub now: UtcDateTime,
 }
 
@@ -96,7 +96,7 @@ pub fn status(status: &Status, show: Show) -> String {
     rows.text
 }
 
-/// Returns VM and host with their sources, as `whoami` prints them; verbose with all the evidence.
+/// Returns VM and host with their sources, as `whoami` prints them; in verbose mode with all the evidence.
 pub fn whoami(status: &Status, show: Show) -> String {
     let mut rows = Rows::new(show);
     rows.row("VM", &vm(&status.identity));
@@ -147,7 +147,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
     rows.text
 }
 
-/// One line for `STATUS=`.
+/// Returns one line for `STATUS=`.
 pub fn line(status: &Status) -> String {
     let vm = status
         .identity
@@ -201,7 +201,7 @@ pub fn problem_lines(findings: &[FindingStatus], least: Severity) -> String {
     text
 }
 
-/// Returns how many errors and warnings there are, and the command that explains them.
+/// Returns the number of errors and warnings, and the command that explains them.
 fn problems(findings: &[FindingStatus]) -> String {
     let counts = [
         (Severity::Error, "error"),
@@ -289,7 +289,7 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     }
 }
 
-/// Returns a credential in a few words, and how it stands.
+/// Returns a short description of a credential, and its state.
 fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
     let bad = Mark::Found(Severity::Error);
     if credential.kubeconfig.is_none() {
@@ -304,7 +304,7 @@ fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (M
     (mark, format!("{name}, {}", lifetime(credential, now)))
 }
 
-/// Returns when a credential expires, as far as it shows.
+/// Returns the expiration of a credential, as far as it is known.
 pub fn lifetime(credential: &CredentialStatus, now: UtcDateTime) -> String {
     match (&credential.expiration_time, &credential.user) {
         (Some(time), _) => expiry(now, time),
@@ -376,7 +376,7 @@ fn guest_agent(status: &Status) -> String {
     format!("{}{unit}", agent.state)
 }
 
-/// The event sources, and why one is inactive.
+/// Appends the event sources, and the reason if one is inactive.
 fn event_sources(rows: &mut Rows, sources: &[EventSourceStatus]) {
     for source in sources {
         let state = if source.active { "active" } else { "inactive" };
@@ -402,7 +402,7 @@ fn seconds(milliseconds: u64) -> String {
     format!("{:.1}s", milliseconds as f64 / 1000.0)
 }
 
-/// Rows of a name and a value, wrapped at the width of the terminal.
+/// Rows with a name and a value, wrapped at the width of the terminal.
 struct Rows {
     show: Show,
     text: String,
@@ -424,12 +424,12 @@ impl Rows {
         paragraph(&mut self.text, &lead, indent, &value, style.width);
     }
 
-    /// Appends one row. What it shows may come from outside and is escaped.
+    /// Appends one row. The value may be untrusted and is escaped.
     fn row(&mut self, name: &str, value: &str) {
         self.push(name, &one_line(value, SHOWN_MAX));
     }
 
-    /// Appends one row of parts, each behind the symbol of its state.
+    /// Appends one row with several parts, each after the symbol of its state.
     fn marks(&mut self, name: &str, parts: &[(Mark, String)]) {
         let style = self.show.style;
         let parts = parts.iter().map(|(mark, text)| {

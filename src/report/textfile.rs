@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Metrics as a file for the textfile collector of the Prometheus node exporter.
 //!
-//! A file tells nothing of whether its writer lives, so it holds when the agent reconciled last. That alone is no reason to write
-//! to a disk after every round: see [`Textfile::publish`]. One that is not to be written any more is taken away: the collector
-//! would tell indefinitely what once was.
+//! A file does not show whether its writer is alive, so it contains the time of the last reconcile. That alone is no reason to
+//! write to a disk after every round: see [`Textfile::publish`]. A file that is no longer updated is removed: otherwise the
+//! collector would report outdated values indefinitely.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,19 +12,19 @@ use super::trouble::Trouble;
 use crate::sys::atomic_file;
 use crate::sys::root::Root;
 
-/// The collector's directory as Debian and its descendants package it.
+/// The collector's directory in Debian and derived distributions.
 pub const DEFAULT_DIRECTORY: &str = "/var/lib/prometheus/node-exporter";
 
-/// Our file in that directory.
+/// The path of our file in that directory.
 pub const DEFAULT_FILE: &str = "/var/lib/prometheus/node-exporter/harvester_node_agent.prom";
 
-/// The collector runs as another user.
+/// The mode of the file: the collector runs as another user.
 const TEXTFILE_MODE: u32 = 0o644;
 
-/// How old what a round changes may become in the file. Shorter than the usual interval of rounds, so that each of these shows.
+/// The maximum age of the values that each round changes. Shorter than the usual interval of rounds, so that each is written.
 const STALE: Duration = Duration::from_secs(5 * 60);
 
-/// The default file, where its directory exists.
+/// Returns the default path, if its directory exists.
 pub fn default_file(root: &Root) -> Option<&'static Path> {
     let is_directory = root
         .metadata(DEFAULT_DIRECTORY)
@@ -32,19 +32,18 @@ pub fn default_file(root: &Root) -> Option<&'static Path> {
     is_directory.then_some(Path::new(DEFAULT_FILE))
 }
 
-/// The file, as it was written last.
+/// The file as last written.
 #[derive(Debug, Default)]
 pub struct Textfile {
     state: String,
-    /// When, since the start of the process.
+    /// The time of the last write, since the start of the process.
     written: Option<Duration>,
-    /// Where it was to be at the last round, if anywhere; none before the first round.
+    /// The path in the last round, if any; the outer `None` before the first round.
     place: Option<Option<PathBuf>>,
 }
 
 impl Textfile {
-    /// Takes the file away from where it was, if it is to be elsewhere now. Of an earlier process only the default place is
-    /// known.
+    /// Removes the file from its previous path if the path has changed. For an earlier process only the default path is known.
     pub fn leave(&mut self, root: &Root, path: Option<&Path>) -> Option<Trouble> {
         let place = Some(path.map(Path::to_owned));
         if self.place == place {
@@ -58,8 +57,8 @@ impl Textfile {
         Some(Trouble::new(before, &error))
     }
 
-    /// Writes both pages: when the first one changed at once, for the second one alone not before the file is some minutes
-    /// old. Its directory has to exist.
+    /// Writes both pages: immediately if the first one changed; if only the second one changed, not before the file is some
+    /// minutes old. The directory must exist.
     pub fn publish(
         &mut self,
         root: &Root,
@@ -115,7 +114,7 @@ mod tests {
         let root = Root::new(dir.path());
         let (default, other) = (Path::new(DEFAULT_FILE), Path::new("/other.prom"));
         let mut textfile = Textfile::default();
-        // Nothing is there to be taken away.
+        // There is no file to remove.
         assert_eq!(textfile.leave(&root, None), None);
         std::fs::create_dir_all(root.join(DEFAULT_DIRECTORY)).unwrap();
         for path in [Some(default), Some(other), Some(default), None] {
@@ -128,7 +127,7 @@ mod tests {
                 assert_eq!(root.exists(place), path == Some(place), "{path:?}");
             }
         }
-        // What an earlier process left behind, and what is not ours to take away.
+        // A file of an earlier process, and a file that is not ours.
         std::fs::write(root.join(default), "old").unwrap();
         assert_eq!(Textfile::default().leave(&root, None), None);
         assert!(!root.exists(default));
@@ -153,7 +152,7 @@ mod tests {
         assert_eq!(written("a 2\n", "t 299\n", 299), "a 2\nt 299\n");
         assert_eq!(written("a 2\n", "t 300\n", 300), "a 2\nt 299\n");
         assert_eq!(written("a 2\n", "t 599\n", 599), "a 2\nt 599\n");
-        // Someone who emptied the directory finds the file there again after the next round.
+        // If the file was removed, it is written again in the next round.
         std::fs::remove_file(root.join(path)).unwrap();
         assert_eq!(written("a 2\n", "t 600\n", 600), "a 2\nt 600\n");
     }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::escape::chain;
 
-/// What went wrong with a report. Equal troubles are the same trouble, which is how the caller mentions each once.
+/// The error of a report. Equal values are the same error, which the caller logs only once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// What happened, with its causes.
+    /// The error, with its causes.
     pub what: String,
     /// The file or socket.
     pub path: PathBuf,
 }
 
 impl Trouble {
-    /// A trouble with `path`, reported by `error` and all its causes.
+    /// Creates the value for `path` from `error` and all its causes.
     pub fn new(path: impl AsRef<Path>, error: &(dyn Error + 'static)) -> Self {
         Self {
             what: chain(error),

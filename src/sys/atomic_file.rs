@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that are replaced as a whole or not at all.
+//! Replaces files atomically.
 //!
-//! A reader never sees half a file, a write that would change nothing is not made, and nothing that someone planted in the
-//! way (a symbolic or hard link, a FIFO, another user's file) is ever followed, opened for writing or replaced.
+//! A reader never sees an incomplete file, an unchanged file is not written, and a planted object at the
+//! path (a symbolic or hard link, a FIFO, another user's file) is never followed, opened for writing or replaced.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,55 +16,57 @@ use nix::unistd::{Uid, UnlinkatFlags, fsync, unlinkat};
 
 use crate::sys::root::Root;
 
-/// Our directory for what a reboot may take: the status. World-readable, so no secret may ever be written there.
+/// The agent's directory for files that may be lost at a reboot: the status. World-readable, so it must never contain a secret.
 pub const RUNTIME_DIRECTORY: &str = "/run/harvester-node-agent";
 
-/// Our directory for what must outlive a reboot, and for the lock. Private to root: no other user can open a file in it.
+/// The agent's directory for files that must survive a reboot, and for the lock. Private to root: no other user can open a file in
+/// it.
 pub const STATE_DIRECTORY: &str = "/var/lib/harvester-node-agent";
 
-/// Directories on the way to ours, where they do not exist yet (only below `--root`).
+/// The mode of missing parent directories of the agent's directories (only below `--root`).
 const ANCESTOR_MODE: u32 = 0o755;
 
-/// Of the state directory.
+/// The mode of the state directory.
 const PRIVATE_MODE: u32 = 0o700;
 
-/// Whether a write was needed.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// The file now has the new content.
     Written,
-    /// The file had this content and mode already; nothing was touched.
+    /// The file already had this content and mode, and was not changed.
     Unchanged,
 }
 
-/// Why a file could not be written.
+/// The reason why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// Something stands in the way that we must not touch.
+    /// An object at the path must not be changed.
     #[error("did not write `{path}`: `{obstacle}` {reason}")]
     Refused {
         /// The file that was to be written.
         path: PathBuf,
-        /// What stands in the way.
+        /// The object.
         obstacle: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the object.
         reason: &'static str,
     },
-    /// The system refused one step.
+    /// A system call failed.
     #[error("failed to {action} `{path}`")]
     Io {
         /// The step, such as "rename".
         action: &'static str,
         /// The file or directory of that step.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
-/// Replaces the file at `path` by `bytes` with exactly the permissions `mode`, unless it has both already.
+/// Replaces the content of the file at `path` with `bytes` and sets exactly the permissions `mode`, unless the file already has
+/// both.
 ///
-/// Our own two directories are created when missing; any other directory has to exist.
+/// The agent's own two directories are created when missing; any other directory must exist.
 pub fn write_atomic(
     root: &Root,
     path: impl AsRef<Path>,
@@ -80,7 +82,7 @@ pub fn write_atomic(
     }
     let result = place.write_new(bytes, mode).and_then(|()| place.publish());
     if result.is_err() {
-        // Best effort: the first error is the one worth telling, and the next write removes what is left.
+        // Best effort: the first error is the relevant one, and the next write removes the file.
         let _ = unlinkat(
             &place.directory,
             place.new_name().as_str(),
@@ -90,7 +92,7 @@ pub fn write_atomic(
     result.map(|()| WriteOutcome::Written)
 }
 
-/// Renames the file at `path` by appending `.suffix`, over an earlier one of that name: one specimen is kept, not a collection.
+/// Renames the file at `path` by appending `.suffix`, and replaces an earlier one of that name: only one such file is kept.
 pub fn move_aside(
     root: &Root,
     path: impl AsRef<Path>,
@@ -108,14 +110,14 @@ pub fn move_aside(
     Ok(place.path.with_file_name(aside))
 }
 
-/// Makes a directory with those above it where they are missing, for everybody to read.
+/// Creates a directory and its missing parents, readable by all users.
 pub fn make_directory(root: &Root, directory: &Path) -> Result<(), WriteError> {
     ancestor(root, directory)
         .map(drop)
         .map_err(io_error("create", directory))
 }
 
-/// Removes the file at `path`, if it is there and ours.
+/// Removes the file at `path`, if it exists and is the agent's.
 pub fn remove(root: &Root, path: impl AsRef<Path>) -> Result<(), WriteError> {
     let place = Location::open(root, path.as_ref())?;
     if place.stat()?.is_none() {
@@ -138,14 +140,14 @@ pub(crate) struct Location {
     name: String,
 }
 
-/// What a directory is to us.
+/// The purpose of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeping {
     Runtime,
     State,
-    /// A distribution's or systemd's configuration, which is read at the next boot too.
+    /// The configuration of the distribution or systemd, which is also read at the next boot.
     Configuration,
-    /// Someone else's, such as the metrics directory of the node exporter.
+    /// A directory of another program, such as the metrics directory of the node exporter.
     Foreign,
 }
 
@@ -168,7 +170,7 @@ impl Keeping {
 }
 
 impl Location {
-    /// Opens the directory of `path`, creating it if it is one of our own.
+    /// Opens the directory of `path`, and creates it if it is one of the agent's own.
     pub(crate) fn open(root: &Root, path: &Path) -> Result<Self, WriteError> {
         let invalid = || WriteError::Io {
             action: "find the directory of",
@@ -194,7 +196,7 @@ impl Location {
         })
     }
 
-    /// What stands at the name, if anything does; an error unless it is a regular file of ours.
+    /// Returns the status of the object with this name, if there is one. Fails unless it is a regular file of the agent.
     pub(crate) fn stat(&self) -> Result<Option<FileStat>, WriteError> {
         let found = fstatat(
             &self.directory,
@@ -211,10 +213,10 @@ impl Location {
         }
     }
 
-    /// Opens the name for reading and writing in place with exactly the permissions `mode`, creating an empty file if there
+    /// Opens the file for reading and writing in place with exactly the permissions `mode`, and creates an empty file if there
     /// is none.
     pub(crate) fn open_in_place(&self, mode: u32) -> Result<File, WriteError> {
-        // Before the opening: opening a FIFO or a device may already do something.
+        // Before the file is opened: opening a FIFO or a device may have a side effect.
         self.stat()?;
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NONBLOCK;
         let file = self
@@ -231,7 +233,7 @@ impl Location {
         Ok(file)
     }
 
-    /// An error of one step at this place, as a function of what the kernel said.
+    /// Returns a function that converts the kernel's error to the error of an action on this file.
     pub(crate) fn io_error<E: Into<io::Error>>(
         &self,
         action: &'static str,
@@ -239,7 +241,7 @@ impl Location {
         io_error(action, &self.path)
     }
 
-    /// Whether the file has exactly this content. A file that cannot be read is one to be replaced.
+    /// Reports whether the file has exactly this content. An unreadable file counts as different.
     fn holds(&self, bytes: &[u8]) -> bool {
         let Ok(file) = self.open_name(&self.name, OFlag::O_RDONLY | OFlag::O_NONBLOCK, 0) else {
             return false;
@@ -251,7 +253,7 @@ impl Location {
 
     fn write_new(&self, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
         let mut file = self.create_new(mode).map_err(self.io_error("create"))?;
-        // The mode given to open(2) is cut by the umask, which the unit sets to 0077.
+        // The mode of open(2) is restricted by the umask, which the unit sets to 0077.
         fchmod(&file, Mode::from_bits_truncate(mode)).map_err(self.io_error("set the mode of"))?;
         file.write_all(bytes).map_err(self.io_error("write"))?;
         if self.keeping.outlives_a_boot() {
@@ -264,7 +266,7 @@ impl Location {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL;
         let name = self.new_name();
         match self.open_name(&name, flags, mode) {
-            // Left by a process that was killed before its rename.
+            // Left by a process that was killed before the rename.
             Err(Errno::EEXIST) => {
                 unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir)?;
                 self.open_name(&name, flags, mode)
@@ -281,7 +283,7 @@ impl Location {
             self.name.as_str(),
         )
         .map_err(self.io_error("replace"))?;
-        // Elsewhere a power loss may take the file: /run is lost with it anyway, and metrics are written again.
+        // Other files may be lost at a power failure: /run is lost anyway, and metrics are written again.
         if self.keeping.outlives_a_boot() {
             fsync(&self.directory).map_err(self.io_error("sync the directory of"))?;
         }
@@ -293,8 +295,8 @@ impl Location {
         openat(&self.directory, name, flags, Mode::from_bits_truncate(mode)).map(File::from)
     }
 
-    /// One fixed name for each file, so that killed processes leave one of them at most. It does not end in `.prom` or
-    /// `.json`: no one else may pick it up.
+    /// Returns the name of the temporary file. It is fixed, so that killed processes leave at most one. It does not end in `.prom`
+    /// or `.json`: no other program may read it.
     fn new_name(&self) -> String {
         format!(".{}.new", self.name)
     }
@@ -308,7 +310,7 @@ impl Location {
     }
 }
 
-/// What is wrong with a file that stands where we want to write.
+/// Returns the reason why an existing file must not be written.
 fn objection(found: &FileStat) -> Option<&'static str> {
     let kind = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits());
     if kind == SFlag::S_IFLNK {
@@ -324,7 +326,7 @@ fn objection(found: &FileStat) -> Option<&'static str> {
     }
 }
 
-/// Opens one of our own directories, which must be real, ours, and writable by no one else.
+/// Opens one of the agent's own directories, which must not be a link, and which only the agent may own and write to.
 fn own_directory(
     root: &Root,
     path: &Path,
@@ -343,7 +345,7 @@ fn own_directory(
     let created = match mkdirat(&parent, name, Mode::from_bits_truncate(mode)) {
         Ok(()) => true,
         Err(Errno::EEXIST) => false,
-        // A read-only file system says so even where the directory exists.
+        // On a read-only file system this is the error even if the directory exists.
         Err(Errno::EROFS) => false,
         Err(errno) => return Err(io_error("create", directory)(errno)),
     };
@@ -360,7 +362,7 @@ fn own_directory(
     if !created && found.st_mode & 0o022 != 0 {
         return Err(refused("is writable by other users"));
     }
-    // As for files: the umask must not decide. A private directory that others can enter is closed again.
+    // As for files: the result must not depend on the umask. A private directory that others can enter is restricted again.
     let is_open = mode == PRIVATE_MODE && found.st_mode & 0o077 != 0;
     if created || is_open {
         fchmod(&opened, Mode::from_bits_truncate(mode))
@@ -369,8 +371,8 @@ fn own_directory(
     Ok(opened)
 }
 
-/// Opens a directory, creating what is missing of it: `/run` or `/var/lib` in an empty tree below `--root`, the directory of a
-/// distribution's drop-ins.
+/// Opens a directory, and creates its missing components: `/run` or `/var/lib` in an empty tree below `--root`, or the directory
+/// of a distribution's drop-ins.
 fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     match (
         open_below(root, directory),
@@ -382,7 +384,7 @@ fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
             match mkdirat(&parent, name, Mode::from_bits_truncate(ANCESTOR_MODE)) {
                 Ok(()) => {
                     let made = open_below(root, directory)?;
-                    // The umask, which the unit sets to 0077, must not decide.
+                    // The result must not depend on the umask, which the unit sets to 0077.
                     fchmod(&made, Mode::from_bits_truncate(ANCESTOR_MODE))?;
                     Ok(made)
                 }
@@ -394,7 +396,7 @@ fn ancestor(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     }
 }
 
-/// Opens the directory of `path` for an object that is created by name, and returns that name as well. Refuses a directory that
+/// Opens the directory of `path` for an object that is created by name, and also returns that name. Rejects a directory that
 /// other users can write to.
 pub(crate) fn open_private_parent(
     root: &Root,
@@ -416,11 +418,11 @@ pub(crate) fn open_private_parent(
     }
 }
 
-/// Opens the directory of `path`, which another user may own. A symbolic link on the way is followed only if root or the agent's
-/// user created it: below a directory that other users can write to, they would choose where the agent writes.
+/// Opens the directory of `path`, which another user may own. A symbolic link on the path is followed only if root or the agent's
+/// user created it: in a directory that other users can write to, a link would let them choose where the agent writes.
 fn open_steadily(root: &Root, path: &Path, directory: &Path) -> Result<OwnedFd, WriteError> {
     let mut links = root.steps(directory);
-    // The last step is what the links lead to.
+    // The last step is the target of the links.
     let real = links.pop().unwrap_or_else(|| directory.to_owned());
     for link in links {
         let mut is_shared = false;
@@ -438,8 +440,8 @@ fn open_steadily(root: &Root, path: &Path, directory: &Path) -> Result<OwnedFd, 
     descend(root, &real, |_| {}).map_err(io_error("open", directory))
 }
 
-/// Opens a directory by a path without symbolic links, one component at a time. A link that appears meanwhile is not followed.
-/// `pass` is called with each directory on the way, the last one included.
+/// Opens a directory by a path without symbolic links, one component at a time. A link that is created meanwhile is not followed.
+/// `pass` is called with each directory on the path, including the last one.
 fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> nix::Result<OwnedFd> {
     let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut here = nix::fcntl::open(
@@ -459,7 +461,7 @@ fn descend(root: &Root, directory: &Path, mut pass: impl FnMut(&FileStat)) -> ni
     openat(&here, ".", flags, Mode::empty())
 }
 
-/// Returns why other users can change the entries of a directory, if they can.
+/// Returns the reason why other users can change the entries of a directory, if they can.
 fn shared(found: &FileStat) -> Option<&'static str> {
     let owner = Uid::from_raw(found.st_uid);
     if !owner.is_root() && owner != Uid::effective() {
@@ -471,7 +473,7 @@ fn shared(found: &FileStat) -> Option<&'static str> {
     }
 }
 
-/// Opens a directory, with every symbolic link on the way resolved inside the root.
+/// Opens a directory. Resolves every symbolic link on the path inside the root.
 pub(crate) fn open_below(root: &Root, directory: &Path) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let top = nix::fcntl::open(&root.join("/"), flags, Mode::empty())?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Documents from outside, read within bounds of size, depth and memory.
+//! Parses untrusted documents with limits on size, depth and memory.
 //!
-//! A text within its cap costs at most eight times its size: aliases that expand, keys that nothing reads and brackets
-//! without end are paid for by anyone who wrote them, not by the process.
+//! A text within its size limit needs at most eight times its size in memory: expanded aliases, unused keys and unclosed brackets
+//! count against that limit.
 
 pub mod json;
 pub(crate) mod yaml;

@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of a descriptor that tokio itself cannot follow.
+//! Reports changes of a file descriptor that tokio itself cannot watch.
 //!
-//! tokio keeps a hang-up indefinitely: of a virtio-serial port whose host side comes and goes it would wake at once, again and
-//! again. And it does not tell `EPOLLPRI` of a file in `/proc` from readiness to read. So the descriptor is put in an
-//! epoll(7) instance of its own, edge-triggered, and tokio waits for that instance, which is readable when it holds an edge:
-//! one wake-up for each change.
+//! tokio keeps a hang-up indefinitely: for a virtio-serial port whose host side is closed and opened again it would return at
+//! once, again and again. And it does not distinguish `EPOLLPRI` on a file in `/proc` from readiness to read. So the descriptor is
+//! added to a separate, edge-triggered epoll(7) instance, and tokio waits for that instance, which is readable while it has an
+//! edge: one wake-up for each change.
 
 use std::os::fd::AsFd;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use tokio::net::unix::pipe;
 
-/// Waits for edges of one descriptor.
+/// A watch for edges of one file descriptor.
 #[derive(Debug)]
 pub struct EdgeTriggered {
     inner: Epoll,
-    /// The same epoll instance, as tokio can wait for it.
+    /// The same epoll instance, in a form for which tokio can wait.
     readable: pipe::Receiver,
 }
 
 impl EdgeTriggered {
-    /// Follows `descriptor`, which must stay open as long as this is used. A state that holds already is the first edge.
-    /// `EPOLLPRI` of a file in `/proc` is reported only together with `EPOLLIN`: looking for the one takes the event away.
+    /// Watches `descriptor`, which must stay open while this is used. A state that already exists is the first edge.
+    /// `EPOLLPRI` on a file in `/proc` is reported only together with `EPOLLIN`: a poll for one of them consumes the event.
     ///
     /// # Errors
     ///
-    /// When the kernel gives us no epoll instance, or the descriptor is one that never changes, as a regular file.
+    /// When the kernel provides no epoll instance, or the descriptor never changes, like that of a regular file.
     pub fn of(descriptor: impl AsFd, interest: EpollFlags) -> std::io::Result<Self> {
         let inner = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         inner.add(
             descriptor,
             EpollEvent::new(interest | EpollFlags::EPOLLET, 0),
         )?;
-        // To tokio it is a descriptor that becomes readable, as the reading end of a pipe does.
+        // tokio treats it like the read end of a pipe: a descriptor that becomes readable.
         let readable = pipe::Receiver::from_owned_fd_unchecked(inner.0.try_clone()?)?;
         Ok(Self { inner, readable })
     }
 
-    /// The next edge: what the descriptor is ready for now. Cancel-safe.
+    /// Waits for the next edge, and returns the current readiness of the descriptor. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// When the epoll instance cannot be read any more, which no known kernel does.
+    /// When the epoll instance can no longer be read, which does not happen on any known kernel.
     pub async fn next(&self) -> std::io::Result<EpollFlags> {
         loop {
             self.readable.readable().await?;

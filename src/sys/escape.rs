@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Foreign text made safe to show to people.
+//! Makes untrusted text safe for output.
 //!
-//! Names and messages from the network, from other processes and from files may hold terminal escapes, line breaks or
-//! characters that reverse the reading direction. Everything that reaches a terminal, the journal or a status line goes
-//! through [`one_line`]. It is idempotent: text that went through it once is not changed by a second pass with the same limit.
+//! Names and messages from the network, from other processes and from files may contain terminal escapes, line breaks or
+//! characters that reverse the reading direction. All text for a terminal, the journal or a status line goes
+//! through [`one_line`]. It is idempotent: a second call with the same limit does not change the text.
 
 use std::borrow::Cow;
 use std::error::Error;
 
-/// Stands for the part of a text that was cut off.
+/// Replaces the truncated part of a text.
 const ELLIPSIS: char = '…';
 
-/// `text` as one harmless line of at most `max` characters; plain text is returned unchanged.
+/// Returns `text` as one safe line of at most `max` characters; plain text is returned unchanged.
 pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     if max == 0 {
         return Cow::Borrowed("");
     }
-    // One more than `max`: enough to tell whether the text fits, and no endless text is walked to its end.
+    // One more than `max`: enough to decide whether the text fits, without reading a long text to its end.
     let plain = !text.chars().take(max.saturating_add(1)).any(is_unsafe);
     if plain && text.chars().nth(max).is_none() {
         return Cow::Borrowed(text);
@@ -24,13 +24,13 @@ pub fn one_line(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(escape_and_cap(text, max))
 }
 
-/// Whether a character is shown as it is.
+/// Reports whether a character is shown unchanged.
 pub fn is_plain(character: char) -> bool {
     !is_unsafe(character)
 }
 
-/// A JSON text in which every character that is not shown as it is stands as `\u....`. The document is the same: outside of
-/// its strings there are no such characters but line ends.
+/// Returns a JSON text in which every character that is not shown unchanged is escaped as `\u....`. The document is the same:
+/// outside of its strings, only line ends are such characters.
 pub fn in_json(text: &str) -> Cow<'_, str> {
     let is_kept = |character: char| is_plain(character) || character.is_ascii_whitespace();
     if text.chars().all(is_kept) {
@@ -54,7 +54,7 @@ pub fn json_text(value: &impl std::fmt::Display) -> String {
     in_json(&format!("{value:#}\n")).into_owned()
 }
 
-/// `text` as one word for a POSIX shell.
+/// Quotes `text` as one word for a POSIX shell.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@:=+,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -67,12 +67,12 @@ pub fn shell_word(text: &str) -> String {
 fn escape_and_cap(text: &str, max: usize) -> String {
     let mut line = String::new();
     let mut length = 0;
-    // Where to cut so that the ellipsis still fits and no escape is cut in two.
+    // The position at which the ellipsis still fits and no escape is split.
     let mut cut = 0;
     for character in text.chars() {
         let before = line.len();
         push_escaped(&mut line, character);
-        // An escape is ASCII; anything else is one character.
+        // An escape is ASCII; any other text is one character.
         length += if is_unsafe(character) {
             line.len() - before
         } else {
@@ -102,7 +102,7 @@ fn push_escaped(line: &mut String, character: char) {
     }
 }
 
-/// Whether a character can move the cursor, break the line, be invisible or change the reading direction.
+/// Reports whether a character can move the cursor, break the line, be invisible or change the reading direction.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -114,10 +114,10 @@ fn is_unsafe(character: char) -> bool {
             | '\u{e0000}'..='\u{e007f}') // tags
 }
 
-/// The longest chain of causes shown, in characters.
+/// The maximum length of a shown chain of causes, in characters.
 const CHAIN_LIMIT: usize = 600;
 
-/// An error with its causes, as one harmless line. No error prints its own source, so nothing is said twice.
+/// Returns an error with its causes, as one safe line. No error prints its own source, so no text is repeated.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One agent on each machine, and whether it runs.
+//! Ensures that only one agent runs on each system, and reports whether it runs.
 //!
-//! An open-file-description lock (`F_OFD_SETLK`), not `flock(2)`: only it can be asked about without being taken, so that
-//! `status` never makes a daemon that starts in the same instant believe that another one is running. The kernel releases it
-//! when the process ends, however it ends. The file itself is never removed: two processes could then lock two files.
+//! It is an open-file-description lock (`F_OFD_SETLK`), not `flock(2)`: only this kind can be queried without being acquired, so
+//! that `status` never makes a daemon that starts at the same time detect another agent. The kernel releases it when the process
+//! exits, for any reason. The file itself is never removed: two processes could then lock two files.
 //!
-//! The file is in the private directory, because every user who can open a file can lock it. For ordinary users the running
+//! The file is in the private directory, because every user who can open a file can lock it. For other users the running
 //! agent publishes its process in the status file.
 
 use std::fmt;
@@ -26,31 +26,31 @@ use crate::sys::root::{ReadError, Root};
 /// The lock, in the private directory of the agent.
 pub const LOCK_FILE: &str = "/var/lib/harvester-node-agent/lock";
 
-/// Its name in that directory.
+/// The file name in that directory.
 const LOCK_NAME: &str = "lock";
 
-/// No other user can open it.
+/// The mode of the file: no other user can open it.
 const LOCK_MODE: u32 = 0o600;
 
-/// A process number has ten digits at most.
+/// The maximum size of the file, in bytes: a process ID has at most ten digits.
 const PID_LIMIT: u64 = 32;
 
-/// A line of `/proc/PID/stat` has some hundred bytes.
+/// The maximum size of a line of `/proc/PID/stat`, in bytes: it has some hundred.
 const STAT_LIMIT: u64 = 4096;
 
-/// A UUID and a line break.
+/// The maximum size of the boot ID, in bytes: a UUID and a line end.
 const BOOT_ID_LIMIT: u64 = 64;
 
-/// The right to be the only agent, until dropped.
+/// The lock, held until dropped.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
 }
 
-/// Who has the lock.
+/// The process that holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process, unless it has not got round to writing it down.
+    /// The process ID, unless it is not yet written.
     pub pid: Option<u32>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why the lock was not taken.
+/// The reason why the lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another agent is running.
@@ -72,35 +72,35 @@ pub enum LockError {
         /// The other agent.
         holder: Holder,
     },
-    /// The lock file cannot be used, which says nothing about other agents.
+    /// The lock file cannot be used; whether another agent runs is unknown.
     #[error("failed to use the lock file")]
     Unusable(#[source] WriteError),
 }
 
-/// Whether an agent runs on this machine, as far as this user can see.
+/// Whether an agent runs on this system, as far as this user can determine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// This one does.
+    /// An agent runs.
     Running(Holder),
-    /// None does.
+    /// No agent runs.
     Absent,
-    /// The kernel hides the processes of others from this user, or the agent has just started.
+    /// The kernel hides other users' processes from this user, or the agent has just started.
     Unknown,
 }
 
-/// A process of this machine. A process number is reused by later processes, but not together with the start time.
+/// A process on this system. Later processes may have the same process ID, but not the same start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// The process.
+    /// The process ID.
     pub pid: u32,
-    /// When the kernel started it, in clock ticks since the boot (`starttime` of `proc_pid_stat(5)`).
+    /// The start time, in clock ticks since the boot (`starttime` of `proc_pid_stat(5)`).
     pub start_ticks: u64,
-    /// The boot that these are counted from.
+    /// The boot of the start time.
     pub boot_id: String,
 }
 
 impl Instance {
-    /// Returns this process, where `/proc` shows it.
+    /// Returns this process, if `/proc` shows it.
     pub fn own() -> Option<Self> {
         let pid = std::process::id();
         Some(Self {
@@ -110,7 +110,7 @@ impl Instance {
         })
     }
 
-    /// Reports whether it still runs.
+    /// Reports whether the process still runs.
     fn presence(&self) -> Presence {
         if boot_id().as_ref() != Some(&self.boot_id) {
             return Presence::Absent;
@@ -120,14 +120,14 @@ impl Instance {
                 pid: Some(self.pid),
             }),
             Ok(_) => Presence::Absent,
-            // With `hidepid=` an ordinary user does not see processes of other users, not even process 1.
+            // With `hidepid=` a user other than root cannot see the processes of other users, not even process 1.
             Err(error) if error.is_absent() && start_ticks(1).is_ok() => Presence::Absent,
             Err(_) => Presence::Unknown,
         }
     }
 }
 
-/// Takes the lock, or says who has it. Never waits.
+/// Acquires the lock, or returns its holder. Never waits.
 pub fn acquire(root: &Root) -> Result<Lock, LockError> {
     let place = Location::open(root, Path::new(LOCK_FILE)).map_err(LockError::Unusable)?;
     let mut file = place
@@ -141,19 +141,19 @@ pub fn acquire(root: &Root) -> Result<Lock, LockError> {
         }
         Err(errno) => return Err(LockError::Unusable(place.io_error("lock")(errno))),
     }
-    // The number is for people; without it (a full disk) the lock is as good.
+    // The process ID is only for users; the lock is also valid without it (when the disk is full).
     let _ = write_pid(&mut file);
     Ok(Lock { _file: file })
 }
 
-/// Reports whether an agent runs, without touching its lock. `published` is the process that the last status names: it
-/// decides for users who cannot open the lock, and for a daemon that could not take it.
+/// Reports whether an agent runs, without changing its lock. `published` is the process in the last status: it
+/// decides for users who cannot open the lock, and for a daemon that could not acquire it.
 pub fn presence(root: &Root, published: Option<&Instance>) -> Presence {
     let of_status = || published.map(Instance::presence);
     match holder(root) {
         Ok(Some(holder)) => Presence::Running(holder),
         Ok(None) => of_status().unwrap_or(Presence::Absent),
-        // A running agent has a runtime directory, which has no status right after the start.
+        // A running agent has a runtime directory, which has no status just after the start.
         Err(Errno::EACCES | Errno::EPERM) => of_status().unwrap_or_else(|| {
             if root.exists(RUNTIME_DIRECTORY) {
                 Presence::Unknown
@@ -186,7 +186,7 @@ fn whole_file(kind: libc::c_int) -> libc::flock {
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: 0,
         l_len: 0,
-        // The kernel demands 0 here for open-file-description locks.
+        // The kernel requires 0 here for open-file-description locks.
         l_pid: 0,
     }
 }
@@ -203,14 +203,14 @@ fn read_holder(file: &mut File) -> Holder {
     Holder { pid }
 }
 
-/// Returns when a process was started; `None` for a zombie. It is read from the running kernel, also with `--root`.
+/// Returns the start time of a process; `None` for a zombie. It is read from the running kernel, also with `--root`.
 fn start_ticks(pid: u32) -> Result<Option<u64>, ReadError> {
     let stat = Root::new("/").read_text(format!("/proc/{pid}/stat"), STAT_LIMIT)?;
     Ok(parse_stat(&stat))
 }
 
 /// Parses the `starttime` of a line. The program name in parentheses may contain any character, so the line is split at the
-/// last one.
+/// last closing parenthesis.
 fn parse_stat(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();

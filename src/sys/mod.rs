@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Utilities for the operating system: files below `--root`, atomic files, the lock, timers, escaping, and parsers of YAML and JSON with a
-//! memory limit. Nothing here knows Kubernetes.
+//! Utilities for the operating system: files below `--root`, atomic files, the lock, timers, escaping, and parsers of YAML and
+//! JSON with a memory limit. Independent of Kubernetes.
 
 pub mod atomic_file;
 pub mod document;

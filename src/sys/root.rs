@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The file tree below `--root`.
 //!
-//! Every path the agent reads or writes goes through [`Root`], so that the shipped binary can be run on a directory tree.
-//! Symbolic links are resolved as inside a chroot (`openat2(2)`, `RESOLVE_IN_ROOT`): an absolute link in the tree never
-//! leads out of it. Only regular files are read, never a FIFO or device that someone planted, and never more than a stated
+//! Every path that the agent reads or writes goes through [`Root`], so that the released binary can be run on a directory tree.
+//! Symbolic links are resolved as in a chroot (`openat2(2)`, `RESOLVE_IN_ROOT`): an absolute link in the tree never
+//! leads out of it. Only regular files are read, never a planted FIFO or device, and never more than a given
 //! number of bytes.
 
 #[cfg(test)]
@@ -21,27 +21,27 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 
-/// Symbolic links followed for one path, as the kernel's own `MAXSYMLINKS`.
+/// The maximum number of symbolic links in one path, like the kernel's `MAXSYMLINKS`.
 const MAX_LINKS: usize = 40;
 
-/// Why a file or directory below the root could not be read.
+/// The reason why a file or directory below the root could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// No such file or directory.
     #[error("`{0}` does not exist")]
     NotFound(PathBuf),
-    /// The kernel refused access.
+    /// The kernel denied access.
     #[error("not permitted to read `{0}`")]
     Denied(PathBuf),
-    /// Something other than a regular file stands at the path.
+    /// The object at the path is not a regular file.
     #[error("`{0}` is not a regular file")]
     NotAFile(PathBuf),
-    /// The file holds more than the stated number of bytes.
+    /// The file is larger than the limit.
     #[error("`{path}` is larger than {limit} bytes")]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The most that is read, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// The file is not UTF-8 text.
@@ -52,13 +52,13 @@ pub enum ReadError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
 impl ReadError {
-    /// The file or directory, inside the root.
+    /// Returns the file or directory, inside the root.
     pub fn path(&self) -> &Path {
         match self {
             Self::NotFound(path)
@@ -70,12 +70,12 @@ impl ReadError {
         }
     }
 
-    /// Whether nothing stands at the path, which is often not a fault.
+    /// Reports whether the path does not exist, which is often not an error.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::NotFound(_))
     }
 
-    /// Whether something stands there and the kernel does not let us read it.
+    /// Reports whether the path exists and the kernel denies access.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Denied(_))
     }
@@ -94,24 +94,24 @@ impl ReadError {
     }
 }
 
-/// The directory that stands for `/`.
+/// The directory that is used as `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     dir: PathBuf,
 }
 
 impl Root {
-    /// A root at `dir`; `/` is the running system itself.
+    /// Creates a root at `dir`; `/` is the running system itself.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Whether this is the running system and not a tree for tests or image builds.
+    /// Reports whether this is the running system and not a tree for tests or image builds.
     pub fn is_live(&self) -> bool {
         self.dir == Path::new("/")
     }
 
-    /// The real place of `path`, for writes; links inside are not resolved.
+    /// Returns the real path of `path`, for writes; links inside are not resolved.
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.dir.join(relative(path.as_ref()))
     }
@@ -141,7 +141,7 @@ impl Root {
         Ok(bytes)
     }
 
-    /// Opens a regular file for reading. One of `/proc` is regular too.
+    /// Opens a regular file for reading. Files in `/proc` are regular too.
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File, ReadError> {
         let path = path.as_ref();
         let io_error = |source| ReadError::new(path, source);
@@ -162,7 +162,7 @@ impl Root {
         String::from_utf8(self.read(path, limit)?).map_err(|_| ReadError::NotText(path.to_owned()))
     }
 
-    /// The names in a directory, sorted.
+    /// Returns the sorted names in a directory.
     pub fn list(&self, dir: impl AsRef<Path>) -> Result<Vec<OsString>, ReadError> {
         let dir = dir.as_ref();
         let io_error = |source| ReadError::new(dir, source);
@@ -181,14 +181,14 @@ impl Root {
         Ok(names.into_iter().collect())
     }
 
-    /// Opens a character device for reading and writing, without blocking now or later.
+    /// Opens a non-blocking character device for reading and writing.
     ///
-    /// A pseudo-terminal cannot stand in a tree: the kernel opens it only in its own file system. So in a tree a link to
-    /// one is followed out of it, and no other link is.
+    /// A tree cannot contain a pseudo-terminal: the kernel opens it only in its own file system. So in a tree a link to
+    /// a pseudo-terminal is followed out of the tree, and no other link is.
     ///
     /// # Errors
     ///
-    /// What the kernel said; `InvalidInput` for anything but a character device.
+    /// The error of the kernel; `InvalidInput` for anything but a character device.
     pub fn open_device(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -209,14 +209,14 @@ impl Root {
         }
     }
 
-    /// Opens a block device for reading past the page cache, which does not see what the host writes to it.
+    /// Opens a block device for reading without the page cache, which does not detect writes of the host.
     ///
-    /// Reads must be of whole blocks, from and to multiples of the block size. In a tree a regular file stands for the
+    /// Reads must be of whole blocks, aligned to the block size. In a tree a regular file replaces the
     /// device.
     ///
     /// # Errors
     ///
-    /// What the kernel said; `InvalidInput` for anything else.
+    /// The error of the kernel; `InvalidInput` for anything else.
     pub fn open_disk(&self, path: impl AsRef<Path>) -> io::Result<File> {
         let file = self.open(path.as_ref(), OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
         let kind = file.metadata()?.file_type();
@@ -233,7 +233,7 @@ impl Root {
         }
     }
 
-    /// Size, mode and owner of what the path leads to.
+    /// Returns the size, mode and owner of the path's target.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<std::fs::Metadata, ReadError> {
         let path = path.as_ref();
         self.open(path, OFlag::O_PATH)
@@ -241,20 +241,20 @@ impl Root {
             .map_err(|source| ReadError::new(path, source))
     }
 
-    /// Whether anything can be reached at the path.
+    /// Reports whether the target of the path exists and can be reached.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.metadata(path).is_ok()
     }
 
-    /// The target of a symbolic link, as written in it; `None` for anything else.
+    /// Returns the target of a symbolic link, unresolved; `None` for anything else.
     pub fn link_target(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let path = path.as_ref();
-        // A link among the folders on the way is one of the tree.
+        // A link in the directories of the path is inside the tree.
         let folder = self.resolve(path.parent()?);
         self.read_link(&folder.join(path.file_name()?))
     }
 
-    /// The owner of a symbolic link itself; `None` for anything else.
+    /// Returns the owner of a symbolic link itself; `None` for anything else.
     pub fn link_owner(&self, path: impl AsRef<Path>) -> Option<u32> {
         let path = path.as_ref();
         let folder = self.resolve(path.parent()?);
@@ -265,7 +265,7 @@ impl Root {
         metadata.is_symlink().then(|| metadata.uid())
     }
 
-    /// As `link_target`, of a path without links on the way.
+    /// Returns the target of a link, like `link_target`, for a path without links in its directories.
     fn read_link(&self, path: &Path) -> Option<PathBuf> {
         #[cfg(test)]
         if testing::is_declared() {
@@ -274,8 +274,8 @@ impl Root {
         std::fs::read_link(self.join(path)).ok()
     }
 
-    /// Every path (inside the root) whose change can change what `path` leads to: each symbolic link met on the way, then
-    /// the final place. Names that do not exist yet are included.
+    /// Returns every path (inside the root) whose change can change the target of `path`: each symbolic link on the path, then
+    /// the final target. Names that do not exist yet are included.
     pub fn steps(&self, path: impl AsRef<Path>) -> Vec<PathBuf> {
         let mut steps = Vec::new();
         let mut current = Path::new("/").join(relative(path.as_ref()));
@@ -288,20 +288,20 @@ impl Root {
                 None => break,
             }
         }
-        // No link is left, so that text and kernel agree on what `..` means.
+        // No link is left, so resolving `..` by text gives the same result as in the kernel.
         steps.push(normalise(&current));
         steps
     }
 
-    /// What `path` leads to: the same path inside the root with every symbolic link and every `..` resolved there, whether
+    /// Returns the target of `path`: the same path inside the root with every symbolic link and every `..` resolved there, whether
     /// or not it exists.
     ///
-    /// Commands for people name this one, because a shell would follow an absolute link out of the root.
+    /// Commands that are shown to users use this path, because a shell would follow an absolute link out of the root.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.steps(path).pop().unwrap_or_default()
     }
 
-    /// The first symbolic link among the components of `path`, and `path` with that link replaced by its target.
+    /// Returns the first symbolic link among the components of `path`, and `path` with that link replaced by its target.
     fn first_link(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
         let mut walked = PathBuf::from("/");
         let mut components = relative(path).components();
@@ -349,7 +349,7 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-/// Resolves `.` and `..` by text, as far as the top of the root.
+/// Resolves `.` and `..` by text, not above the top of the root.
 fn normalise(path: &Path) -> PathBuf {
     let mut result = PathBuf::from("/");
     for component in path.components() {

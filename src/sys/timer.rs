@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A timer that wakes the process once, when it is due.
+//! A timer that wakes the process exactly once, when it expires.
 //!
-//! tokio's own timers move down a wheel of slots and wake the process at each step: up to two times more for a wait of half
-//! a minute. For waits that make up the whole life of an idle process the kernel's timer (`timerfd_create(2)`) is exact.
+//! tokio's own timers move through a wheel of slots and wake the process at each step: up to two additional times for a wait of
+//! half a minute. For the waits of an idle process, the kernel's timer (`timerfd_create(2)`) has no additional wake-ups.
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use tokio::net::unix::pipe;
 
-/// The shortest wait; zero would switch the kernel's timer off.
+/// The minimum wait; zero would disarm the kernel's timer.
 const LEAST: Duration = Duration::from_micros(1);
 
 /// The timer.
@@ -21,17 +21,17 @@ const LEAST: Duration = Duration::from_micros(1);
 pub struct Alarm {
     #[cfg(not(test))]
     timer: Kernel,
-    /// The kernel's clock cannot be paused.
+    /// In tests, a wrapper: the kernel's clock cannot be paused.
     #[cfg(test)]
     timer: testing::Timer<Kernel>,
 }
 
 impl Alarm {
-    /// A timer that is not set, on the clock that never jumps.
+    /// Creates a disarmed timer, on the monotonic clock.
     ///
     /// # Errors
     ///
-    /// When the kernel gives us no descriptor.
+    /// When the kernel provides no descriptor.
     pub fn new() -> std::io::Result<Self> {
         #[cfg(not(test))]
         let timer = Kernel::new()?;
@@ -40,7 +40,7 @@ impl Alarm {
         Ok(Self { timer })
     }
 
-    /// Sets the timer to ring after `wait`, whatever it was set to.
+    /// Sets the timer to expire after `wait`, and replaces its earlier setting.
     pub fn set(&self, wait: Duration) {
         self.timer.set(wait);
     }
@@ -55,7 +55,7 @@ impl Alarm {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     timer: TimerFd,
-    /// The same timer, as tokio can wait for it.
+    /// The same timer, in a form for which tokio can wait.
     ring: pipe::Receiver,
 }
 
@@ -64,7 +64,7 @@ impl Kernel {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         let descriptor = std::os::fd::AsFd::as_fd(&timer).try_clone_to_owned()?;
-        // To tokio it is a descriptor that becomes readable, as the reading end of a pipe does.
+        // tokio treats it like the read end of a pipe: a descriptor that becomes readable.
         let ring = pipe::Receiver::from_owned_fd_unchecked(descriptor)?;
         Ok(Self { timer, ring })
     }
@@ -84,7 +84,7 @@ impl Kernel {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     _ => return,
                 },
-                // The descriptor is ours and open: this cannot be, and must not spin.
+                // The descriptor is open, so this cannot happen. If it does, the loop must not spin.
                 Err(_) => std::future::pending().await,
             }
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Steps of the wall clock: KubeVirt sets it through the guest agent after a live migration.
 //!
-//! A timer on the wall clock that asks to be cancelled when the clock is set (`timerfd_create(2)`,
-//! `TFD_TIMER_CANCEL_ON_SET`) tells of every step, however small, and never of slewing.
+//! A wall clock timer that is canceled when the clock is set (`timerfd_create(2)`, `TFD_TIMER_CANCEL_ON_SET`) reports every step,
+//! however small, and never slewing.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ use crate::sys::root::Root;
 
 const SIGNAL: &str = "clock";
 
-/// When the timer would expire if the clock were never set: in the year 2223. The kernel's clock ends in 2262.
+/// The expiry of the timer if the clock is never set: in the year 2223. The kernel's clock ends in 2262.
 const FAR_FUTURE: Duration = Duration::from_secs(8_000_000_000);
 
 /// Listens until dropped.
@@ -43,7 +43,7 @@ pub async fn listen(sender: Sender, health: SignalBoard) {
     }
 }
 
-/// How the signal would stand, without listening. A tree has no clock of its own. Needs a tokio runtime.
+/// Returns the state of the event source, without listening. Another root has no clock of its own. Needs a tokio runtime.
 pub fn probe(_root: &Root) -> Signal {
     match StepTimer::new() {
         Ok(_) => Signal {
@@ -74,7 +74,7 @@ async fn follow(sender: &Sender, health: &SignalBoard) -> io::Result<std::conver
     }
 }
 
-/// What the wall clock is ahead of the clock that never jumps, in nanoseconds. Slewing moves both alike: only a step changes
+/// Returns the offset of the wall clock from the monotonic clock, in nanoseconds. Slewing affects both alike: only a step changes
 /// it.
 fn read_offset() -> io::Result<i128> {
     let realtime = clock_gettime(nix::time::ClockId::CLOCK_REALTIME)?;
@@ -88,10 +88,10 @@ fn offset(realtime: TimeSpec, monotonic: TimeSpec) -> i128 {
     nanoseconds(realtime) - nanoseconds(monotonic)
 }
 
-/// A timer that never rings and is cancelled by each step of the wall clock.
+/// A timer that never expires and is canceled by each step of the wall clock.
 #[derive(Debug)]
 struct StepTimer {
-    // Before the timer: an epoll instance must not outlive what it follows.
+    // Dropped before the timer: an epoll instance must not outlive it.
     edges: EdgeTriggered,
     timer: TimerFd,
 }
@@ -104,7 +104,7 @@ impl StepTimer {
         let flags =
             TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
         match timer.set(expiration, flags) {
-            // ECANCELED: the clock was set just now. The timer is armed all the same (fs/timerfd.c).
+            // ECANCELED: the clock was just set. The timer is armed nevertheless (fs/timerfd.c).
             Ok(()) | Err(Errno::ECANCELED) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -112,7 +112,7 @@ impl StepTimer {
         Ok(Self { edges, timer })
     }
 
-    /// Waits for the next step. Steps in quick succession may be one. Cancel-safe.
+    /// Waits for the next step. Steps in quick succession may be reported as one. Cancel-safe.
     async fn stepped(&self) -> io::Result<()> {
         loop {
             self.edges.next().await?;
@@ -123,9 +123,9 @@ impl StepTimer {
     }
 }
 
-/// Takes what the timer has to say. It stays armed, and tells of steps even once its time has come (fs/timerfd.c).
+/// Reads the timer. It stays armed, and reports steps even after its expiry (fs/timerfd.c).
 fn is_cancelled(timer: BorrowedFd<'_>) -> io::Result<bool> {
-    // Not `TimerFd::wait`: that hides the very error that is waited for.
+    // Not `TimerFd::wait`, which hides the expected error.
     match nix::unistd::read(timer, &mut [0; 8]) {
         Err(Errno::ECANCELED) => Ok(true),
         Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => Ok(false),
@@ -178,7 +178,7 @@ mod tests {
         let clock = nix::time::ClockId::CLOCK_REALTIME;
         let mut slowest = Duration::ZERO;
         for _ in 0..3 {
-            // To what it shows: back by the microsecond that passes between the two calls.
+            // Set to its current value: it moves back by the microsecond between the two calls.
             let set = clock_gettime(clock).and_then(|now| clock_settime(clock, now));
             if let Err(errno) = set {
                 println!("SKIP {test}: the clock must not be set here: {errno}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Signals on the system bus: a host name set through systemd-hostnamed, a change of the guest agent's unit.
 //!
-//! The bus delivers to us what our rules ask for, by sender, object and name, and nothing else wakes us. But anyone may send a
-//! signal to us alone, past all rules; so a signal counts only when its sender owns the name at that moment. Only the bus
-//! itself says who does.
+//! The bus delivers only signals that match our rules, by sender, object and name, so nothing else wakes us. But any process may
+//! send a signal directly to us, regardless of the rules; so a signal counts only if its sender owns the bus name at that moment.
+//! Only the bus itself is trusted to report the owner.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -25,27 +25,27 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use crate::wire::dbus::{Bus, BusError, DRIVER, MANAGER, PROPERTIES, SOCKET, unit_path};
 
-/// Between two checks for the socket where the kernel cannot tell of it.
+/// The interval of checks for the socket if inotify is not available.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The signal of systemd-hostnamed, and its name on the bus without the prefix.
+/// The event source for systemd-hostnamed: its bus name without the prefix.
 const HOSTNAME1: &str = "hostname1";
-/// The signal of systemd, likewise.
+/// The event source for systemd.
 const SYSTEMD1: &str = "units";
 
 const HOSTNAME: &str = "org.freedesktop.hostname1";
 const HOSTNAME_PATH: &str = "/org/freedesktop/hostname1";
 
-/// Follows the bus until dropped: through its absence, its restarts, and those of the two services.
+/// Follows the bus until dropped, across its absence, its restarts, and those of both services.
 pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: SignalBoard) {
     let mut waits = Waits::default();
     loop {
         let began = Instant::now();
-        // On the heap only until it is done: the task lives as long as the process.
+        // Boxed, so that the memory is freed afterwards: the task lives as long as the process.
         let ended = match Box::pin(Subscription::begin(&bus)).await {
             Ok(mut subscription) => {
                 let ended = subscription.follow(&bus, &sender, &health).await;
-                // For the report, which says that the signals are dead.
+                // Updates the report, which shows the signals as inactive.
                 sender.send(Trigger::Units);
                 ended
             }
@@ -56,15 +56,15 @@ pub async fn keep_following(root: Root, bus: Bus, sender: Sender, health: Signal
         dead(&health, &detail);
         let is_absent = matches!(ended, BusError::Absent(_));
         if is_absent {
-            // A machine without a bus is as it was made; nothing on it is broken.
+            // A machine without a bus is intended; nothing on it is broken.
             health.issue(SYSTEMD1, None);
         }
-        // A bus that closes each new connection is as bad as one that takes none.
+        // A bus that closes each new connection is treated like one that accepts none.
         wait(&root, is_absent, waits.after(began.elapsed())).await;
     }
 }
 
-/// Whether the signals work here, for a command that runs one round.
+/// Returns the state of the event sources, for a command that runs one round.
 pub async fn probe(root: &Root, address: Option<&str>) -> Vec<(&'static str, Signal)> {
     let bus = Bus::new(root, address);
     let state = |live, detail: String| Signal { live, detail };
@@ -97,20 +97,20 @@ fn systemd_detail() -> String {
     format!("{} on the system bus", MANAGER.name)
 }
 
-/// Says that systemd's signals do not come.
+/// Reports that systemd's signals are not received.
 fn dead(health: &SignalBoard, why: &str) {
     health.set(SYSTEMD1, false, why);
     let what = format!("{why}; the unit of qemu-guest-agent is only polled");
     health.issue(SYSTEMD1, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
-/// Waits for the socket to appear again, and unless there is none, at most for `pause`.
+/// Waits until the socket appears again; at most for `pause` unless there is no socket.
 async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     let news = Notify::new();
     let mut stands = false;
     let socket = [PathBuf::from(SOCKET)].into_iter().collect();
     let watch = files::watch(root.clone(), socket, || {
-        // The first call says only that the watch stands: the socket may have come before it did.
+        // The first call only means that the watch is established: the socket may have appeared before.
         if stands || (is_absent && root.exists(SOCKET)) {
             news.notify_one();
         }
@@ -125,44 +125,44 @@ async fn wait(root: &Root, is_absent: bool, pause: Duration) {
     tokio::select! {
         () = news.notified() => {}
         () = pause => {}
-        // No inotify: then by the clock.
+        // inotify is not available: check periodically.
         _ = watch => sleep(CHECK_AGAIN).await,
     }
 }
 
-/// What a message means to us.
+/// The meaning of a message.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     /// A reason to reconcile.
     Reason(Trigger),
-    /// Another process is systemd now, or none is.
+    /// The owner of systemd's name changed, or there is none.
     SystemdReplaced,
     /// Nothing.
     Nothing,
 }
 
-/// Why reasons are no longer passed on.
+/// The reason why reasons are no longer passed on.
 #[derive(Debug, PartialEq, Eq)]
 enum Passed {
-    /// Another process is systemd now, or none is.
+    /// The owner of systemd's name changed, or there is none.
     SystemdReplaced,
     /// The connection ended.
     Ended,
 }
 
-/// A connection on which the bus knows what we want to hear.
+/// A connection with our match rules.
 #[derive(Debug)]
 struct Subscription {
     messages: MessageStream,
-    /// Who is systemd-hostnamed, by its unique name.
+    /// The unique name of systemd-hostnamed.
     hostname: Option<String>,
-    /// Who is systemd.
+    /// The unique name of systemd.
     systemd: Option<String>,
 }
 
 impl Subscription {
     async fn begin(bus: &Bus) -> Result<Self, BusError> {
-        // Before the first rule, so that nothing is lost between it and the first round.
+        // Created before the first rule, so that no signal between it and the first round is lost.
         let messages = MessageStream::from(&bus.connection().await?);
         for rule in rules() {
             bus.call(DRIVER, "AddMatch", &[&rule]).await?;
@@ -174,7 +174,7 @@ impl Subscription {
         })
     }
 
-    /// Asks systemd to speak: it sends no signals while no one has asked. Answers why it does not.
+    /// Subscribes to systemd, which sends no signals without subscribers. Returns the error.
     async fn subscribe(&mut self, bus: &Bus) -> Result<(), String> {
         if self.systemd.is_none() {
             return Err(format!("{} is not on the system bus", MANAGER.name));
@@ -188,17 +188,17 @@ impl Subscription {
         }
     }
 
-    /// Gives reasons until the connection ends.
+    /// Sends reasons until the connection ends.
     async fn follow(&mut self, bus: &Bus, sender: &Sender, health: &SignalBoard) -> BusError {
         health.set(HOSTNAME1, true, hostname_detail());
         loop {
             let mut waits = Waits::default();
             let mut is_first = true;
-            // Each turn has to do with one systemd: until another one takes its name.
+            // Each iteration is for one instance of systemd: until its name has a new owner.
             while let Err(why) = self.subscribe(bus).await {
                 dead(health, &why);
                 if std::mem::take(&mut is_first) {
-                    // For the report, which says so.
+                    // Updates the report, which shows the error.
                     sender.send(Trigger::Units);
                 }
                 let retry = self.systemd.is_some().then(|| waits.after(Duration::ZERO));
@@ -210,7 +210,7 @@ impl Subscription {
             }
             health.set(SYSTEMD1, true, systemd_detail());
             health.issue(SYSTEMD1, None);
-            // For what changed while systemd was not heard.
+            // For changes while systemd's signals were not received.
             sender.send(Trigger::Units);
             if let Some(Passed::Ended) = self.pass_on(sender, None).await {
                 return BusError::Ended;
@@ -218,7 +218,7 @@ impl Subscription {
         }
     }
 
-    /// Passes reasons on, for at most `limit`, until something else is to be done.
+    /// Passes reasons on until another event, for at most `limit`.
     async fn pass_on(&mut self, sender: &Sender, limit: Option<Duration>) -> Option<Passed> {
         let passing = async {
             while let Some(message) = self.next().await {
@@ -255,7 +255,7 @@ impl Subscription {
             }
             sender if Some(sender) == self.hostname.as_deref() => Heard::Reason(Trigger::Hostname),
             sender if Some(sender) == self.systemd.as_deref() => match member {
-                // `true` is the beginning of a reload; what is new is known at its end.
+                // `true` is the beginning of a reload; the changes are known at its end.
                 "Reloading" if message.body().deserialize().unwrap_or(false) => Heard::Nothing,
                 _ => Heard::Reason(Trigger::Units),
             },
@@ -281,7 +281,7 @@ impl Subscription {
     }
 }
 
-/// Who owns a name now. Asking the bus starts no service, unlike asking the service.
+/// Returns the current owner of a name. Asking the bus starts no service, unlike a call to the service.
 async fn owner(bus: &Bus, name: &str) -> Result<Option<String>, BusError> {
     match bus.text(DRIVER, "GetNameOwner", &[name]).await {
         Err(BusError::Refused { .. }) => Ok(None),
@@ -289,7 +289,7 @@ async fn owner(bus: &Bus, name: &str) -> Result<Option<String>, BusError> {
     }
 }
 
-/// What we want to hear, as narrow as the bus can sort (D-Bus specification, "Match Rules").
+/// Returns the match rules, as narrow as the bus supports (D-Bus specification, "Match Rules").
 fn rules() -> Vec<String> {
     let systemd = MANAGER.name;
     let manager = format!(
@@ -313,7 +313,7 @@ fn rules() -> Vec<String> {
     for unit in UNITS.into_iter().chain([DEVICE_UNIT]) {
         let path = unit_path(unit);
         rules.extend([
-            // The states of a service and of a device alike are properties of the unit.
+            // The states of services and devices alike are properties of the unit.
             format!(
                 "type='signal',sender='{systemd}',path='{path}',{changed},arg0='{systemd}.Unit'"
             ),

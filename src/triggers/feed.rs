@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a watch delivered and no round has used yet: the newest object, and whether its API can be reached. The keeper of the
-//! watch puts it here and gives a reason to reconcile; the round takes it, and reads only what is not here.
+//! Deliveries of a watch that no round has used yet: the newest object, and whether its API can be reached. The keeper of the
+//! watch stores them and queues a reason to reconcile; the round takes them, and reads only what is missing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,39 +8,39 @@ use crate::facts::observation::Api;
 use crate::facts::trigger::Trigger;
 use crate::wire::kubeapi::Error;
 
-/// What a watch says of its object.
+/// The state of the object that a watch delivers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivered<T> {
-    /// The object as it is.
+    /// The current object.
     Object {
         /// The object.
         object: T,
         /// Its resource version.
         version: String,
     },
-    /// It is gone, or what became of it is not known: it must be read.
+    /// It is gone or its state is unknown: it must be read.
     Unknown,
 }
 
-/// What a watch says of its API.
+/// The state of the API that a watch reports.
 #[derive(Debug)]
 pub enum Reach {
-    /// The watch is kept.
+    /// The watch is established.
     Reached,
-    /// The watch cannot be opened because its API cannot be used at all. Its keeper goes on trying, so that no one else has to.
+    /// The watch cannot be opened because its API cannot be used at all. Its keeper retries, so other requests need not.
     Away(Error),
 }
 
-/// One watch's deliveries. Clones share them. It holds one object at most: the newest.
+/// The deliveries of one watch. Clones share them. Holds at most one object: the newest.
 #[derive(Debug)]
 pub struct Feed<T>(Arc<Mutex<Waiting<T>>>);
 
-/// What waits to be used.
+/// The deliveries that are not used yet.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    /// The newest that was said of the object.
+    /// The newest state of the object.
     pub delivered: Option<Delivered<T>>,
-    /// The newest that was said of the API.
+    /// The newest state of the API.
     pub reach: Option<Reach>,
 }
 
@@ -66,17 +66,17 @@ impl<T> Clone for Feed<T> {
 }
 
 impl<T> Feed<T> {
-    /// Puts what a watch says of its object in the place of what it said before.
+    /// Replaces the state of the object.
     pub fn deliver(&self, delivered: Delivered<T>) {
         self.with(|waiting| waiting.delivered = Some(delivered));
     }
 
-    /// Puts what a watch says of its API in the place of what it said before.
+    /// Replaces the state of the API.
     pub fn reach(&self, reach: Reach) {
         self.with(|waiting| waiting.reach = Some(reach));
     }
 
-    /// Takes what waits.
+    /// Takes the deliveries.
     pub fn take(&self) -> Waiting<T> {
         self.with(std::mem::take)
     }

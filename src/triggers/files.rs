@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of files, by inotify(7) on the directories that lead to them.
+//! Changes of files, detected by inotify(7) on the directories that lead to them.
 //!
-//! A file is written in place, replaced by rename, or reached through a link that flips; it may not exist yet, nor its
-//! directory. So what is watched is, for every step that leads to the file, the nearest directory that exists, and of the
-//! events there only those that name the next step.
+//! A file is written in place, replaced by rename, or reached through a symbolic link that changes; it may not exist yet, nor its
+//! directory. So for every path step that leads to the file, the nearest existing directory is watched, and only the events that
+//! name the next step count.
 //!
-//! A device is watched by its name alone: each write to `/dev/null` is an event of `/dev`.
+//! A device is watched by its name only: each write to `/dev/null` is an event of `/dev`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,28 +18,28 @@ use inotify::{EventMask, Inotify, WatchMask};
 
 use crate::sys::root::Root;
 
-/// A writer makes several events of one change; they are one reason.
+/// The delay after an event. One change by a writer causes several events; they are one reason.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Room for some dozens of events; what does not fit is read next.
+/// The size of the event buffer, for some dozens of events; the rest is read next.
 const BUFFER_BYTES: usize = 4096;
 
-/// Directories to watch, each with the names in it that matter.
+/// Directories to watch, each with the relevant names in it.
 type Interest = BTreeMap<PathBuf, BTreeSet<OsString>>;
 
-/// What of a path is watched.
+/// The watched aspect of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// What is read through it.
+    /// The content that is read through the path.
     Content,
-    /// That something stands there, a link or what it leads to.
+    /// The existence of a link or file with this name.
     Name,
-    /// The same for a file that is only ever replaced as a whole: one event, and nothing to wait for.
+    /// A file that is always replaced as a whole: one event, and no delay.
     Whole,
 }
 
-/// Calls `changed` once the watch stands, for what changed before it did, and then for each change of one of `files`, until
-/// dropped. Ends when the kernel refuses; the next aim starts again.
+/// Calls `changed` once the watch is established, for changes before that, and then for each change of one of `files`, until
+/// dropped. Returns if the kernel refuses; the next subscription restarts it.
 pub async fn watch(
     root: Root,
     files: BTreeSet<PathBuf>,
@@ -48,7 +48,7 @@ pub async fn watch(
     follow(root, files, What::Content, changed).await
 }
 
-/// As [`watch`], for something new under the name `path`, such as a device.
+/// As [`watch`], for a new file with the name `path`, such as a device.
 pub async fn watch_name(
     root: Root,
     path: PathBuf,
@@ -57,7 +57,7 @@ pub async fn watch_name(
     follow(root, [path].into_iter().collect(), What::Name, changed).await
 }
 
-/// As [`watch`], without delay, for a file that is only ever replaced as a whole.
+/// As [`watch`], without delay, for a file that is always replaced as a whole.
 pub async fn watch_whole(
     root: Root,
     path: PathBuf,
@@ -85,12 +85,12 @@ async fn follow(
         let inotify = Inotify::init()?;
         let mut names = BTreeMap::new();
         for (directory, wanted) in &interest {
-            // A directory that went away since is found again with its parent in the next turn.
+            // A directory that was removed in the meantime is found again through its parent in the next iteration.
             if let Ok(descriptor) = inotify.watches().add(root.join(directory), mask) {
                 names.insert(descriptor, wanted);
             }
         }
-        // What changed before the watch stood is not lost: reading files that hold what they held costs nothing.
+        // Changes before the watch was established must not be lost: reading unchanged files costs nothing.
         changed();
         if self::interest(&root, &files, what) != interest {
             continue;
@@ -113,7 +113,7 @@ async fn follow(
                 break;
             }
         }
-        // Dropping the stream drops what the rest of this change would say; the next turn begins with a fresh round.
+        // Dropping the stream drops the other events of this change; the next iteration calls `changed` again.
         drop(events);
         if what != What::Whole {
             tokio::time::sleep(SETTLE).await;
@@ -121,14 +121,14 @@ async fn follow(
     }
 }
 
-/// The next event of the stream.
+/// Returns the next event of the stream.
 async fn next<B: AsMut<[u8]> + AsRef<[u8]> + Unpin>(
     events: &mut inotify::EventStream<B>,
 ) -> Option<std::io::Result<inotify::EventOwned>> {
     std::future::poll_fn(|context| Pin::new(&mut *events).poll_next(context)).await
 }
 
-/// For every step to every file: the nearest directory that exists, and the name of what is next in it.
+/// Returns, for every path step to every file, the nearest existing directory and the name of the next step in it.
 fn interest(root: &Root, files: &BTreeSet<PathBuf>, what: What) -> Interest {
     let steps = |file: &PathBuf| match what {
         What::Content => root.steps(file),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of the kernel's host name: its file in `/proc` tells of each (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
+//! Changes of the kernel's host name: its file in `/proc` reports each one (`fs/proc/proc_sysctl.c`, `proc_sys_poll`).
 
 use std::fs::File;
 use std::io;
@@ -20,16 +20,16 @@ use crate::sys::root::{ReadError, Root};
 
 const SIGNAL: &str = "hostname";
 
-/// Where the kernel shows its host name.
+/// The file with the kernel's host name.
 const PATH: &str = "/proc/sys/kernel/hostname";
 
-/// The kernel's limit is 64 bytes (`__NEW_UTS_LEN`), and a line break.
+/// The size of the read buffer. The kernel's limit is 64 bytes (`__NEW_UTS_LEN`), and a line break.
 const NAME_MAX: usize = 128;
 
-/// Why the name cannot be followed.
+/// The reason why changes of the name cannot be detected.
 #[derive(Debug, thiserror::Error)]
 enum HostnameError {
-    /// What stands for the kernel's file in a tree never tells of a change.
+    /// A regular file in place of the kernel's file never reports a change.
     #[error("`{PATH}` is not the file of the running kernel")]
     NotLive,
     /// A sandbox hides the file.
@@ -38,12 +38,12 @@ enum HostnameError {
     /// The file cannot be opened.
     #[error("failed to open the kernel hostname")]
     Open(#[source] ReadError),
-    /// The open file failed.
+    /// Polling or reading the open file failed.
     #[error("failed to poll `{PATH}`")]
     Io(#[source] io::Error),
 }
 
-/// Listens until dropped; ends where there is nothing to listen to.
+/// Listens until dropped; returns if there is nothing to listen to.
 pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
     let mut waits = Waits::default();
     loop {
@@ -57,14 +57,14 @@ pub async fn listen(root: Root, sender: Sender, health: SignalBoard) {
         let what = format!("{detail}; the hostname is read at each reconcile");
         health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
         if matches!(error, HostnameError::Hidden) {
-            // It will not come back in the life of this process.
+            // The file does not reappear while this process runs.
             return;
         }
         tokio::time::sleep(waits.after(opened.elapsed())).await;
     }
 }
 
-/// How the signal would stand, without listening. Needs a tokio runtime.
+/// Returns the state of the event source, without listening. Needs a tokio runtime.
 pub fn probe(root: &Root) -> Signal {
     match NameFile::open(root) {
         Ok(_) => Signal {
@@ -84,7 +84,7 @@ async fn follow(
     health: &SignalBoard,
 ) -> Result<std::convert::Infallible, HostnameError> {
     let file = NameFile::open(root)?;
-    // The first edge is no change: there is something to read from the beginning.
+    // The first edge is not a change: the file is readable from the beginning.
     file.reported().await?;
     let mut name = file.read()?;
     health.set(SIGNAL, true, PATH);
@@ -92,7 +92,7 @@ async fn follow(
     loop {
         file.reported().await?;
         let now = file.read()?;
-        // Set to what it was, or in the namespace of a container: the kernel counts the changes of all of them together.
+        // The name is unchanged, or was set in the namespace of a container: the kernel has one counter for all of them.
         if now != name {
             name = now;
             sender.send(Trigger::Hostname);
@@ -100,10 +100,10 @@ async fn follow(
     }
 }
 
-/// The file, open, and its changes.
+/// The open file, and its changes.
 #[derive(Debug)]
 struct NameFile {
-    // Before the file: an epoll instance must not outlive what it follows.
+    // Dropped before the file: an epoll instance must not outlive the file.
     edges: EdgeTriggered,
     file: File,
 }
@@ -115,8 +115,8 @@ impl NameFile {
             ReadError::NotFound(_) => HostnameError::Hidden,
             error => HostnameError::Open(error),
         })?;
-        // EPOLLIN, which always holds, makes each wake-up an edge. EPOLLPRI alone would be lost: to ask the file for it takes
-        // it away, and two epoll instances ask, one inside the other.
+        // EPOLLIN, which is always set, makes each wake-up an edge. EPOLLPRI alone would be lost: polling the file clears it, and
+        // two nested epoll instances poll it.
         match EdgeTriggered::of(&file, EpollFlags::EPOLLPRI | EpollFlags::EPOLLIN) {
             Ok(edges) => Ok(Self { edges, file }),
             Err(error) if error.raw_os_error() == Some(Errno::EPERM as i32) => {
@@ -150,7 +150,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
-    /// Whether the signal stands as `live`, with a detail that holds `part`.
+    /// Reports whether the state of the event source is `live`, with a detail that contains `part`.
     fn stands(health: &SignalBoard, live: bool, part: &str) -> bool {
         let signals = health.signals();
         let signal = signals.get(SIGNAL);
@@ -166,7 +166,7 @@ mod tests {
         timeout(SOON, wait).await.unwrap();
     }
 
-    /// Follows the host name below `root` in a namespace of its own and changes it.
+    /// Listens to the host name below `root` in a separate namespace and changes it.
     async fn each_change_is_reported(root: Root) {
         let (sender, mut reasons) = sender();
         let health = SignalBoard::default();
@@ -184,7 +184,7 @@ mod tests {
         println!("the slowest of 20 changes of the host name was told after {slowest:?}");
         assert!(slowest < Duration::from_millis(50), "{slowest:?}");
         assert!(stands(&health, true, PATH));
-        // A name that stays is no reason: of these two only the second is.
+        // An unchanged name is not a reason: of these two only the second is.
         sethostname("name-19").unwrap();
         sethostname("after").unwrap();
         timeout(SOON, reasons.recv()).await.unwrap().unwrap();
@@ -208,7 +208,7 @@ mod tests {
             let file = root.join(PATH);
             run(&["mount", "--bind", PATH, file.to_str().unwrap()]);
             each_change_is_reported(root).await;
-            // Else the directory could not be removed.
+            // Otherwise the directory could not be removed.
             run(&["umount", "--lazy", file.to_str().unwrap()]);
         }
     }

@@ -10,17 +10,17 @@ use tokio::time::Instant;
 use crate::decide::schedule::Random;
 use crate::facts::trigger::Trigger;
 
-/// Where sources put their reasons. One that waits to be taken already is not put again: it says nothing more.
+/// Sends reasons to the queue. A trigger that is already queued is not queued again.
 #[derive(Debug, Clone)]
 pub struct Sender {
     queue: mpsc::UnboundedSender<(Trigger, Instant)>,
-    /// The reasons that wait to be taken.
+    /// The triggers in the queue.
     waiting: Arc<Mutex<BTreeSet<Trigger>>>,
     random: fn() -> Random,
 }
 
 impl Sender {
-    /// Gives a reason.
+    /// Queues a reason.
     pub fn send(&self, trigger: Trigger) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.insert(trigger) {
@@ -28,13 +28,13 @@ impl Sender {
         }
     }
 
-    /// Fresh randomness.
+    /// Returns new random bits.
     pub fn random(&self) -> Random {
         (self.random)()
     }
 }
 
-/// Where reasons are taken: at most one of each kind waits.
+/// Receives reasons: the queue holds at most one for each trigger.
 #[derive(Debug)]
 pub struct Inbox {
     pub(super) queue: mpsc::UnboundedReceiver<(Trigger, Instant)>,
@@ -42,7 +42,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Two ends of one queue.
+    /// Creates both ends of a queue.
     pub fn new(random: fn() -> Random) -> (Sender, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
         let waiting = Arc::default();
@@ -61,7 +61,7 @@ impl Inbox {
         )
     }
 
-    /// The next reason, and when it was given. Cancel-safe.
+    /// Returns the next reason and the time at which it was queued. Cancel-safe.
     pub async fn recv(&mut self) -> Option<(Trigger, Instant)> {
         let (trigger, at) = self.queue.recv().await?;
         self.taken(trigger);

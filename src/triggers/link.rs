@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Announcements of virtio NICs: the first hint of a live migration that reaches the guest.
+//! Announcements of virtio NICs: the first migration hint that reaches the guest.
 //!
-//! QEMU asks each virtio NIC of a VM that begins to run elsewhere to announce itself. The kernel's driver
-//! (`virtnet_config_changed_work`) tells its neighbours, and rtnetlink tells us: `RTM_NEWLINK` with `IFLA_EVENT` =
-//! `IFLA_EVENT_NOTIFY_PEERS`, within milliseconds. A restore from a file looks the same, so it is a reason to reconcile and proves
-//! nothing.
+//! After a migration, QEMU requests each virtio NIC to announce itself. The kernel's driver (`virtnet_config_changed_work`)
+//! notifies the network peers, and rtnetlink notifies us: `RTM_NEWLINK` with `IFLA_EVENT` = `IFLA_EVENT_NOTIFY_PEERS`, within
+//! milliseconds. A restore from a file looks the same, so an announcement is a reason to reconcile but proves nothing.
 //!
-//! The listener has a thread of its own, which does nothing else: whatever the agent is busy with, a move is on record as soon
-//! as the kernel has reported it.
+//! The listener has a dedicated thread: even if the agent is busy, a migration hint is recorded as soon as the kernel has reported
+//! it.
 
 pub mod burst;
 pub mod judge;
@@ -36,10 +35,10 @@ use judge::{RefusedAnnounce, judge};
 
 const SIGNAL: &str = "link";
 
-/// Room for one message: the kernel makes them of 1.5 kB, and of less than a page.
+/// The size of the receive buffer: the kernel's messages have 1.5 kB, and less than a page.
 const MESSAGE_MAX: usize = 8 << 10;
 
-/// Listens for as long as the process lives.
+/// Listens as long as the process lives.
 pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintSink) {
     #[cfg(test)]
     if crate::sys::timer::testing::is_on() {
@@ -59,14 +58,14 @@ pub fn listen(root: Root, sender: Sender, health: &SignalBoard, hint_sink: HintS
     }
 }
 
-/// Says that no one listens.
+/// Reports that the event source is inactive.
 fn deaf(health: &SignalBoard, detail: &str) {
     health.set(SIGNAL, false, detail.to_owned());
     let what = format!("{detail}; a migration is detected later, by the other event sources");
     health.issue(SIGNAL, Some(ObservationIssue::SignalUnavailable { what }));
 }
 
-/// How the signal would stand, without listening.
+/// Returns the state of the event source, without listening.
 pub fn probe(root: &Root) -> Signal {
     match LinkSocket::open(&ANNOUNCEMENTS, RECEIVE_BUFFER) {
         Ok(_) => standing(root),
@@ -77,18 +76,18 @@ pub fn probe(root: &Root) -> Signal {
     }
 }
 
-/// What came in so far.
+/// The counts of received messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct HintTally {
     /// Announcements of virtio NICs.
     announced: u64,
-    /// Messages that are no reason to reconcile.
+    /// Messages that are not a reason to reconcile.
     refused: u64,
-    /// Of these, announcements that a process made up.
+    /// Messages among the refused that a process forged.
     forged: u64,
-    /// Times that the kernel dropped messages.
+    /// The number of times that the kernel dropped messages.
     overruns: u64,
-    /// Reasons given.
+    /// Reasons sent.
     reported: u64,
 }
 
@@ -97,14 +96,14 @@ struct Listening {
     sender: Sender,
     health: SignalBoard,
     hint_sink: HintSink,
-    /// The time since some moment.
+    /// Returns the time since a fixed start.
     now: Box<dyn Fn() -> Duration + Send>,
     burst: Burst,
     waits: Waits,
     tally: HintTally,
-    /// How the signal stands, forgeries aside.
+    /// The state of the event source, without the forged messages.
     signal: Signal,
-    /// What was announced in the meantime was not heard.
+    /// Whether announcements may have been missed before the socket was opened.
     was_deaf: bool,
 }
 
@@ -133,7 +132,7 @@ impl Listening {
         }
     }
 
-    /// Listens, again each time that the kernel's socket dies.
+    /// Listens, and reopens the kernel's socket each time that it fails.
     #[expect(
         clippy::disallowed_methods,
         reason = "the thread is the listener's own"
@@ -144,7 +143,7 @@ impl Listening {
         }
     }
 
-    /// Listens to a source for as long as it lives. Answers how long to wait before the next one.
+    /// Listens to a source until it fails. Returns the delay before the next one.
     fn live<S: MessageSource>(&mut self, opened: Result<S, NetlinkError>) -> Duration {
         let began = (self.now)();
         let died = match opened {
@@ -163,7 +162,7 @@ impl Listening {
         self.waits.after((self.now)().saturating_sub(began))
     }
 
-    /// Takes what a source gives, to its end.
+    /// Handles the messages of a source until it fails.
     fn follow(&mut self, source: &impl MessageSource) -> io::Error {
         let mut buffer = vec![0; MESSAGE_MAX];
         loop {
@@ -177,7 +176,7 @@ impl Listening {
                 Err(error) => return error,
             }
             if self.tally.reported != reported {
-                // NICs may have come and gone, and another QEMU may offer other features.
+                // NICs may have been added or removed, and another QEMU may offer other features.
                 self.update();
             }
         }
@@ -189,7 +188,7 @@ impl Listening {
         self.say();
     }
 
-    /// Takes a message; `None` if it was too long to be taken whole.
+    /// Handles a message; `None` if it was truncated.
     fn handle(&mut self, datagram: Option<&[u8]>, sender: u32) {
         let judged = judge(datagram.unwrap_or_default(), sender, |name| {
             bus_of(&self.root, name)
@@ -210,7 +209,7 @@ impl Listening {
         }
     }
 
-    /// Messages were dropped; one of them may have been an announcement.
+    /// Handles dropped messages; one of them may have been an announcement.
     fn lost(&mut self) {
         self.tally.overruns += 1;
         self.tell();
@@ -219,7 +218,7 @@ impl Listening {
     fn tell(&mut self) {
         if self.burst.begins((self.now)()) {
             self.tally.reported += 1;
-            // Anyone who reads the journal goes first.
+            // Journal readers are notified first.
             (self.hint_sink)(Trigger::Link);
             self.sender.send(Trigger::Link);
         }
@@ -234,7 +233,7 @@ impl Listening {
     }
 }
 
-/// How the signal stands while the socket is open.
+/// Returns the state of the event source while the socket is open.
 fn standing(root: &Root) -> Signal {
     match read_nics(root) {
         Ok(nics) => describe(&nics),
@@ -245,7 +244,7 @@ fn standing(root: &Root) -> Signal {
     }
 }
 
-/// Which of the NICs announce themselves, and why not where none does.
+/// Returns which of the NICs send announcements, and the reason if none does.
 fn describe(nics: &[Nic]) -> Signal {
     let live = nics.iter().any(|nic| nic.announce == Announce::Negotiated);
     let lines = nics.iter().filter_map(|nic| {

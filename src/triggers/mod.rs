@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reasons to reconcile: one file for each source of events, and the wait for all of them.
+//! Triggers of a reconcile: one file for each event source, and the wait for all of them.
 //!
-//! A watch also delivers its object ([`feed`]), so that the round need not read it. A source that fails is reported as inactive
-//! ([`crate::agent::signal_board`]) and restarted.
+//! A watch also delivers its object ([`feed`]), so that the round need not read it. An event source that fails is reported as
+//! inactive ([`crate::agent::signal_board`]) and restarted.
 //!
 //! To add a trigger: a variant of [`Trigger`] with its scope, a file with its source, a line in `guest_signals`, or in
-//! `Listener::subscribe` where the targets change with what was observed, and a line in `probe`.
+//! `Listener::subscribe` if the targets depend on the observation, and a line in `probe`.
 
 pub mod clock;
 pub mod dbus;
@@ -43,34 +43,34 @@ use crate::wire::dbus::Bus;
 pub use inbox::{Inbox, Sender};
 use watch::{Keeper, Pulse, Target, Watched};
 
-/// What to listen to.
+/// The targets of watches and inotify.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// Our VirtualMachineInstance.
     pub vmi: Option<Target<Vmi>>,
-    /// Our Node, of which the metadata is watched.
+    /// Our Node, whose metadata is watched.
     pub node: Option<Target<Node>>,
-    /// The credential files, and the places where one may appear.
+    /// The credential files, and the paths where one may appear.
     pub files: BTreeSet<PathBuf>,
-    /// How long after a change of `files` the credentials are read: nothing while either API does not answer, because a new
-    /// credential may be the remedy.
+    /// The delay between a change of `files` and the read of the credentials: zero while either API does not respond, because a
+    /// new credential may fix that.
     pub files_delay: Duration,
 }
 
-/// Waits for all sources.
+/// Waits for all event sources.
 #[derive(Debug)]
 pub struct Listener {
     root: Root,
     start: Instant,
     sender: Sender,
     reasons: Inbox,
-    /// Reasons that were taken and not yet acted upon.
+    /// Reasons that were received but not acted on yet.
     pending: Option<Reasons>,
     health: SignalBoard,
     alarm: Alarm,
     watchdog: Option<Duration>,
     pace: Pace,
-    /// The same for each trigger that others can send at will.
+    /// The pace for each trigger that other users can cause at will.
     outside: BTreeMap<Trigger, Pace>,
     hangup: Signal,
     vmi: Option<Standing<Vmi>>,
@@ -79,20 +79,20 @@ pub struct Listener {
     machine: u64,
     files: Option<(BTreeSet<PathBuf>, JoinHandle<()>)>,
     files_delay: Duration,
-    /// When the credentials are read because a file changed.
+    /// The time to read the credentials because a file changed.
     files_due: Option<Instant>,
-    /// What exceeded the limit of its trigger, and when it becomes a reason.
+    /// The reasons that exceeded the rate limit of their trigger, and the time at which they take effect.
     later: Option<(Instant, Reasons)>,
-    /// The guest's own signals, which are the same for the life of the process.
+    /// The tasks of the guest's own signals, which run as long as the process.
     guest: Vec<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Takes over SIGHUP. `start` is the moment from which the loop counts.
+    /// Creates a listener, which takes over SIGHUP. `start` is the time from which the loop counts.
     ///
     /// # Errors
     ///
-    /// When the kernel gives us no timer or does not let us handle signals.
+    /// Fails if the kernel provides no timer or does not allow us to handle signals.
     pub fn new(
         root: Root,
         bus: &Bus,
@@ -165,9 +165,9 @@ impl Listener {
         })
     }
 
-    /// Keeps a reason for the next reconcile. The first one of a changed file only reads this machine: the credentials are read
-    /// after the delay, because tools replace those of a whole fleet in the same second. What others can send at will becomes
-    /// a reason later, when it comes too often.
+    /// Keeps a reason for the next reconcile. The first reason for a changed file only reads this machine: the credentials are
+    /// read after the delay, because tools replace those of a whole fleet in the same second. A trigger that other users can cause
+    /// at will takes effect later if it exceeds its rate limit.
     fn keep(&mut self, trigger: Trigger, at: Instant) {
         let mut reasons = Reasons::new(trigger, self.since_start(at));
         if trigger.is_from_outside() {
@@ -200,7 +200,7 @@ impl Listener {
         });
     }
 
-    /// How long the pace asks to wait before a round from now.
+    /// Returns the delay that the pace requires before a round that is due now.
     fn pace(&mut self) -> Duration {
         let now = self.since_start(Instant::now());
         self.pace.take(now)
@@ -248,7 +248,7 @@ impl Listener {
     }
 }
 
-/// Starts listening to the guest's own signals. None of them ends: a source that dies says so and starts again.
+/// Starts the event sources of the guest itself. None of them ends: a source that fails reports that and restarts.
 fn guest_signals(
     root: &Root,
     bus: &Bus,
@@ -273,7 +273,7 @@ fn guest_signals(
     ]
 }
 
-/// Says how the guest's own signals would stand, for a process that listens to none of them.
+/// Reports the state of the guest's own signals, for a process that does not listen to them.
 pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard) {
     let local = [
         ("link", link::probe(root)),
@@ -287,16 +287,16 @@ pub async fn probe(root: &Root, bus_address: Option<&str>, health: &SignalBoard)
     }
 }
 
-/// What spreads a fleet over time.
+/// The values that spread a fleet over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Chance {
-    /// Fresh randomness.
+    /// Returns new random bits.
     pub random: fn() -> Random,
     /// The number of this machine, see [`crate::decide::schedule::Phase::of`].
     pub machine: u64,
 }
 
-/// A watch that is kept.
+/// An established watch.
 #[derive(Debug)]
 struct Standing<T> {
     target: Target<T>,
@@ -326,7 +326,7 @@ impl Wait for Listener {
             due = due.min(Instant::now() + self.pace());
         }
         loop {
-            // One timer for all that is waited for: an idle process is woken once for each.
+            // A single timer for all deadlines: an idle process is woken once for each.
             let later = self.later.map(|(at, _)| at);
             let first = [feed, self.files_due, later]
                 .into_iter()
@@ -334,7 +334,7 @@ impl Wait for Listener {
                 .fold(due, Instant::min);
             self.alarm
                 .set(first.saturating_duration_since(Instant::now()));
-            // Every branch is cancel-safe: signals, channels and the timer lose nothing when another one is first.
+            // Every branch is cancel-safe: signals, channels and the timer lose nothing when another branch is first.
             let reason = tokio::select! {
                 biased;
                 _ = self.hangup.recv() => return Wake::Reload,
@@ -349,7 +349,7 @@ impl Wait for Listener {
                 if self.pending.is_some() && !was_pending {
                     due = due.min(now + self.pace());
                 }
-                // Nothing may stand between a migration hint and what is said of it.
+                // Nothing may delay the report of a migration hint.
                 if !(trigger.is_migration_hint() && due <= now) {
                     continue;
                 }
@@ -397,7 +397,7 @@ impl Wait for Listener {
             }
             let pace = self.pace();
             if !pace.is_zero() {
-                // Kept as well: what is read may be here before the time is.
+                // Kept as well: the read may finish before the pace allows a round.
                 self.keep(trigger, at);
                 self.alarm.set(pace);
                 self.alarm.ring().await;

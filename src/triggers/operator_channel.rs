@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Handles the commands that an operator on the host sends on the agent's virtio-serial port, which needs no network.
 //!
-//! Served if the host offers a port named [`NAME`] (a libvirt `<channel>` with that target name). The protocol is that of qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and no more input is read while a reply
-//! waits for room. The host may see what `status` shows and ask for a round; it cannot change anything.
+//! Active if the host provides a port named [`NAME`] (a libvirt `<channel>` with that target name). The protocol is that of
+//! qemu-ga ([`crate::wire::virtio::qga`]): one command at a time, and input is not read while a reply cannot be written. The host
+//! may read the content of `status` and request a round; it cannot change anything.
 
 use std::time::Duration;
 
@@ -15,63 +16,63 @@ use crate::sys::root::Root;
 use crate::wire::virtio::port::{Change, Port, PortError, READ_MAX, Read};
 use crate::wire::virtio::qga::{Input, QgaCommand, QgaRefusal, Request};
 
-/// The port.
+/// The name of the port.
 pub const NAME: &str = "io.harvesterhci.node_agent.0";
 
-/// The kernel's host name, in a tree as well.
+/// The file with the kernel's host name, relative to the root.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Anyone who leaves so soon after an answer has what was asked for; anyone who stayed longer was taken away, as a move does.
+/// The maximum time between a response and an intentional disconnect. A later disconnect is treated as caused by a migration.
 const VISIT: Duration = Duration::from_secs(10);
 
-/// A host name is at most 64 bytes (`__NEW_UTS_LEN`) and a line feed.
+/// The maximum size of the file. A host name has at most 64 bytes (`__NEW_UTS_LEN`) and a line feed.
 const HOST_NAME_MAX: u64 = 256;
 
-/// What happened on the host's side.
+/// An event on the host side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Someone holds the other end now.
+    /// The host opened the port.
     Attached,
-    /// Someone held the other end, and no one does now.
+    /// The host side closed.
     HungUp,
-    /// The same, by someone who had just been answered.
+    /// The host side closed just after a response.
     Left,
-    /// Someone asks for a round now.
+    /// The host requests a round.
     Resync,
 }
 
-/// What one step came to.
+/// The result of one step.
 enum ChannelStep {
-    /// Something the rest of the agent must know.
+    /// An event that the agent must handle.
     Event(Event),
     /// Work was done, and there may be more.
     Worked,
-    /// Nothing can be done before the port changes.
+    /// Nothing can be done until the state of the port changes.
     Stuck,
 }
 
-/// The talk on one open port.
+/// The communication on one open port.
 #[derive(Debug)]
 pub struct Conversation {
     root: Root,
     port: Port,
     input: Input,
-    /// What is left of the last reply.
+    /// The rest of the last reply.
     output: Vec<u8>,
-    /// Whether the host side was there when it was last read.
+    /// Whether the host side was open at the last read.
     attached: bool,
-    /// Whether the last change of the port was one with no one at the other end. What a host sends while it comes may be here
-    /// before the news of it is: the kernel takes data at once, and that news in its own time.
+    /// Whether the last change of the port was a disconnect of the host. Data that a host sends while it connects may arrive
+    /// before that notification: the kernel accepts data immediately, and delivers the notification later.
     away: bool,
-    /// Whether the host that was there went away: what it asked before is still done, and no one is there to be informed.
+    /// Whether an attached host disconnected: its earlier requests are still executed, but not answered.
     left: bool,
-    /// When a request was answered last.
+    /// The time of the last response.
     answered: Option<Instant>,
     wake_ups: u64,
 }
 
 impl Conversation {
-    /// Begins on a port that was just opened.
+    /// Starts on a port that was just opened.
     pub fn new(root: Root, port: Port) -> Self {
         Self {
             root,
@@ -86,31 +87,31 @@ impl Conversation {
         }
     }
 
-    /// Whether the host side was there when it was last read.
+    /// Reports whether the host side was open at the last read.
     pub fn is_attached(&self) -> bool {
         self.attached
     }
 
-    /// Whether a request was answered a moment ago.
+    /// Reports whether a request was answered recently.
     pub fn has_just_answered(&self) -> bool {
         self.answered.is_some_and(|at| at.elapsed() < VISIT)
     }
 
-    /// Times that a change of the port woke us.
+    /// Returns the number of wake-ups by a change of the port.
     pub fn wake_ups(&self) -> u64 {
         self.wake_ups
     }
 
-    /// Answers until something happens that the rest of the agent must know. Cancel-safe.
+    /// Answers requests until an event that the agent must handle. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// When the port cannot be used any more.
+    /// Fails if the port can no longer be used.
     pub async fn next(&mut self) -> Result<Event, PortError> {
         loop {
             match self.step()? {
                 ChannelStep::Event(event) => return Ok(event),
-                // A host that asks without end must not keep the thread from the rest of the agent.
+                // A host that sends requests continuously must not block the thread for the rest of the agent.
                 ChannelStep::Worked => tokio::task::yield_now().await,
                 ChannelStep::Stuck => {
                     self.away = self.port.changed().await? == Change::HostAway;
@@ -121,7 +122,7 @@ impl Conversation {
         }
     }
 
-    /// Writes a part of a reply, or answers one request, or reads once; never waits.
+    /// Writes part of a reply, or answers one request, or reads once; never blocks.
     fn step(&mut self) -> Result<ChannelStep, PortError> {
         if self.left {
             self.output = Vec::new();
@@ -153,7 +154,7 @@ impl Conversation {
         Ok(match self.port.read(&mut buffer)? {
             Read::Data(count) => {
                 self.input.push(buffer.get(..count).unwrap_or_default());
-                // What an absent host left behind is no sign that it is there.
+                // Data that a disconnected host left behind does not prove that it is connected.
                 self.stands(self.attached || !self.away)
                     .map_or(ChannelStep::Worked, ChannelStep::Event)
             }
@@ -173,7 +174,7 @@ impl Conversation {
         })
     }
 
-    /// Notes whether the host side is there, and tells where that is news.
+    /// Records whether the host side is open, and returns the event if that changed.
     fn stands(&mut self, attached: bool) -> Option<Event> {
         match std::mem::replace(&mut self.attached, attached) {
             before if before == attached => None,
@@ -195,7 +196,7 @@ impl Conversation {
     }
 }
 
-/// What `guest-info` says. A client looks a command up in it before use.
+/// Returns the response to `guest-info`. A client looks up a command in it before use.
 fn info() -> Value {
     let commands: Vec<Value> = QgaCommand::NAMES
         .iter()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The event source `port`: opens the agent's virtio-serial port, and detects that the host side closed and opened it, as in a migration.
+//! The event source `port`: opens the agent's virtio-serial port, and detects that the host side reopened it, as in a migration.
 //!
-//! A host that offers no such port is normal and costs nothing: inotify waits for the link that udev creates for it.
+//! A host that does not provide the port is normal and costs nothing: inotify waits for the link that udev creates for it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::sys::root::Root;
 use crate::triggers::operator_channel::{Conversation, Event, NAME};
 use crate::wire::virtio::port::{self, Port, PortError};
 
-/// What reports call this signal.
+/// The name of this event source in reports.
 const SIGNAL: &str = "port";
 
-/// Between two checks for the port where the kernel cannot tell of it.
+/// The interval of checks for the port if inotify is not available.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
 
 const NO_PORT: &str = "the host does not provide the port";
 
 const NOT_CONNECTED: &str = "provided, host not connected";
 
-/// Serves the channel until dropped. How it stands is known at once: the first report comes before the first turn of this.
+/// Serves the channel until dropped. Reports its state immediately, before the future is polled.
 pub fn serve(root: Root, sender: Sender, health: SignalBoard) -> impl Future<Output = ()> + Send {
     let Signal { live, detail } = probe(&root);
     health.set(SIGNAL, live, detail);
@@ -46,7 +46,7 @@ pub fn serve(root: Root, sender: Sender, health: SignalBoard) -> impl Future<Out
     }
 }
 
-/// How the channel stands for a process that does not serve it.
+/// Returns the state of the channel for a process that does not serve it.
 pub fn probe(root: &Root) -> Signal {
     let (live, detail) = match port::find(root, NAME) {
         Some(_) => (true, format!("{NAME}: provided")),
@@ -59,30 +59,30 @@ struct Server {
     root: Root,
     sender: Sender,
     health: SignalBoard,
-    /// Where udev links the port.
+    /// The path of udev's link to the port.
     link: PathBuf,
-    /// Something new may stand there.
+    /// Notified when there may be a new port.
     offered: Notify,
 }
 
 impl Server {
-    /// Notices ports that come while the agent runs.
+    /// Detects ports that are added while the agent runs.
     async fn await_offers(&self) {
         loop {
             let offered = || self.offered.notify_one();
             let _ = files::watch_name(self.root.clone(), self.link.clone(), offered).await;
-            // The kernel has no inotify left: a round now and then must do.
+            // inotify is not available: check periodically instead.
             self.offered.notify_one();
             tokio::time::sleep(CHECK_AGAIN).await;
         }
     }
 
-    /// Opens the port whenever there is one, and serves it while it lasts.
+    /// Opens the port whenever there is one, and serves it until it fails.
     async fn hold(&self) {
         let mut waits = Waits::default();
         let mut wait = None;
         loop {
-            // The watch says so once it stands, and then for each change.
+            // The watch notifies once it is established, and then for each change.
             match wait {
                 None => self.offered.notified().await,
                 Some(wait) => {
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Serves the port to its end, or until another one stands under its name.
+    /// Serves the port until it fails or its link points to another one.
     async fn serve_one(&self) -> Result<(), PortError> {
         let target = self.root.link_target(&self.link);
         let port = Port::open(&self.root, NAME)?;
@@ -115,7 +115,7 @@ impl Server {
             let attached = conversation.is_attached();
             let event = tokio::select! {
                 event = conversation.next() => event,
-                // Anyone who is attached to the port that we hold is served first.
+                // A host that is attached to the open port is served first.
                 () = self.offered.notified(), if !attached => {
                     if self.root.link_target(&self.link) == target {
                         continue;
@@ -155,7 +155,7 @@ fn describe(error: &PortError) -> String {
     }
 }
 
-/// Whether the same port may be had later. Where it is not there, only something new can help.
+/// Reports whether the same port may become available later. If it does not exist, only a new port can help.
 fn may_pass(error: &PortError) -> bool {
     match error {
         PortError::NotOffered(_) | PortError::Unplugged(_) => false,
@@ -194,7 +194,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         assert!(!probe(&root).live);
-        // As the kernel tells it, where there is no udev.
+        // As the kernel reports it, without udev.
         let class = root.join("/sys/class/virtio-ports/vport1p1");
         std::fs::create_dir_all(&class).unwrap();
         std::fs::write(class.join("name"), format!("{NAME}\n")).unwrap();

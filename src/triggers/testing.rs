@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: the other end of a source.
+//! Test helpers: the receiving end of event sources.
 
 use super::{Inbox, Listener, Sender};
 use crate::decide::schedule::Random;
 
-/// A sender, and what it sends.
+/// Creates a sender and the inbox that receives its reasons.
 pub(super) fn sender() -> (Sender, Inbox) {
     Inbox::new(|| Random::from_bits(0))
 }
 
 impl Inbox {
-    /// The next reason that was given already.
+    /// Returns the next reason that is already queued.
     pub(super) fn try_recv(
         &mut self,
     ) -> Result<(crate::agent::Trigger, tokio::time::Instant), tokio::sync::mpsc::error::TryRecvError>
@@ -22,7 +22,7 @@ impl Inbox {
 }
 
 impl Listener {
-    /// Where a simulated source puts its reasons.
+    /// Returns the sender for simulated sources.
     pub(crate) fn sender(&self) -> Sender {
         self.sender.clone()
     }

@@ -5,7 +5,7 @@ use crate::sys::timer::testing::turn_on;
 
 const DELAY: Duration = Duration::from_secs(7);
 
-/// A listener on a simulated machine. Both APIs work if `files_delay` is not zero.
+/// Creates a listener on a simulated machine. Both APIs work if `files_delay` is not zero.
 fn listener(files_delay: Duration) -> Listener {
     turn_on();
     let root = Root::new("/nonexistent");
@@ -24,7 +24,7 @@ fn listener(files_delay: Duration) -> Listener {
     listener
 }
 
-/// The scope of the next round, and how long it took to come.
+/// Returns the scope of the next round, and the time until it began.
 async fn next(listener: &mut Listener) -> (Scope, Duration) {
     let before = Instant::now();
     let next = Next {
@@ -38,7 +38,7 @@ async fn next(listener: &mut Listener) -> (Scope, Duration) {
     }
 }
 
-/// How many reconciles a minute of this trigger, sent twice a second, causes.
+/// Returns the number of reconciles in a minute for a trigger that is sent twice a second.
 async fn reconciles_in_a_minute(trigger: Trigger) -> usize {
     let mut listener = listener(DELAY);
     let sender = listener.sender();
@@ -72,7 +72,7 @@ async fn new_credentials_are_read_after_the_delay_of_this_machine_while_both_api
     listener.sender().send(Trigger::Files);
     assert_eq!(next(&mut listener).await, (Scope::NONE, Duration::ZERO));
     tokio::time::advance(Duration::from_secs(2)).await;
-    // A second change does not put it off.
+    // A second change does not delay it.
     listener.sender().send(Trigger::Files);
     assert_eq!(next(&mut listener).await, (Scope::NONE, Duration::ZERO));
     let (scope, waited) = next(&mut listener).await;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a source that died stays away before it starts again.
+//! The delay before a failed event source restarts.
 
 use std::time::Duration;
 
-/// The first wait.
+/// The first delay.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest wait, and how long a source must live to begin with the first again.
+/// The longest delay, and the time that a source must run before the delay is reset.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Waits that double. What they wait for is the kernel of this machine alone, so they need no jitter.
+/// Delays that double. They need no jitter because they only wait for the kernel of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Waits {
     next: Duration,
@@ -22,7 +22,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// The wait after a source that lived so long.
+    /// Returns the delay after a source that ran for `lived`.
     pub fn after(&mut self, lived: Duration) -> Duration {
         if lived >= LONGEST {
             self.next = FIRST;

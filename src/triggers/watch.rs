@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A standing watch of one object. It delivers the object as it changes and says why to reconcile.
+//! A watch of one object that is always re-established. It delivers changes of the object and sends reasons to reconcile.
 //!
-//! What it talks to is behind two traits ([`OpenWatch`], [`EventStream`]), and its machine's phase and the randomness are
-//! given to it, so that a whole fleet of keepers runs against a model of a server on a paused clock.
+//! The API is behind two traits ([`OpenWatch`], [`EventStream`]), and the machine's phase and the randomness are parameters, so
+//! that a whole fleet of keepers can run against a model of a server on a paused clock.
 
 mod objects;
 mod target;
@@ -25,32 +25,31 @@ use crate::wire::kubeapi::{
     Class, Client, Error, Timeouts, WatchEvent, WatchRequest, silence_limit,
 };
 
-/// A stream that ends sooner is none.
+/// A stream that ends sooner does not count as established.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// In which a server begins with the object, where there is one. It does so with the head of its answer.
+/// The time in which a server sends the object, if it exists. It does so with the head of its response.
 const BEGINNING: Duration = Duration::from_secs(1);
 
-/// Failures in a row after which a watch that cannot be kept open is reported. Fewer are a restart of the server.
+/// The number of consecutive failures after which a watch is reported as unavailable. A restart of the server causes fewer.
 const COMPLAIN_AFTER: u32 = 4;
 
-/// A stream that lived for so long ended for a reason of its own, and not for that of the one before it.
+/// The end of a stream that lived this long is not related to the end of the stream before it.
 const LONG: Duration = Duration::from_secs(5 * 60);
 
-/// A resource version of kube-apiserver has at most 20 digits. A longer one is not sent back: the request would not fit.
+/// The maximum length of a resource version, which has at most 20 digits. A longer one is not sent: the request would not fit.
 const MAXIMUM_VERSION: usize = 128;
 
-/// The version that asks for the object as the server's cache has it, or for silence where there is none.
+/// The version that requests the object from the server's cache, or nothing if it does not exist.
 const FROM_CACHE: &str = "0";
 
-/// How long the opening of the next stream may take while the one before it is still there.
+/// The time limit for opening the next stream while the previous one is still open.
 const HANDOVER: Duration = Duration::from_secs(10);
 
 /// Keeps a watch open until it is dropped.
 ///
-/// A stream is replaced by the next one before its time is over. After an end of any other kind, and after a failure to
-/// open one, the next is opened after a delay that spreads a fleet; it goes on where the last one stood, and nothing is read
-/// beside it.
+/// A stream is replaced by the next one before its time limit. After any other end, and after a failure to open one, the next is
+/// opened after a delay that spreads a fleet; it resumes at the last version, and no other request is necessary.
 #[derive(Debug)]
 pub struct Keeper<T: Watched, C = Client> {
     target: Target<T, C>,
@@ -60,41 +59,41 @@ pub struct Keeper<T: Watched, C = Client> {
     pulse: Pulse,
     phase: Phase,
     started: Instant,
-    /// What was delivered last, as far as it matters.
+    /// The last delivered snapshot.
     last: Option<T::Snapshot>,
-    /// Where the next stream goes on; none: from what there is.
+    /// The version at which the next stream resumes; `None`: start with the current object.
     version: Option<String>,
-    /// Streams in a row that ended silent without a bookmark.
+    /// The number of consecutive streams that timed out without a bookmark.
     silent: u32,
-    /// Ends and failures that followed each other closely.
+    /// The number of ends and failures in quick succession.
     ends: u32,
-    /// Failures in a row to open a stream.
+    /// The number of consecutive failures to open a stream.
     failures: u32,
-    /// Streams in a row that ended as soon as they were open.
+    /// The number of consecutive streams that ended as soon as they were open.
     short: u32,
-    /// Whether the last thing that was said of the API is that it is away.
+    /// Whether the API was last reported as away.
     is_away: bool,
     interruptions: Interruptions,
-    /// Whether bookmarks are asked for.
+    /// Whether bookmarks are requested.
     bookmarks: bool,
-    /// Whether the storage of the server was last seen without watch progress.
+    /// Whether the storage of the server was last found to have no watch progress.
     lacks_progress: bool,
 }
 
-/// How a stream ended, or was left.
+/// The end of a stream.
 enum WatchEnd<S> {
-    /// The next one is open already.
+    /// The next stream is already open.
     Replaced(S),
-    /// It was not trusted any more.
+    /// The stream was left because it may be broken.
     Left,
-    /// The server ended it in order.
+    /// The server ended it normally.
     InOrder,
-    /// It broke.
+    /// It failed.
     Broken(Error),
 }
 
 impl<T: Watched, C: OpenWatch> Keeper<T, C> {
-    /// A watch that is not open yet. `machine` is the machine's number, see [`Phase::of`].
+    /// Creates a watch that is not open yet. `machine` is the machine's number, see [`Phase::of`].
     pub fn new(
         target: Target<T, C>,
         trigger: Trigger,
@@ -137,7 +136,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 Some(stream) => stream,
                 None => match self.open().await {
                     Ok(stream) => stream,
-                    // Nothing was asked, so nothing is known of the API: another request has failed.
+                    // No request was sent, so the state of the API is unknown: another request failed.
                     Err(error @ Error::Deferred { left, .. }) => {
                         self.health.set(self.trigger.as_str(), false, chain(&error));
                         sleep(left).await;
@@ -164,7 +163,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     self.health.set(self.trigger.as_str(), false, chain(&error));
                     self.bookmarks = false;
                     self.lacks_progress = true;
-                    // The wait before the first stream has spread the fleet already.
+                    // The delay before the first stream has already spread the fleet.
                     self.pause(true).await;
                 }
                 WatchEnd::Broken(error) => {
@@ -185,7 +184,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             metadata_only: T::METADATA_ONLY,
             silence_limit: Some(silence_limit(
                 Timeouts::default().watch_silence,
-                // Where no bookmarks are asked for, silence proves nothing.
+                // Without bookmarks, silence proves nothing.
                 if self.bookmarks {
                     self.silent
                 } else {
@@ -198,12 +197,12 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 
     async fn open(&self) -> Result<C::Stream<T>, Error> {
-        // On the heap only until it is open: the task lives as long as the process.
+        // Boxed only until it is open: the task lives as long as the process.
         Box::pin(self.target.client.open::<T>(&self.request())).await
     }
 
-    /// Waits until it is time for the next stream. `is_spread`: its version was refused as soon as it was asked for, so that
-    /// the wait before has spread the fleet already.
+    /// Waits until the next stream is due. `is_spread`: its version was refused immediately, so the previous delay has already
+    /// spread the fleet.
     async fn pause(&mut self, is_spread: bool) {
         self.ends = self.ends.saturating_add(1);
         let delay = if is_spread {
@@ -215,7 +214,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         self.undeferred().await;
     }
 
-    /// Waits until the API is not left alone any more. Others may fail while this one waits.
+    /// Waits until the backoff of the API ends. Other requests may fail in the meantime.
     async fn undeferred(&self) {
         while let Some(left) = self.target.client.backoff().left() {
             sleep(left).await;
@@ -226,7 +225,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         schedule::watch_delay(self.target.delay, ends, self.phase, self.sender.random())
     }
 
-    /// Takes note of a failure to open a stream.
+    /// Records a failure to open a stream.
     fn refused(&mut self, error: &Error) {
         self.failures = self.failures.saturating_add(1);
         self.health.set(self.trigger.as_str(), false, chain(error));
@@ -235,25 +234,25 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
         if error.is_of_whole_api() {
             self.is_away = true;
-            // A server that was away may have another storage.
+            // A server that was away may have another storage now.
             self.bookmarks = true;
             let left = self.target.client.backoff().left();
             let why = error.deferral(left.unwrap_or_default());
             self.target.feed.reach(Reach::Away(why));
             self.sender.send(self.trigger);
         } else if self.failures == 1 {
-            // The watch alone may be what does not work.
+            // Only the watch may be broken.
             self.target.feed.deliver(Delivered::Unknown);
             self.sender.send(self.trigger);
         }
-        // What is cut off can be kept open by the server, and has its finding.
+        // A watch that is interrupted can be opened, and has its own finding.
         let is_cut = self.interruptions.count() > 0;
         if error.class() == Class::Forbidden || self.failures >= COMPLAIN_AFTER && !is_cut {
             self.report_issue(chain(error));
         }
     }
 
-    /// Takes note of an open stream.
+    /// Records an open stream.
     fn opened(&mut self, opened: Instant) {
         self.pulse.beat();
         let detail = format!(
@@ -272,7 +271,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    /// Takes the finding back unless something cuts the watch off.
+    /// Withdraws the finding unless the watch is interrupted repeatedly.
     fn alive(&mut self, opened: Instant) {
         let began = opened.duration_since(self.started);
         if self.interruptions.alive(began, self.started.elapsed()) {
@@ -280,7 +279,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    /// What is wrong with a watch that works.
+    /// Returns the limitation of a watch that works.
     fn shortcoming(&self) -> Option<ObservationIssue> {
         let what = || {
             let server = self.target.client.server();
@@ -293,7 +292,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             })
     }
 
-    /// Follows a stream to its end.
+    /// Follows a stream until it ends.
     async fn follow(
         &mut self,
         mut stream: C::Stream<T>,
@@ -314,14 +313,14 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             };
             let event = tokio::select! {
                 biased;
-                // A watch that is left in the middle of an event is not used any more.
+                // A watch that is left in the middle of an event is not used again.
                 () = pulse.redial.notified() => return WatchEnd::Left,
                 event = next(&mut stream, &mut beginning, gone) => event,
                 () = &mut renewal => {
                     if let Ok(Ok(stream)) = timeout(HANDOVER, self.open()).await {
                         return WatchEnd::Replaced(stream);
                     }
-                    // The stream is still there. Where it ends meanwhile, that is an end as any other.
+                    // The stream is still open. If it ends in the meantime, that is a normal end.
                     renewal.as_mut().reset(Instant::now() + self.delay(1));
                     continue;
                 }
@@ -338,7 +337,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                     is_silent = false;
                     self.silent = 0;
                     if self.is_older(&resource_version) {
-                        // The history of the server is another one now, as after a restore of etcd.
+                        // The history of the server has changed, as after a restore of etcd.
                         self.version = None;
                         return WatchEnd::InOrder;
                     }
@@ -352,7 +351,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
                 Err(error) => {
                     if is_silent && matches!(error, Error::Silent { .. }) {
                         self.silent = self.silent.saturating_add(1);
-                        // A server that has not reached this version yet says nothing either.
+                        // A server that has not reached this version yet is silent too.
                         self.version = None;
                     }
                     return WatchEnd::Broken(error);
@@ -361,7 +360,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         }
     }
 
-    /// Takes an event that is no bookmark. Answers whether it is the last.
+    /// Handles an event other than a bookmark. Reports whether it is the last.
     fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
             WatchEvent::Foreign { what } => {
@@ -402,7 +401,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             Some(version).filter(|version| !version.is_empty() && version.len() <= MAXIMUM_VERSION);
     }
 
-    /// Whether a version is older than the one at which the watch stands, where both are numbers.
+    /// Reports whether a version is older than the current one of the watch, if both are numbers.
     fn is_older(&self, version: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         let standing = self.version.as_deref().and_then(number);
@@ -411,7 +410,7 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
             .is_some_and(|(version, standing)| version < standing)
     }
 
-    /// Takes note of the end of a stream.
+    /// Records the end of a stream.
     fn ended(&mut self, opened: Instant, error: Option<&Error>) {
         let now = Instant::now();
         if now.duration_since(opened) >= LONG {
@@ -462,8 +461,8 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
     }
 }
 
-/// The next event. Where none comes within `silence`, or a bookmark is first, as on Kubernetes 1.36, the object has gone since it
-/// was read: `gone` is called once. Not to be left in the middle of an event.
+/// Returns the next event. If none arrives within `silence`, or the first is a bookmark, as on Kubernetes 1.36, the object was
+/// deleted after it was read: `gone` is called once. Must not be canceled in the middle of an event.
 async fn next<T: Watched>(
     stream: &mut impl EventStream<T>,
     silence: &mut Option<Duration>,

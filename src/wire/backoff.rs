@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long one API is left alone after a failure. Its reads, its writes and its watch share one [`Backoff`]: a failure of
+//! The backoff of one API after a failure. Its reads, its writes and its watch share one [`Backoff`]: a failure of
 //! one delays the others, a success of one ends the delay for all.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,19 +9,19 @@ use tokio::time::Instant;
 
 use crate::decide::schedule::{Random, retry};
 
-/// Failures in a row. A pure value: the time and the randomness are arguments.
+/// The consecutive failures of an API. A pure value: the time and the randomness are arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
     count: u32,
-    /// When the last one was counted.
+    /// The time at which the last failure was counted.
     counted: Option<Instant>,
     until: Option<Instant>,
 }
 
 impl Failures {
-    /// Takes note of a request that was sent at `sent` and failed at `now`. `asked` is the server's `Retry-After`.
+    /// Records the failure at `now` of a request that was sent at `sent`. `asked` is the server's `Retry-After`.
     pub fn failed(&mut self, sent: Instant, now: Instant, asked: Option<Duration>, random: Random) {
-        // A request that was on its way when another one failed is of the same failure.
+        // A request that was in progress when another one failed belongs to the same failure.
         if self.counted.is_none_or(|counted| sent >= counted) {
             self.count = self.count.saturating_add(1);
             self.counted = Some(now);
@@ -30,19 +30,19 @@ impl Failures {
         self.until = Some(self.until.map_or(until, |earlier| earlier.max(until)));
     }
 
-    /// Lets the next request be sent at once. Its failure goes on from those before it.
+    /// Allows the next request at once. If it fails, the count of failures continues.
     pub fn skip_backoff(&mut self) {
         self.until = None;
     }
 
-    /// How much longer no request is sent.
+    /// Returns the remaining time of the backoff.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 }
 
-/// The failures of one API, shared by all that talk to it. The default one never delays anything, which is right for a
+/// The failures of one API, shared by all of its users. The default value never delays a request, as needed for a
 /// command with a user waiting.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff(Option<SharedBackoff>);
@@ -54,7 +54,7 @@ struct SharedBackoff {
 }
 
 impl Backoff {
-    /// Makes one that delays.
+    /// Creates a backoff that delays requests.
     pub fn new(random: fn() -> Random) -> Self {
         Self(Some(SharedBackoff {
             failures: Arc::default(),
@@ -62,12 +62,12 @@ impl Backoff {
         }))
     }
 
-    /// How much longer no request is sent.
+    /// Returns the remaining time of the backoff.
     pub fn left(&self) -> Option<Duration> {
         self.with(|failures| failures.left(Instant::now()))?
     }
 
-    /// Takes note of a request that was sent at `sent` and has failed. `asked` is the server's `Retry-After`.
+    /// Records the failure of a request that was sent at `sent`. `asked` is the server's `Retry-After`.
     pub fn failed(&self, sent: Instant, asked: Option<Duration>) {
         let Some(random) = self.0.as_ref().map(|shared| (shared.random)()) else {
             return;
@@ -75,12 +75,12 @@ impl Backoff {
         self.with(|failures| failures.failed(sent, Instant::now(), asked, random));
     }
 
-    /// Lets the next request be sent at once.
+    /// Allows the next request at once.
     pub fn skip_backoff(&self) {
         self.with(Failures::skip_backoff);
     }
 
-    /// Takes note of a request that was answered.
+    /// Records a request that got a response.
     pub fn succeeded(&self) {
         self.with(|failures| *failures = Failures::default());
     }
@@ -115,7 +115,7 @@ mod tests {
                 failures.failed(now, now, Some(Duration::from_secs(1)), random);
                 now += failures.left(now).unwrap();
             }
-            // With the least of all chances the server's own second is all that is left.
+            // With the smallest random value, only the server's own second remains as the delay.
             let limit = if random.value() == 0.0 { 60 } else { 14 };
             assert!(sent.len() <= limit, "{random:?}: {}", sent.len());
         }

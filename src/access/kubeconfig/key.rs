@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values of a kubeconfig together with their names, so that every error can say where it is.
+//! The values of a kubeconfig with their key names, so that every error can name the location.
 
 use std::path::Path;
 
 use crate::access::CredentialError;
 use crate::sys::document::yaml::YamlValue;
 
-/// A place in the kubeconfig, with its name for messages. The value may be missing.
+/// A location in the kubeconfig, with its name for messages. The value may be missing.
 pub(super) struct KubeconfigKey<'a> {
     file: &'a Path,
     pub(super) name: String,
@@ -14,7 +14,7 @@ pub(super) struct KubeconfigKey<'a> {
 }
 
 impl<'a> KubeconfigKey<'a> {
-    /// The whole document.
+    /// Returns the location of the whole document.
     pub(super) fn whole(file: &'a Path, document: &'a YamlValue) -> Self {
         Self {
             file,
@@ -40,7 +40,7 @@ impl<'a> KubeconfigKey<'a> {
         })
     }
 
-    /// Text; an empty one is none, as for Kubernetes' own clients.
+    /// Returns the text; an empty one counts as missing, as in Kubernetes' own clients.
     pub(super) fn text(&self) -> Result<Option<&'a str>, CredentialError> {
         match self.value {
             None | Some(YamlValue::Null) => Ok(None),
@@ -78,7 +78,7 @@ impl<'a> KubeconfigKey<'a> {
         }
     }
 
-    /// Whether something is written there.
+    /// Reports whether the key has a value.
     pub(super) fn is_set(&self) -> bool {
         match self.value {
             None | Some(YamlValue::Null) => false,

@@ -27,7 +27,7 @@ fn good() -> String {
     harvester_kubeconfig(&Authority::new("harvester-ca"), "CANARY")
 }
 
-/// The error and all its causes, as they would be logged in any way.
+/// Returns the error and all its causes, in every form that can be logged.
 fn everything_said(error: &CredentialError) -> String {
     let mut said = format!("{error:?} {error}");
     let mut cause = error.source();
@@ -139,7 +139,7 @@ fn certificate_and_key_in_one_file_are_read_named_twice_or_once() {
         let path = Path::new("/etc/kubernetes/kubelet.conf");
         let credential = load(&root, path, &OptIns::default()).unwrap();
         assert!(credential.client_certificate.is_some());
-        // The link as it is named, not where it leads today.
+        // The link as it is named, not its current target.
         assert_eq!(credential.files, [path, Path::new(current)]);
     }
 }
@@ -214,7 +214,7 @@ fn no_file_is_read_for_a_kubeconfig_that_others_can_change() {
     ] {
         write(&root, path, text);
         for (place, mode, is_trusted) in [
-            // As kubeadm, RKE2 and K3s leave them.
+            // As created by kubeadm, RKE2 and K3s.
             (path, 0o600, true),
             (path, 0o644, true),
             (path, 0o660, false),
@@ -260,7 +260,7 @@ fn one_context_needs_no_choice_and_two_do() {
     assert!(matches!(error, CredentialError::Missing { key, .. } if key == "current-context"));
 }
 
-/// What is put in place of a part of a good kubeconfig, and words of the error that must follow.
+/// The replacements for a part of a valid kubeconfig, with words of the expected error.
 const REFUSALS: [(&str, &str, &[&str]); 30] = [
     (
         "token: CANARY",
@@ -609,7 +609,7 @@ fn every_beginning_of_a_kubeconfig_is_refused() {
     let claims = r#"{"sub":"system:serviceaccount:default:gc8"}"#;
     let text = harvester_kubeconfig(&Authority::new("ca"), &jwt(claims));
     let (_dir, root) = tree();
-    // Two whole signatures of shorter keys end within the last line; nothing in the file tells them from the real one.
+    // A text that is cut at the length of a signature of a shorter key cannot be distinguished from a whole one.
     let ambiguous: Vec<usize> = [256, 192, 128]
         .iter()
         .map(|length: &usize| text.len() - 1 - 342 + (length * 8).div_ceil(6))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The user of a kubeconfig: who we are for the API server.
+//! The user of a kubeconfig: the identity of the agent for the API server.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::KubeconfigReader;
 use super::key::KubeconfigKey;
 use crate::access::{ClientCertificate, CredentialError, TokenProblem, pem, token};
 
-/// What no kubeconfig of ours may hold, and why.
+/// The keys that are not supported, and the reasons.
 const REFUSED: [(&str, &str); 8] = [
     (
         "exec",
@@ -51,8 +51,8 @@ impl KubeconfigReader<'_> {
         Ok(())
     }
 
-    /// The token; that of a file counts more than one beside it, unless the file does not exist, as for Kubernetes' own
-    /// clients.
+    /// Returns the token; that of a file takes precedence over an inline one, unless the file does not exist, as in Kubernetes'
+    /// own clients.
     pub(super) fn token(
         &mut self,
         user: &KubeconfigKey<'_>,
@@ -129,7 +129,7 @@ impl KubeconfigReader<'_> {
         Ok(Some(client))
     }
 
-    /// Refuses a certificate and a key of different pairs, which is what a rotation looks like halfway.
+    /// Rejects a certificate and a key that do not match, as in the middle of a rotation.
     fn check_pair(
         &self,
         user: &KubeconfigKey<'_>,

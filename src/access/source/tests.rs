@@ -50,7 +50,7 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     write(&root, PATH, &kubeconfig("one"));
     assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
 
-    // Same length, and maybe within one tick of the clock.
+    // The same length, and possibly within one tick of the clock.
     write(&root, PATH, &kubeconfig("two"));
     assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(token(&source), "two");
@@ -60,7 +60,7 @@ fn a_write_in_place_a_rename_and_a_flipped_link_are_changes() {
     assert!(matches!(source.refresh(&root), LoadOutcome::Changed));
     assert_eq!(token(&source), "three");
 
-    // As the kubelet and the projection of Secrets do it.
+    // As the kubelet and projected Secrets do.
     write(&root, "/data/1/config", &kubeconfig("four"));
     write(&root, "/data/2/config", &kubeconfig("five"));
     symlink("1", root.join("/data/current")).unwrap();
@@ -118,7 +118,7 @@ fn a_certificate_without_its_new_key_keeps_the_old_pair() {
     write(&root, "/agent/kubelet.kubeconfig", &kubelet_kubeconfig());
     write(&root, "/agent/server-ca.crt", &authority.pem());
     assert!(matches!(source.refresh(&root), LoadOutcome::Failed(_)));
-    // The missing file is watched, or its arrival would go unnoticed.
+    // The missing file is watched, otherwise its creation would not be noticed.
     let missing = PathBuf::from("/agent/client-kubelet.crt");
     assert!(source.watched(&root).contains(&missing));
     write(&root, &missing, &old.certificate);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Saves the state in a thread of its own, because an fsync may take seconds on a busy disk.
+//! Saves the state in a separate thread, because an fsync may take seconds on a busy disk.
 //!
-//! States are saved in order; a state that is replaced before its turn is skipped. The thread exits when nothing is left to
+//! States are saved in order; a state that is replaced before its turn is skipped. The thread exits when there is nothing left to
 //! save.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::sys::root::Root;
 
 type SaveRequest = dyn Fn(&State) -> Result<(), WriteError> + Send + Sync;
 
-/// The sending end.
+/// The handle to save states.
 #[derive(Debug)]
 pub struct Saver {
     shared: Arc<SharedState>,
@@ -30,13 +30,13 @@ struct SharedState {
 
 #[derive(Debug)]
 struct Queue {
-    /// What the file holds.
+    /// The state in the file.
     saved: State,
-    /// What is being saved now.
+    /// The state that is being saved.
     current: Option<State>,
-    /// What is saved next.
+    /// The state to save next.
     next: Option<State>,
-    /// What became of the last save, until it is asked for.
+    /// The result of the last save, until it is read.
     outcome: Option<Result<(), WriteError>>,
 }
 
@@ -47,12 +47,12 @@ impl fmt::Debug for SharedState {
 }
 
 impl Saver {
-    /// Returns a saver for a file that holds `saved`.
+    /// Creates a saver for a file that contains `saved`.
     pub fn new(root: Root, saved: State) -> Self {
         Self::with(saved, move |state| save(&root, state))
     }
 
-    /// Returns one that saves in another way.
+    /// Creates a saver with another write function.
     pub(crate) fn with(
         saved: State,
         write: impl Fn(&State) -> Result<(), WriteError> + Send + Sync + 'static,
@@ -72,12 +72,12 @@ impl Saver {
         }
     }
 
-    /// Returns what the file holds.
+    /// Returns the state in the file.
     pub fn saved(&self) -> State {
         self.shared.lock().saved.clone()
     }
 
-    /// Saves the state, unless the file holds it or is about to. Does not wait.
+    /// Saves the state, unless the file contains it or is about to. Does not block.
     pub fn save(&self, state: &State) {
         let mut queue = self.shared.lock();
         let latest = queue.next.as_ref().or(queue.current.as_ref());
@@ -97,12 +97,12 @@ impl Saver {
         }
     }
 
-    /// Returns what became of the last save, unless it was asked for before.
+    /// Returns the result of the last save, unless it was already read.
     pub fn outcome(&self) -> Option<Result<(), WriteError>> {
         self.shared.lock().outcome.take()
     }
 
-    /// Waits until all is saved, but no longer than `limit`. Reports whether it was.
+    /// Waits until all states are saved, at most for `limit`. Reports whether they were saved.
     pub fn close(&self, limit: Duration) -> bool {
         let queue = self.shared.lock();
         let waited = self
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(*written.lock().unwrap(), ["first", "third"]);
         assert!(matches!(saver.outcome(), Some(Ok(()))));
         assert!(saver.outcome().is_none());
-        // What the file holds is not written again.
+        // A state that the file contains is not written again.
         saver.save(&state("third"));
         assert!(saver.close(Duration::ZERO) && saver.outcome().is_none());
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lies in the tree of an image that is being built.
+//! The content of an image that is being built.
 //!
-//! Every path is as seen inside the tree, with each symbolic link on its way resolved there: a command may name it.
+//! Every path is relative to the root of the image, with all symbolic links resolved there, so that commands can use it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,53 +11,53 @@ use crate::commands::bake_check::rules::FaultCode;
 use crate::facts::distribution::Unshareable;
 use crate::facts::guest_agent::{Enablement, Family};
 
-/// The facts of one reading.
+/// The facts about one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Things that lie in one of the places of the catalogue.
+    /// Files and directories at the places in the catalog.
     pub traces: Vec<Trace>,
-    /// The files that hold a machine-id, and what they hold.
+    /// The files with a machine-id, and their content.
     pub machine_ids: Vec<ImageTextFile>,
     /// `/etc/hostname`.
     pub hostname: Option<ImageTextFile>,
-    /// The names that the distribution itself gives (`ID`, `DEFAULT_HOSTNAME` of os-release(5)).
+    /// The default hostnames of the distribution (`ID`, `DEFAULT_HOSTNAME` of os-release(5)).
     pub default_hostnames: Vec<String>,
-    /// Settings of RKE2, K3s and the kubelet that only one machine may have, and where their files are.
+    /// Settings of RKE2, K3s and the kubelet that must be unique to one machine, and their files.
     pub unshareable: Vec<(ImagePlace, Unshareable)>,
-    /// QEMU's guest agent.
+    /// The QEMU guest agent.
     pub guest_agent: Service,
-    /// Ourselves.
+    /// The agent itself.
     pub agent: Service,
-    /// Lines of our own configuration that name one VM or one Node.
+    /// Lines of our configuration that name one VM or one Node.
     pub pinned: Vec<Pinned>,
-    /// What is wrong with our own configuration, one line each.
+    /// The errors in our configuration, one line each.
     pub configuration_faults: Vec<String>,
-    /// What could not be checked.
+    /// The paths that could not be checked.
     pub unreadable: Vec<Unreadable>,
-    /// Whose packages this system has.
+    /// The distribution family, which determines the package manager.
     pub family: Family,
 }
 
-/// A thing that lies in a place of the catalogue.
+/// A file or directory at a place in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// What it is.
+    /// The fault that it is.
     pub code: FaultCode,
-    /// Where it is.
+    /// The path.
     pub place: ImagePlace,
 }
 
-/// Where a thing lies.
+/// The path of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImagePlace {
-    /// Its name, which may be a symbolic link. What is removed is this, and never what lies behind a link.
+    /// The path itself, which may be a symbolic link. Commands remove this path, never the target of a link.
     pub path: PathBuf,
-    /// Where the link leads.
+    /// The target, if the path is a symbolic link.
     pub leads_to: Option<PathBuf>,
 }
 
 impl ImagePlace {
-    /// The file itself.
+    /// Returns the target of the link, or the path itself.
     pub fn target(&self) -> &Path {
         self.leads_to.as_ref().unwrap_or(&self.path)
     }
@@ -85,44 +85,44 @@ impl fmt::Display for ImagePlace {
 /// A file or directory that could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// What and why.
+    /// The error message.
     pub line: String,
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// Whether root could check it.
+    /// Whether root could read it.
     pub is_denied: bool,
 }
 
-/// A file of one line.
+/// A file with one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageTextFile {
     /// The file.
     pub place: ImagePlace,
-    /// What it holds, without white space around it.
+    /// The content, without leading and trailing whitespace.
     pub text: String,
 }
 
 /// A program and its unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Whether the program is there.
+    /// Whether the program is installed.
     pub has_program: bool,
-    /// The unit, under the first name that has one.
+    /// The unit; the first of its names that exists.
     pub unit: Option<UnitFile>,
 }
 
-/// A unit as its files describe it to a systemd that does not run yet.
+/// A unit as described by its files, for a systemd that is not running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitFile {
     /// Its name.
     pub name: String,
-    /// Whether someone forbade to start it: a link to `/dev/null`, or an empty file.
+    /// Whether the unit is masked: a link to `/dev/null`, or an empty file.
     pub is_masked: bool,
-    /// Who starts it at boot. `Static` only when a rule of udev or a unit of the distribution does.
+    /// How the unit is started at boot. `Static` only if a udev rule or a unit of the distribution starts it.
     pub enablement: Enablement,
 }
 
-/// A line of our own configuration that fits one machine only.
+/// A line of our configuration that is valid for one machine only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
     /// The key.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether an image may be shipped: what was seen in its tree, against the catalogue of faults.
+//! Compares the content of an image with the catalog of faults.
 
 mod remedy;
 #[cfg(test)]
@@ -14,16 +14,16 @@ use crate::commands::bake_check::rules::{Fault, FaultCode};
 use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::facts::guest_agent::Enablement;
 
-/// Names that are no one's, besides the distribution's own: systemd's and the installers'.
+/// Hostnames that are not unique to a machine, in addition to those of the distribution: of systemd and of installers.
 const ANONYMOUS: [&str; 4] = ["", "localhost", "localhost.localdomain", "linux"];
 
-/// What systemd takes for no machine-id yet (machine-id(5), "First Boot Semantics").
+/// The content of a machine-id file that systemd treats as uninitialized (machine-id(5), "First Boot Semantics").
 const NO_MACHINE_ID: [&str; 2] = ["", "uninitialized"];
 
-/// Things that are named in one fault; there may be thousands.
+/// The maximum number of paths in one fault; there may be thousands.
 const NAMED_MAX: usize = 8;
 
-/// Every fault, in the order of the catalogue. The remedies are commands for a shell and apply to `tree`.
+/// Returns all faults, in the order of the catalog. The fixes are shell commands for `tree`.
 pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let fault = |code, seen: String, remedy| Fault { code, seen, remedy };
     let mut faults = installed(image, tree);
@@ -60,7 +60,7 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
             Matter::Topology => FaultCode::TopologyLabelBaked,
         };
         let seen = format!("`{}` in {place}", setting.key);
-        // Where one setting takes its file away, no other command finds it any more.
+        // If one setting requires the removal of its file, the commands for the other settings would not find the file.
         let is_removed = image
             .unshareable
             .iter()
@@ -80,7 +80,7 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
         }
     }
     for unreadable in &image.unreadable {
-        // Root reads whatever is denied; from there on, asking for root would go round indefinitely.
+        // A check as root only helps if access was denied; for other errors, the advice would repeat indefinitely.
         let remedy = match unreadable.is_denied {
             true => tree.check_as_root(),
             false => tree.correct_or_remove(&unreadable.path),
@@ -95,7 +95,7 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     faults
 }
 
-/// Takes the content of a file, and of a link only the link: what is behind it may be more than this.
+/// Returns the command that empties a file, or removes a link: the target may be used elsewhere.
 fn blank(file: &ImageTextFile, tree: &ImageTree) -> String {
     match &file.place.leads_to {
         Some(_) => tree.remove(&[&file.place.path]),
@@ -103,7 +103,7 @@ fn blank(file: &ImageTextFile, tree: &ImageTree) -> String {
     }
 }
 
-/// Takes one setting out of its file, or the file away where it is not certain that nothing of the setting would stay.
+/// Returns the command that removes a setting from its file, or the file if a part of the setting could remain.
 fn take_out(setting: &Unshareable, place: &ImagePlace, tree: &ImageTree) -> String {
     let (file, key) = (place.target(), setting.key.as_str());
     match &setting.form {
@@ -117,7 +117,7 @@ fn take_out(setting: &Unshareable, place: &ImagePlace, tree: &ImageTree) -> Stri
     }
 }
 
-/// What each machine needs.
+/// Checks the programs that each machine needs.
 fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     let agent = service(
         &image.agent,
@@ -144,7 +144,7 @@ fn installed(image: &Image, tree: &ImageTree) -> Vec<Fault> {
     agent.into_iter().chain(guest_agent).collect()
 }
 
-/// The one thing that is in the way of a service.
+/// Returns the first problem of a service.
 fn service(
     service: &Service,
     [missing, masked, not_enabled]: [FaultCode; 3],
@@ -170,7 +170,7 @@ fn service(
     None
 }
 
-/// Whether a machine with this name can be any machine.
+/// Reports whether a hostname is not unique to a machine.
 fn is_unowned(name: &str, defaults: &[String]) -> bool {
     ANONYMOUS.contains(&name) || defaults.iter().any(|default| default == name)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads the tree of an image that is being built.
 //!
-//! Of what may be a secret only its presence is checked, never its content; the exception is the configuration of RKE2 and
-//! K3s and of their registries, which must be read to know whether it holds a secret, and of which only the key is kept.
+//! For possible secrets, only their presence is checked, not their content. The exception is the configuration of RKE2, K3s and
+//! their registries: it must be parsed to detect a secret, and only the key is kept.
 
 mod registries;
 mod unit;
@@ -23,32 +23,32 @@ use crate::observe::guest_agent::{PROGRAMS, os_release, value};
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
-/// A file of one short line; of a longer one nothing more needs to be known.
+/// The maximum size of a file with one short line; the rest of a longer one does not matter.
 const LINE_MAX: u64 = 4 << 10;
 
-/// Paths that one place may stand for; the tree is not ours.
+/// The maximum number of paths for one place; the tree is untrusted.
 const PATHS_MAX: usize = 10_000;
 
-/// Our program, as packages install it.
+/// The path of the program in the packages.
 const PROGRAM: &str = "/usr/bin/harvester-node-agent";
 
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
-/// Keys of our own configuration that fit one machine only.
+/// The keys of our configuration that are valid for one machine only.
 const ONE_VM: [&str; 2] = ["harvester.vm", "guest_cluster.node_name"];
 
-/// The files that hold a machine-id. That of D-Bus is a link to systemd's on most systems.
+/// The files with a machine-id. On most systems, that of D-Bus is a link to that of systemd.
 const MACHINE_IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
-/// What K3s and RKE2 append to the name of the Node, where they are asked to (`with-node-id`).
+/// The ID that K3s and RKE2 append to the name of the Node, if configured (`with-node-id`).
 const NODE_ID: &str = "/etc/rancher/node/id";
 
-/// Files that RKE2's and K3s' kubelet makes below the data directory. Images for installation without a network lie beside
-/// them, and may stay.
+/// Files that the kubelet of RKE2 and K3s creates in the data directory. Images for air-gapped installation are in the same
+/// directory, and are allowed.
 const AGENT_FILES: [&str; 3] = ["agent/*.kubeconfig", "agent/*.key", "agent/*.crt"];
 
-/// What a server of RKE2 or K3s makes below the data directory. Manifests may lie beside it, and may stay.
+/// Files that a server of RKE2 or K3s creates in the data directory. Manifests in the same directory are allowed.
 const SERVER_FILES: [&str; 6] = [
     "server/tls",
     "server/cred",
@@ -58,7 +58,7 @@ const SERVER_FILES: [&str; 6] = [
     "server/agent-token",
 ];
 
-/// Reads all of it. `only` is the one configuration file to read, as for every command.
+/// Reads the image. `only` is the single configuration file to read, as for every command.
 pub fn read(root: &Root, only: Option<&Path>) -> Image {
     let mut reader = ImageReader {
         root,
@@ -102,7 +102,7 @@ pub fn read(root: &Root, only: Option<&Path>) -> Image {
     }
 }
 
-/// Our own unit, as the files below the root describe it.
+/// Reads our unit from the files below the root.
 pub(crate) fn own_unit(root: &Root) -> Option<UnitFile> {
     unit::find(root, &[UNIT])
 }
@@ -114,7 +114,7 @@ struct ImageReader<'a> {
 }
 
 impl ImageReader<'_> {
-    /// Our own configuration: the lines that fit one machine only, and its faults. A kubeconfig that it names is a trace.
+    /// Reads our configuration: the lines that are valid for one machine only, and its errors. A kubeconfig in it is a trace.
     fn configuration(&mut self, only: Option<&Path>) -> (Vec<Pinned>, Vec<String>) {
         let loaded = match config::load(self.root, only) {
             Ok(loaded) => loaded,
@@ -153,12 +153,12 @@ impl ImageReader<'_> {
         (pinned, Vec::new())
     }
 
-    /// Credentials at every place where the agent would look for them, and beside those.
+    /// Reads the credentials at all paths where the agent searches for them, and next to those.
     fn credentials(&mut self, distributions: &[Distribution]) {
         for candidate in harvester_candidates(None, distributions) {
             self.thing(FaultCode::HarvesterCredential, &candidate.path);
         }
-        // One for the distributions as they are configured, one for the usual places.
+        // The first iteration is for the configured distributions, the second one for the default paths.
         for distributions in [distributions, &[]] {
             for candidate in kubelet_candidates(None, distributions) {
                 self.thing(FaultCode::KubeletCredential, &candidate.path);
@@ -176,13 +176,13 @@ impl ImageReader<'_> {
         }
     }
 
-    /// The settings of one machine. A secret in a file of its own is a trace, where that file is there.
+    /// Reads the settings that must be unique to one machine. A secret in its own file is a trace, if the file exists.
     fn unshareable(&mut self, distributions: &[Distribution]) -> Vec<(ImagePlace, Unshareable)> {
         let (logins, problems) = registries::read(self.root);
         problems.iter().for_each(|problem| self.problem(problem));
         let mut found = Vec::new();
         for distribution in distributions {
-            // With a part of its own on each machine, a name may be the same on all.
+            // With a node ID that is unique to each machine, the name can be the same on all of them.
             let has_node_id = distribution.with_node_id && !self.root.exists(NODE_ID);
             for setting in &distribution.unshareable {
                 match &setting.matter {
@@ -196,7 +196,7 @@ impl ImageReader<'_> {
         let mut placed: Vec<(ImagePlace, Unshareable)> = Vec::new();
         for setting in found {
             let place = self.at(&setting.origin);
-            // The drop-in of our own is a fault as a whole.
+            // Our drop-in is already a fault as a whole.
             let is_trace =
                 |trace: &Trace| trace.code == FaultCode::RegistrationDropIn && trace.place == place;
             let is_known = self.traces.iter().any(is_trace);
@@ -208,7 +208,7 @@ impl ImageReader<'_> {
         placed
     }
 
-    /// A file of one line, unless it is absent or a link by way of one of `others`, which are checked anyway.
+    /// Reads a file with one line. Returns `None` if it is absent or a link through one of `others`, which are checked anyway.
     fn line(&mut self, path: &str, others: &[&str]) -> Option<ImageTextFile> {
         let place = self.at(Path::new(path));
         if let Some(target) = &place.leads_to {
@@ -232,15 +232,15 @@ impl ImageReader<'_> {
         Some(ImageTextFile { place, text })
     }
 
-    /// Notes every thing that a place of the catalogue stands for.
+    /// Adds everything that matches a place in the catalog.
     fn place(&mut self, code: FaultCode, place: &str) {
-        // What a running machine has in memory does not get into its image.
+        // Files that a running machine has in memory are not in its image.
         if !(self.root.is_live() && place.starts_with("/run/")) {
             self.below(code, PathBuf::from("/"), place);
         }
     }
 
-    /// Notes every thing that a pattern below `dir` stands for.
+    /// Adds everything that matches a pattern below `dir`.
     fn below(&mut self, code: FaultCode, dir: PathBuf, pattern: &str) {
         let mut paths = vec![dir];
         for part in pattern.split('/').filter(|part| !part.is_empty()) {
@@ -256,7 +256,7 @@ impl ImageReader<'_> {
         paths.iter().for_each(|path| self.thing(code, path));
     }
 
-    /// The entries of a directory whose names begin and end like this.
+    /// Returns the entries of a directory whose names have this prefix and suffix.
     fn entries(&mut self, dir: &Path, start: &str, end: &str) -> Vec<PathBuf> {
         let names = match self.root.list(dir) {
             Ok(names) => names,
@@ -274,10 +274,10 @@ impl ImageReader<'_> {
         names.map(|name| dir.join(name)).collect()
     }
 
-    /// Notes a thing that is there and counts.
+    /// Adds a file or directory, if it is present and not empty.
     fn thing(&mut self, code: FaultCode, path: &Path) {
         let place = self.at(path);
-        // That one says all by being there, empty or a link to nowhere.
+        // This file has an effect even if it is empty or a broken link.
         let is_mark = code == FaultCode::CloudInitDisabled;
         let is_there = is_mark && (place.leads_to.is_some() || self.root.exists(path));
         let trace = Trace { code, place };
@@ -286,7 +286,7 @@ impl ImageReader<'_> {
         }
     }
 
-    /// Whether something is there: no empty file, and no directory without entries.
+    /// Reports whether a path exists, and is neither an empty file nor an empty directory.
     fn counts(&mut self, path: &Path) -> bool {
         let weighed = self.root.metadata(path).and_then(|metadata| {
             Ok(match () {
@@ -308,7 +308,7 @@ impl ImageReader<'_> {
         }
     }
 
-    /// A file of a distribution that does not count.
+    /// Adds an error in a file of a distribution.
     fn problem(&mut self, problem: &DistributionProblem) {
         let line = chain(problem);
         match problem {
@@ -333,7 +333,7 @@ impl ImageReader<'_> {
         }
     }
 
-    /// A path with each link on its way resolved; one at its end is reported from what it leads to.
+    /// Resolves all links in a path. If the path itself is a link, its target is returned separately.
     fn at(&self, path: &Path) -> ImagePlace {
         let resolved = self.root.resolve(path);
         let name = path.parent().zip(path.file_name());

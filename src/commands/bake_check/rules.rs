@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that can be wrong with an image that is being built: one catalogue for `bake-check`.
+//! The catalog of faults in an image that is being built, for `bake-check`.
 //!
-//! An image becomes many machines. What belongs to one of them, or opens one of them, must not be in it; what each of them
-//! needs must. The list follows <https://systemd.io/BUILDING_IMAGES/>, and adds what Harvester, Rancher and Kubernetes leave.
+//! One image becomes many machines. It must not contain what is unique to one machine or gives access to one, and must contain
+//! what each machine needs. The list follows <https://systemd.io/BUILDING_IMAGES/>, with additions for Harvester, Rancher and
+//! Kubernetes.
 //!
-//! A code never changes once released. To add a fault: a line in the table at the end. One that is nothing but a thing that
-//! lies in the tree is done with its places; any other is raised in `judge.rs`.
+//! A code never changes after its release. To add a fault: a row in the table at the end. For a fault that is only a file or
+//! directory in the tree, the row with its places is sufficient; any other fault is reported in `judge.rs`.
 
 use std::fmt;
 
-/// What is known about one code.
+/// The catalog entry of one code.
 #[derive(Debug, Clone, Copy)]
 pub struct BakeRule {
     /// The code.
     pub code: FaultCode,
-    /// Its name: kebab-case, never changed.
+    /// The name: kebab-case, never changed.
     pub name: &'static str,
-    /// One line: what it is.
+    /// The title: one line.
     pub title: &'static str,
-    /// Why it matters.
+    /// The impact.
     pub impact: &'static str,
-    /// Where it lies, for faults that are a thing in the tree: paths with at most one `*` in each component. A file counts
-    /// unless it is empty (of [`FaultCode::CloudInitDisabled`] also then), a directory unless it has no entry.
+    /// The paths, for faults that are a file or directory in the tree: at most one `*` in each component. Empty files (except for
+    /// [`FaultCode::CloudInitDisabled`]) and empty directories are ignored.
     pub places: &'static [&'static str],
 }
 
-/// A fault of this image.
+/// A fault in an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The code.
     pub code: FaultCode,
-    /// What was seen, on which file. Never a secret.
+    /// The observation, with the path. Never contains a secret.
     pub seen: String,
-    /// A command for a shell.
+    /// The fix: a shell command.
     pub remedy: String,
 }
 
@@ -57,7 +58,7 @@ macro_rules! catalogue {
             /// All codes, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$code),*];
 
-            /// What is known about it.
+            /// Returns the catalog entry.
             pub fn entry(self) -> &'static BakeRule {
                 match self {
                     $(Self::$code => {
@@ -77,7 +78,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    // What each machine needs.
+    // Programs that each machine needs.
     AgentMissing, "agent-missing", "harvester-node-agent is not installed",
         impact: "VMs created from this image have no agent.",
         places: [];
@@ -100,7 +101,7 @@ catalogue! {
         impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
 
-    // What makes a machine this one.
+    // The identity of a machine.
     MachineId, "machine-id", "the image contains a machine-id",
         impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.",
         places: [];
@@ -165,7 +166,7 @@ catalogue! {
             "/var/log/containers", "/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure",
         ];
 
-    // What opens a door.
+    // Credentials and keys.
     HarvesterCredential, "harvester-credential", "the image contains a Harvester credential",
         impact: "Anyone with the image can act on the VMs of its namespace; the token does not expire.",
         places: [];
@@ -205,7 +206,7 @@ catalogue! {
             "/var/lib/rancher/agent/work", "/etc/rancher/agent/rancher2_connection_info.json",
         ];
 
-    // What is not known.
+    // Incomplete checks.
     Unreadable, "unreadable", "a path could not be checked",
         impact: "The image is not known to be clean.",
         places: [];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The support archive: what someone else needs to understand this machine, and nothing that opens a door.
+//! The support archive: the data that support needs to analyze this machine, without secrets.
 //!
-//! Every part goes through [`scrub`], whatever it is made of. What is missing is named in `contents.txt`, with the reason.
+//! Every part goes through [`scrub`], whatever its source. `contents.txt` lists the missing parts, with the reasons.
 
 pub mod scrub;
 
@@ -17,10 +17,10 @@ use time::UtcDateTime;
 use crate::decide::rfc3339;
 use crate::sys::escape::json_text;
 
-/// For the owner alone: what is removed is only what could be recognised.
+/// For the owner only: [`scrub`] removes only the secrets that it recognizes.
 const MODE: u32 = 0o600;
 
-/// A host name is no longer (`__NEW_UTS_LEN`).
+/// The maximum length of a hostname (`__NEW_UTS_LEN`).
 const HOST_MAX: usize = 64;
 
 /// The parts of an archive, in their order.
@@ -31,7 +31,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a text, or why there is none.
+    /// Adds a text, or the reason why it is missing.
     pub fn text(&mut self, name: &str, text: Result<String, String>) {
         match text {
             Ok(text) => self.parts.push((name.to_owned(), scrub::text(&text))),
@@ -39,7 +39,7 @@ impl Bundle {
         }
     }
 
-    /// Adds a JSON document, or why there is none. What is removed leaves a document.
+    /// Adds a JSON document, or the reason why it is missing. It remains valid JSON without its secrets.
     pub fn document(&mut self, name: &str, document: Result<Value, String>) {
         match document {
             Ok(mut value) => {
@@ -50,7 +50,7 @@ impl Bundle {
         }
     }
 
-    /// Adds journal records, a JSON object in each line.
+    /// Adds journal records, one JSON object per line, or the reason why they are missing.
     pub fn records(&mut self, name: &str, records: Result<String, String>) {
         let kept = records.map(|records| {
             let records = records.lines().filter_map(scrub::record);
@@ -62,12 +62,12 @@ impl Bundle {
         }
     }
 
-    /// The archive, in the format of ustar. Everything unpacks to a directory that tells the machine, by its host name, and
-    /// the time: archives of several machines do not overwrite each other.
+    /// Returns the archive, in the ustar format. All files are in one directory, whose name has the hostname and the time:
+    /// archives of several machines do not overwrite each other.
     ///
     /// # Errors
     ///
-    /// A part has a name that leads out of the directory.
+    /// Returns an error if the name of a part is outside the directory.
     pub fn archive(&self, host: &str, at: UtcDateTime) -> io::Result<Vec<u8>> {
         let directory = directory(host, at);
         let seconds = u64::try_from(at.unix_timestamp()).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Bundle {
     }
 }
 
-/// A name for a directory, whatever the host is called.
+/// Returns the name of the directory, valid for any hostname.
 fn directory(host: &str, at: UtcDateTime) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';
     let host: String = host.trim().chars().take(HOST_MAX).collect();
@@ -114,18 +114,18 @@ fn directory(host: &str, at: UtcDateTime) -> String {
     format!("doctor-{}-{time}", host.trim_matches('-'))
 }
 
-/// Writes a new file for its owner alone. A file that is there, or a link, stays as it is.
+/// Creates a file for its owner only. An existing file or link is not changed.
 ///
 /// # Errors
 ///
-/// What the kernel said.
+/// Returns the error of the kernel.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(MODE).open(path)?;
-    // A disk may tell only now that it is full.
+    // Some file systems report a full disk only here.
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     written.inspect_err(|_| {
-        // Half an archive helps no one; that writing it failed is the error to tell.
+        // A partial archive is useless; the write error is the one to report.
         let _ = std::fs::remove_file(path);
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor --bundle`: gathers what goes into the support archive. What may be a secret in it, [`super::archive`] removes.
+//! `doctor --bundle`: collects the content of the support archive. [`super::archive`] removes the secrets.
 
 use std::io::Read;
 use std::path::Path;
@@ -22,31 +22,31 @@ use crate::sys::root::Root;
 /// Our unit.
 const UNIT: &str = "harvester-node-agent.service";
 
-/// The agent in the journal, by its name, which anyone may use.
+/// Matches journal records with the name of the agent, which any process can use.
 const IDENTIFIER: &str = "SYSLOG_IDENTIFIER=harvester-node-agent";
 
-/// The kernel's word of who sent a record.
+/// Matches journal records of root, as verified by the kernel.
 const OF_ROOT: &str = "_UID=0";
 
-/// The kernel's host name, in a tree as well.
+/// The hostname of the kernel, also in a file tree.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Records of the journal.
+/// The maximum number of journal records.
 const RECORDS: &str = "200";
 
-/// No command takes longer; a journal on a slow disk is read from its end.
+/// The timeout of a command: even on a slow disk, the journal is read from its end.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
-/// The archive takes no longer: its commands come one after the other.
+/// The timeout of the archive: its commands run one after another.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What is read of a command's output, at most.
+/// The maximum output of a command, in bytes.
 const OUTPUT_MAX: u64 = 4 << 20;
 
-/// Units and their drop-ins are a few lines.
+/// The maximum size of a unit file, which has only some lines.
 const UNIT_MAX: u64 = 64 << 10;
 
-/// Directories with units, by precedence (systemd.unit(5), "Unit File Load Path").
+/// The unit directories, by precedence (systemd.unit(5), "Unit File Load Path").
 const UNIT_DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -55,28 +55,28 @@ const UNIT_DIRECTORIES: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// A command that was killed is gone after this time, unless the kernel does not let it go.
+/// The time that a killed command needs to exit, unless the kernel blocks it.
 const KILL_LIMIT: Duration = Duration::from_millis(500);
 
-/// What a command reports, at most.
+/// The maximum error output of a command, in bytes.
 const COMPLAINT_MAX: u64 = 4 << 10;
 
-/// What was printed, in both forms.
+/// The printed diagnosis, in both formats.
 #[derive(Debug)]
 pub(super) struct Printed {
     /// `-o json`.
     pub(super) document: Value,
     /// `-o text`.
     pub(super) text: String,
-    /// When.
+    /// The time of the diagnosis.
     pub(super) at: UtcDateTime,
 }
 
-/// As [`write`], and given up after a while: what hangs where files are cannot be called back.
+/// Runs [`write`] with a timeout: a read or write on a file system that hangs cannot be canceled.
 ///
 /// # Errors
 ///
-/// Why there is no archive.
+/// Returns the reason why there is no archive.
 pub(super) fn write_within(
     process: &Process,
     file: &Path,
@@ -99,18 +99,18 @@ pub(super) fn write_within(
     reported.recv_timeout(LIMIT).unwrap_or_else(hung)
 }
 
-/// Writes the archive; what to print of it, and what to say.
+/// Writes the archive, and returns its location or content.
 ///
 /// # Errors
 ///
-/// Why there is no archive.
+/// Returns the reason why there is no archive.
 fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, String> {
     let at = printed.at;
     let host = process.root.read_text(HOST_NAME, UNIT_MAX);
     let archive = gather(process, printed).archive(&host.unwrap_or_default(), at);
     let archive = archive.map_err(|error| format!("failed to make the archive: {error}"))?;
     if file == Path::new("-") {
-        // All of it is text and zeros.
+        // An archive consists only of text and null bytes.
         let archive = String::from_utf8(archive).map_err(|error| error.to_string())?;
         return Ok(Written::Printed(archive));
     }
@@ -123,12 +123,12 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
     )))
 }
 
-/// Where the archive is.
+/// The location of the archive.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// In a file; what to say of it.
+    /// A file; with the message to print.
     File(String),
-    /// It is to be printed.
+    /// Standard output; with the archive to print.
     Printed(String),
 }
 
@@ -150,7 +150,8 @@ fn gather(process: &Process, printed: Printed) -> Bundle {
     bundle
 }
 
-/// What the agent said, and systemd of it. Also by name: journald may take a service for a part of systemd in its first second.
+/// Returns the records of the agent, and of systemd about it. Also matches by name: journald may attribute the first second of a
+/// service to systemd.
 fn journal(root: &Root) -> Result<String, String> {
     let unit = format!("_SYSTEMD_UNIT={UNIT}");
     let of_systemd = format!("UNIT={UNIT}");
@@ -188,7 +189,7 @@ fn versions(root: &Root) -> String {
     )
 }
 
-/// The file of a unit that is in force, and its drop-ins, each with its path.
+/// Returns the effective unit file and its drop-ins, each with its path.
 fn unit_files(root: &Root, unit: &str) -> Result<String, String> {
     let main = UNIT_DIRECTORIES.map(|directory| Path::new(directory).join(unit));
     let main = main.into_iter().find(|path| root.exists(path));
@@ -209,7 +210,7 @@ fn unit_files(root: &Root, unit: &str) -> Result<String, String> {
     Ok(files)
 }
 
-/// What a command prints. It is killed when its time is over.
+/// Returns the output of a command. The command is killed after a timeout.
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("failed to run {program}: {error}");
     let mut child = Command::new(program)
@@ -227,12 +228,12 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
             if (bytes.len() as u64) < OUTPUT_MAX {
                 let _ = stderr.take(COMPLAINT_MAX).read_to_end(&mut said);
             }
-            // No one listens any more when the time is over.
+            // After the timeout, there is no receiver.
             let _ = sender.send(read.map(|_| (bytes, said)));
         });
     }
     let read = receiver.recv_timeout(COMMAND_LIMIT);
-    // One that hangs, or has more to say than is wanted.
+    // The command hangs, or its output is too long.
     let is_whole = matches!(&read, Ok(Ok((bytes, _))) if (bytes.len() as u64) < OUTPUT_MAX);
     if !is_whole {
         let _ = child.kill();
@@ -252,11 +253,11 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Waits for the end of a command that has said all or was killed; not for one that waits for a disk in the kernel.
+/// Waits for the exit of a command that closed its output or was killed, but not for one that is blocked by a disk in the kernel.
 fn ended(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        // No one listens any more when the time is over.
+        // After the timeout, there is no receiver.
         let _ = sender.send(child.wait());
     });
     receiver.recv_timeout(KILL_LIMIT).ok().transpose()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The whole diagnosis: all findings and gaps, sorted out and in groups, and what they come to.
+//! The complete diagnosis: all findings and gaps in groups, and the outcome.
 
 mod gaps;
 #[cfg(test)]
@@ -12,69 +12,69 @@ use crate::commands::doctor::facts::Gap;
 
 pub use gaps::{Privileges, gaps, is_hidden};
 
-/// What `doctor` tells.
+/// The result of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// One for each group, in their order.
+    /// One section for each group, in their order.
     pub sections: Vec<Section>,
 }
 
-/// One group.
+/// The findings and gaps of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// What it is about.
+    /// The group.
     pub group: Group,
-    /// What is wrong, worst first.
+    /// The findings, by severity.
     pub findings: Vec<Finding>,
-    /// What was found and is only a consequence of what another finding says.
+    /// Findings that are caused by another finding.
     pub suppressed: Vec<Suppressed>,
-    /// What could not be checked.
+    /// The checks that could not be done.
     pub gaps: Vec<Gap>,
 }
 
-/// A finding that another one explains.
+/// A finding that is caused by another finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suppressed {
-    /// What was found.
+    /// The finding.
     pub finding: Finding,
-    /// What explains it.
+    /// The code of its cause.
     pub by: Code,
 }
 
-/// What it all comes to.
+/// The outcome of the diagnosis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DoctorOutcome {
-    /// Nothing is wrong; notices may be there.
+    /// No problem; there may be notices.
     Ok,
-    /// Warnings, and nothing worse.
+    /// Warnings only.
     Warnings,
-    /// An API gave no answer, or a credential may not be read, and nothing that was seen is an error.
+    /// An API is unreachable, or a credential is not readable, and there is no error.
     Unreachable,
     /// An error.
     Errors,
     /// This machine is not a KubeVirt virtual machine: nothing else was checked.
     NotKubevirt,
-    /// Our configuration has faults: all was checked with the defaults.
+    /// The configuration is invalid: everything was checked with the defaults.
     Configuration,
 }
 
-/// The running agent, as its lock and its status file tell.
+/// The running agent, according to its lock and its status file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Who runs, such as `process 812`; `None` where no one does.
+    /// The process that runs, such as `process 812`; `None` if there is none.
     pub holder: Option<String>,
-    /// Whether this user cannot know who runs.
+    /// Whether this user is not allowed to see the process.
     pub is_unknown: bool,
-    /// When its status last changed, RFC 3339; it is written on change only.
+    /// The time of the last status change, RFC 3339; the status is written on changes only.
     pub updated_at: Option<String>,
-    /// What it reports.
+    /// The findings in its status.
     pub findings: Vec<Finding>,
-    /// Since when each of its findings is there, by code, RFC 3339.
+    /// The time when each finding was first observed, by code, RFC 3339.
     pub since: BTreeMap<String, String>,
 }
 
 impl Service {
-    /// That no one keeps the labels right.
+    /// Returns a finding if no agent keeps the labels up to date.
     pub fn finding(&self) -> Option<Finding> {
         let seen = match (&self.holder, &self.updated_at) {
             _ if self.is_unknown => return None,
@@ -87,8 +87,8 @@ impl Service {
         Some(Finding::new(Code::AgentNotRunning, seen))
     }
 
-    /// What the running agent reports and one round cannot find: what needs a memory, or more rights than this process
-    /// has. What was `found` here is newer and counts alone.
+    /// Returns the findings of the running agent that a single round cannot detect: they need history, or more permissions than
+    /// this process has. Findings in `found` are newer and replace those of the agent.
     pub fn reported<'a>(
         &'a self,
         found: &'a [Finding],
@@ -102,7 +102,7 @@ impl Service {
             .filter(|reported| found.iter().all(|finding| finding.code != reported.code))
     }
 
-    /// Since when the running agent has reported the same.
+    /// Returns the time when the running agent first observed this finding.
     pub fn since(&self, code: Code) -> Option<&str> {
         self.holder.as_ref()?;
         self.since.get(code.as_str()).map(String::as_str)
@@ -110,8 +110,8 @@ impl Service {
 }
 
 impl Diagnosis {
-    /// From the findings of a round and of an examination: what another one explains is left out, whichever of the two
-    /// found it, and what both found is said once.
+    /// Creates a diagnosis from the findings of a round and of an examination. Findings that another one explains are suppressed,
+    /// from either source. Duplicates are merged.
     pub fn new(findings: &[Finding], gaps: &[Gap]) -> Self {
         let (mut reported, mut suppressed) = (Vec::new(), Vec::new());
         for finding in findings {
@@ -136,17 +136,17 @@ impl Diagnosis {
         }
     }
 
-    /// All findings, in the order of the groups.
+    /// Returns all findings, in the order of the groups.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.sections.iter().flat_map(|section| &section.findings)
     }
 
-    /// All gaps, in the order of the groups.
+    /// Returns all gaps, in the order of the groups.
     pub fn gaps(&self) -> impl Iterator<Item = &Gap> {
         self.sections.iter().flat_map(|section| &section.gaps)
     }
 
-    /// How many findings are this bad.
+    /// Returns the number of findings with this severity.
     pub fn count(&self, severity: Severity) -> usize {
         let findings = self.findings();
         findings
@@ -154,7 +154,7 @@ impl Diagnosis {
             .count()
     }
 
-    /// What it comes to. `unanswered`: an API was asked and gave no answer, or a credential may not be read.
+    /// Returns the outcome. `unanswered`: a request to an API failed, or a credential is not readable.
     pub fn outcome(&self, unanswered: bool) -> DoctorOutcome {
         let has = |code| self.findings().any(|finding| finding.code == code);
         match () {
@@ -169,7 +169,7 @@ impl Diagnosis {
 }
 
 impl DoctorOutcome {
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",

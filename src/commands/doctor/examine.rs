@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Examines what only `doctor` reads, with what a round has opened.
+//! Reads the data that only `doctor` needs, with the connections of a round.
 
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::facts::{Unavailable, UnavailableKind};
 use crate::observe::api_access::ApiLink;
 use crate::observe::observer::Observer;
 
-/// Examines, after a round that has read the credentials and the two APIs.
+/// Runs the examination after a round that has read the credentials and the two APIs.
 pub(super) async fn examine(
     observer: &Observer,
     settings: &Settings,
@@ -38,8 +38,8 @@ pub(super) async fn examine(
     Box::pin(read::read(&given, observer.permissions(settings))).await
 }
 
-/// The link, unless the round found that its server does not answer or does not take the credential: what did not work a
-/// moment ago is not waited for again.
+/// Returns the link, unless its server was unreachable or rejected the credential in the round: a request that just failed is not
+/// retried.
 fn answering<'a>(
     link: Result<&'a ApiLink, Unavailable>,
     failure: Option<&Unavailable>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What only `doctor` reads: facts that explain a trouble, and that no decision of the running agent needs.
+//! The data that only `doctor` reads: facts that explain a problem, and that no decision of the running agent needs.
 //!
-//! To add a fact: a field as [`Fact`] in the file of its question, a line in its `gaps`, a read in the file of the same
-//! name in `commands/doctor/read/`, and what follows from it in that of `commands/doctor/judge/`.
+//! To add a fact: a field as [`Fact`] in the file of its topic, a line in its `gaps`, a read in the file of the same name in
+//! `commands/doctor/read/`, and its consequences in that of `commands/doctor/judge/`.
 
 pub mod clock;
 pub mod conflicts;
@@ -19,31 +19,31 @@ use crate::catalogue::Group;
 use crate::facts::permissions::Permission;
 use crate::facts::{Fact, Unavailable};
 
-/// All of it, a part for each question.
+/// All facts of an examination, in one part for each topic.
 #[derive(Debug, Clone)]
 pub struct Examination {
-    /// Which versions meet here.
+    /// The versions of the components.
     pub versions: versions::Versions,
-    /// What our Node says of itself.
+    /// The status of our Node.
     pub node: node::NodeDetails,
-    /// What runs on our Node that acts on it.
+    /// The pods on our Node that affect it.
     pub pods: pods::Pods,
-    /// Who else has a hand in our names, labels and addresses.
+    /// Other writers and owners of our names, labels and addresses.
     pub conflicts: conflicts::Conflicts,
-    /// What the credential files are, and how long they last.
+    /// The types and expiration of the credential files.
     pub credentials: credentials::Credentials,
-    /// What the two servers show to anyone.
+    /// The unauthenticated data of the two servers.
     pub servers: servers::Servers,
-    /// Whether the clock can be believed.
+    /// The state of the clock.
     pub clock: clock::ClockFacts,
-    /// What the image brought.
+    /// The data that the image may have brought.
     pub image: image::Image,
-    /// What the Harvester credential may do; nothing where it was not asked.
+    /// The permissions of the Harvester credential; empty if they were not requested.
     pub permissions: Vec<Permission>,
 }
 
 impl Examination {
-    /// What could not be checked, in the order of the parts.
+    /// Returns the checks that could not be done, in the order of the parts.
     pub fn gaps(&self) -> Vec<Gap> {
         [
             self.versions.gaps(),
@@ -67,30 +67,30 @@ fn unknown(permission: &Permission) -> Option<Gap> {
     Gap::of(Group::HarvesterApi, what, &permission.allowed)
 }
 
-/// Something that could not be checked: nothing may be concluded from its silence.
+/// A check that could not be done: the absence of a finding has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Where it belongs.
+    /// The group of the check.
     pub group: Group,
-    /// What it is, as in "cannot see ...".
+    /// The name, as in "cannot see ...".
     pub what: &'static str,
-    /// Why not.
+    /// The reason.
     pub why: Unavailable,
-    /// How much it matters.
+    /// Whether the check is required.
     pub need: Need,
 }
 
-/// Whether something is missed when it cannot be checked.
+/// The importance of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Without it, something that is wrong may not be found.
+    /// Required: without it, a problem may be missed.
     Usual,
-    /// Good to know, and more than a credential usually may read.
+    /// Optional: often not permitted to the credential.
     Optional,
 }
 
 impl Gap {
-    /// The gap that a fact leaves, if it could not be read.
+    /// Returns the gap of a fact, if it could not be read.
     pub fn of<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Self> {
         let why = seen.why()?.clone();
         let need = Need::Usual;
@@ -102,7 +102,7 @@ impl Gap {
         })
     }
 
-    /// The same of something that is not missed.
+    /// Returns the gap as an optional one.
     pub fn optional(self) -> Self {
         let need = Need::Optional;
         Self { need, ..self }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
+//! The output of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
 
 pub mod document;
 pub mod summary;
@@ -22,41 +22,41 @@ pub use document::document;
 pub use text::text;
 pub use ticket::short;
 
-/// The longest text shown of one thing, in characters.
+/// The maximum length of one displayed text, in characters.
 const SHOWN_MAX: usize = 1000;
 
-/// All that is shown.
+/// The data to print.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// What was found.
+    /// The diagnosis.
     pub diagnosis: &'a Diagnosis,
-    /// What it comes to.
+    /// Its outcome.
     pub outcome: DoctorOutcome,
-    /// When, RFC 3339.
+    /// The time, RFC 3339.
     pub at: &'a str,
-    /// The same, to which other times are relative.
+    /// The same time, as the base of relative times.
     pub now: UtcDateTime,
     /// The running agent.
     pub service: &'a Service,
-    /// What the round found out, where there was one.
+    /// The status of the round, if there was one.
     pub status: Option<&'a Status>,
-    /// What only `doctor` checked, where it came to that.
+    /// The facts that only `doctor` reads, if they were read.
     pub examination: Option<&'a Examination>,
 }
 
-/// How one group stands.
+/// The state of the checks of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckState {
-    /// All of it was checked, and nothing is wrong.
+    /// Everything was checked, without findings.
     Ok,
-    /// Nothing is known to be wrong, and not all of it was checked, or what was found has its cause elsewhere.
+    /// No findings, but some checks were skipped, or the findings are consequences of others.
     Skipped,
-    /// The worst of its findings.
+    /// The highest severity of its findings.
     Found(Severity),
 }
 
 impl CheckState {
-    /// The word for it.
+    /// Returns the name of the state.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -67,7 +67,7 @@ impl CheckState {
 }
 
 impl CheckState {
-    /// Returns how a symbol shows it.
+    /// Returns the symbol of the state.
     pub fn mark(self) -> Mark {
         match self {
             Self::Ok => Mark::Ok,
@@ -78,7 +78,7 @@ impl CheckState {
 }
 
 impl View<'_> {
-    /// How a group stands.
+    /// Returns the state of a group.
     pub fn state(&self, section: &Section) -> CheckState {
         let findings = section.findings.iter();
         let is_looked_at = self.status.is_some() || section.group == Group::Machine;
@@ -91,7 +91,7 @@ impl View<'_> {
         }
     }
 
-    /// The commands of a finding, each with its place, and with the names of this machine where they are known.
+    /// Returns the commands of a finding, each with its place, and with the names of this machine if known.
     fn commands(&self, finding: &Finding) -> Vec<(CommandPlace, String)> {
         let commands = finding.commands().iter();
         let filled = commands.map(|command| {
@@ -101,7 +101,7 @@ impl View<'_> {
         filled.collect()
     }
 
-    /// What a name in a command is on this machine.
+    /// Returns the value of a placeholder in a command on this machine.
     fn name(&self, name: CommandWord, api: Option<Api>) -> Option<&str> {
         let status = self.status?;
         let vm = status.identity.vm.as_ref();
@@ -129,13 +129,13 @@ impl View<'_> {
         }
     }
 
-    /// The finding that says why something could not be checked.
+    /// Returns the finding that is the reason why a check was skipped.
     fn cause(&self, gap: &Gap) -> Option<Code> {
         let mut findings = self.diagnosis.findings();
         if let Some(cause) = findings.find(|finding| finding.seen == gap.why.text) {
             return Some(cause.code);
         }
-        // One that is not shown is explained by one that is.
+        // A finding that is not displayed is explained by one that is.
         let suppressed = || {
             let sections = self.diagnosis.sections.iter();
             sections.flat_map(|section| &section.suppressed)
@@ -152,7 +152,7 @@ impl View<'_> {
         Some(cause)
     }
 
-    /// The first gap of the same reason, where that is another one: what comes after it was not even tried.
+    /// Returns the first gap with the same reason, if there is another one: the later checks were skipped because of it.
     fn first(&self, gap: &Gap) -> Option<&Gap> {
         let is_unasked = |gap: &Gap| gap.why.kind == UnavailableKind::NotAsked;
         let mut gaps = self.diagnosis.gaps();
@@ -171,7 +171,7 @@ fn is_api(server: &str) -> bool {
     })
 }
 
-/// Gaps with one reason, said once: what they are, and the reason.
+/// Groups gaps by their reason: the names, and the first gap.
 fn by_reason(gaps: &[Gap]) -> Vec<(Vec<&'static str>, &Gap)> {
     let mut reasons: Vec<(Vec<&'static str>, &Gap)> = Vec::new();
     for gap in gaps {

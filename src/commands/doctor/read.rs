@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what only `doctor` asks for, the parts side by side, each read with a deadline and one for all.
+//! Reads the data that only `doctor` needs. The parts run concurrently, with a timeout for each read and one for all.
 //!
-//! To add a read: see `commands/doctor/facts.rs`. The requests to one API share its connection and take turns on it; a read
-//! that is given up closes that connection, which the next opens again.
+//! To add a read: see `commands/doctor/facts.rs`. All requests to one API share a connection and run one after another. A read
+//! that times out closes that connection, and the next read opens a new one.
 
 mod clock;
 mod conflicts;
@@ -33,38 +33,39 @@ use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
 use crate::wire::kubeapi::Class;
 
-/// No single read takes longer.
+/// The timeout of a single read.
 const READ_LIMIT: Duration = Duration::from_secs(1);
 
-/// No part takes longer, and as they run side by side, nor do all.
+/// The timeout of each part, and of all, because they run concurrently.
 const ALL_LIMIT: Duration = Duration::from_secs(3);
 
-/// What the parts read with: the round that came before, and what it opened.
+/// The input of the parts: the round before, and its connections.
 #[derive(Debug)]
 pub struct Given<'a> {
-    /// Prefix of every path.
+    /// The file system root.
     pub root: &'a Root,
     /// The system bus.
     pub bus: &'a Bus,
     /// The settings in force.
     pub settings: &'a Settings,
-    /// Harvester's API and its credential, or why there is none.
+    /// The link to Harvester's API with its credential, or the reason why there is none.
     pub harvester: Result<&'a ApiLink, Unavailable>,
-    /// The guest cluster's API and the kubelet's credential, or why there is none.
+    /// The link to the guest cluster's API with the kubelet's credential, or the reason why there is none.
     pub guest: Result<&'a ApiLink, Unavailable>,
-    /// Both credentials, whatever the servers say of them.
+    /// Both credentials, even if a server rejects them.
     pub connections: &'a Connections,
-    /// What the round saw.
+    /// The observation of the round.
     pub observation: &'a Observation,
-    /// Our VM, where the round found it.
+    /// Our VM, if the round found it.
     pub vm: Option<&'a Vmi>,
-    /// The time when the examination began.
+    /// The start of the examination.
     pub wall: UtcDateTime,
-    /// The same on a clock that never jumps.
+    /// The start on a monotonic clock.
     pub began: Instant,
 }
 
-/// Examines, after a round that has read the credentials and the two APIs. `permissions` asks what the credential may do.
+/// Runs the examination, after a round that has read the credentials and the two APIs. `permissions` requests the permissions of
+/// the credential.
 pub async fn read(
     given: &Given<'_>,
     permissions: impl Future<Output = Vec<Permission>>,
@@ -102,7 +103,7 @@ pub async fn read(
     }
 }
 
-/// Reads one object with its deadline. Absent where the server says that there is none.
+/// Reads one object with a timeout. Absent if the server does not have it.
 async fn read_object<T: DeserializeOwned>(
     link: &Result<&ApiLink, Unavailable>,
     path: &str,
@@ -121,7 +122,7 @@ async fn read_object<T: DeserializeOwned>(
     .await
 }
 
-/// One read with its deadline.
+/// Runs one read with a timeout.
 async fn briefly<T>(work: impl Future<Output = Fact<T>>) -> Fact<T> {
     timeout(READ_LIMIT, work)
         .await

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One round of `doctor`: an ordinary round that writes nothing, and the examination beside it.
+//! One round of `doctor`: an ordinary round that writes nothing, followed by the examination.
 //!
-//! It is done in a thread of its own. A disk, a network file system or a device that hangs takes the thread that asks it along,
-//! and nothing can call that back: the round is given up after [`LIMIT`], with what it had found by then.
+//! It runs in a separate thread. A disk, network file system or device that hangs blocks the thread that reads it, and the read
+//! cannot be canceled. After [`LIMIT`], the round times out with its results so far.
 
 use std::io;
 use std::thread;
@@ -36,10 +36,10 @@ use crate::report::status_file;
 use crate::sys::lock::Presence;
 use crate::wire::dbus::Bus;
 
-/// How long one round may take. Each request has a limit of its own that is far below.
+/// The timeout of one round. Each request has its own, much shorter timeout.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// One round, whole or given up.
+/// One round, complete or timed out.
 #[derive(Debug)]
 pub(crate) struct DoctorRound {
     pub(crate) diagnosis: Diagnosis,
@@ -51,7 +51,7 @@ pub(crate) struct DoctorRound {
     pub(crate) examination: Option<Examination>,
 }
 
-/// What is known of a round after a step of it.
+/// The results of a round after one of its steps.
 #[derive(Debug, Default)]
 struct Part {
     service: Service,
@@ -60,11 +60,11 @@ struct Part {
     status: Option<Status>,
     examination: Option<Examination>,
     is_unanswered: bool,
-    /// The step that comes next; none after the last one.
+    /// The next step; `None` after the last one.
     next: Option<&'static str>,
 }
 
-/// Looks once.
+/// Runs one round.
 pub(crate) async fn run(process: &Process) -> DoctorRound {
     let end = Instant::now() + LIMIT;
     let part = match begin(process) {
@@ -83,7 +83,7 @@ fn begin(process: &Process) -> io::Result<UnboundedReceiver<Part>> {
     Ok(reported)
 }
 
-/// The last part that is reported before the end.
+/// Returns the last part that was reported before the timeout.
 async fn last(mut reported: UnboundedReceiver<Part>, end: Instant) -> Part {
     let mut part = Part {
         next: Some("the configuration and the state of the agent"),
@@ -106,9 +106,9 @@ async fn last(mut reported: UnboundedReceiver<Part>, end: Instant) -> Part {
     part
 }
 
-/// The thread: tells after each step what is known by then.
+/// Runs the round in its thread, and reports the results after each step.
 fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
-    // No one listens any more to what comes too late.
+    // After the timeout, there is no receiver.
     let tell = |part| tell.send(part).unwrap_or_default();
     let clock = SystemClock::new();
     let service = service(process);
@@ -187,7 +187,7 @@ fn gather(runtime: &Runtime, process: &Process, tell: &UnboundedSender<Part>) {
     tell(whole);
 }
 
-/// The configuration, or the defaults and a finding for each thing that is wrong with it.
+/// Returns the settings, or the defaults and a finding for each error in the configuration.
 fn settings(process: &Process) -> (Settings, Vec<Finding>) {
     match config::load(&process.root, process.config.as_deref()) {
         Ok(loaded) => (loaded.settings, Vec::new()),
@@ -212,7 +212,7 @@ fn is_unanswered(round: &Round) -> bool {
 }
 
 impl Part {
-    /// The same as the end of a round, the rest of which could not be done.
+    /// Completes a round whose other steps could not be done.
     fn without_rest(mut self, why: &str) -> Self {
         let what = match self.status {
             Some(_) => "the remaining checks",
@@ -246,7 +246,7 @@ impl DoctorRound {
     }
 }
 
-/// The running agent, as its lock and its status tell.
+/// Returns the running agent, according to its lock and its status.
 fn service(process: &Process) -> Service {
     let status = status_file::read(&process.root).ok();
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);

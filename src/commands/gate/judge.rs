@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! May the kubelet start for the first time? A Node keeps the name that it registers under, so a first start waits, for a
-//! bounded time, until that name is the VM's. The daemon reconciles; here its word is judged.
+//! Decides whether the kubelet can start for the first time. A Node keeps the name under which it registers, so the first start
+//! waits, for a limited time, until that name is the VM's. The daemon reconciles; the gate only evaluates its status.
 
 use std::time::Duration;
 
@@ -8,92 +8,92 @@ use crate::decide::identity::NameKind;
 use crate::decide::name_match::Verdict;
 use crate::facts::registration::Labels;
 
-/// How long no daemon may run before the gate opens. systemd starts it again 5 s after a crash, and a start takes one at most:
-/// anyone who is away for longer does not come back by itself.
+/// The time without a daemon after which the gate opens. systemd restarts the daemon 5 s after a crash, and a start takes at most
+/// 1 s: after a longer time, the daemon will not restart on its own.
 const DAEMON_GRACE: Duration = Duration::from_secs(15);
 
-/// What is known of the daemon.
+/// The state of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Daemon {
-    /// None has run for so long.
+    /// No daemon has run for this long.
     Missing(Duration),
-    /// It runs and has not said anything yet.
+    /// The daemon runs, but has not published a status yet.
     Silent,
-    /// It runs and says this.
+    /// The daemon runs and has published this.
     Says(GateStatement),
 }
 
-/// What the daemon says.
+/// The part of the daemon's status that the gate uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateStatement {
-    /// Which name would register: the hostname, or the node name where the configuration sets one.
+    /// The source of the name that would register: the hostname, or the node name if it is configured.
     pub kind: NameKind,
-    /// That name.
+    /// The name that would register.
     pub name: String,
-    /// How it compares with the VM's.
+    /// The result of the comparison with the VM name.
     pub verdict: Verdict,
-    /// The VM's name.
+    /// The name of the VM.
     pub vm: Option<String>,
-    /// Why the VM is not known.
+    /// The reason why the VM is unknown.
     pub reason: Option<String>,
-    /// Whether there is a credential for Harvester, and with it hope to learn what is not known.
+    /// Whether there is a Harvester credential, so that an unknown VM may still become known.
     pub may_learn: bool,
-    /// The labels to register with.
+    /// The labels for the registration.
     pub labels: WantedName,
 }
 
-/// The labels to register with.
+/// The labels for the registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WantedName {
-    /// None are wanted.
+    /// No labels are required.
     None,
-    /// They are wanted and not known yet.
+    /// Labels are required, but not known yet.
     Unknown,
-    /// These.
+    /// The labels.
     Known(Labels),
 }
 
-/// The answer.
+/// The decision of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Not yet; why.
+    /// Wait; with the reason.
     Wait(String),
-    /// Now.
+    /// Let the kubelet start.
     Open(Opening),
 }
 
-/// Why the kubelet may start.
+/// The reason why the kubelet can start, with its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opening {
-    /// The reason, for programs.
+    /// The reason, machine-readable.
     pub reason: GateReason,
-    /// The same for people, in one line.
+    /// The reason, human-readable, in one line.
     pub text: String,
-    /// The labels to register with.
+    /// The labels for the registration.
     pub labels: Option<Labels>,
 }
 
-/// Why the kubelet may start.
+/// The reason why the kubelet can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateReason {
-    /// A kubelet has registered here before.
+    /// A kubelet has already registered on this machine.
     NotFirstStart,
-    /// There is no VM whose name could be compared.
+    /// The machine is not a KubeVirt VM, so there is no name to compare.
     NotKubevirt,
-    /// The name that would register is the VM's.
+    /// The name that would register is that of the VM.
     NameFits,
-    /// Nothing here can ever tell the VM's name.
+    /// No source on this machine can provide the VM name.
     NameUnknowable,
-    /// The configuration has faults, and the daemon waits for a better one.
+    /// The configuration is invalid, and the daemon waits for a valid one.
     ConfigurationFaults,
-    /// No daemon runs.
+    /// The daemon is not running.
     NoDaemon,
-    /// The time is up.
+    /// The wait timed out.
     TimeUp,
 }
 
 impl GateReason {
-    /// The name used in JSON.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotFirstStart => "not-first-start",
@@ -106,7 +106,7 @@ impl GateReason {
         }
     }
 
-    /// Whether a person should check it.
+    /// Reports whether a user should check the node.
     pub fn is_worrying(self) -> bool {
         matches!(
             self,
@@ -115,7 +115,7 @@ impl GateReason {
     }
 }
 
-/// Decides, `waited` after the gate began, with `bound` to wait at most.
+/// Decides, `waited` after the start of the gate, with a wait of at most `bound`.
 pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let is_over = waited >= bound;
     let open = |reason, text, labels| {
@@ -179,7 +179,7 @@ const TOO_LATE: &str =
     "; if the Node registered under a wrong name, delete it and let it join again";
 const SILENT: &str = "harvester-node-agent.service has no result yet";
 
-/// What is wrong, why it matters, what to type.
+/// Describes the problem, its consequence and its fix.
 fn problem(said: &GateStatement, name: &str) -> String {
     let verdict = said.verdict;
     match &said.vm {
@@ -285,7 +285,7 @@ mod tests {
             ..said(Verdict::Unknown)
         };
         assert_eq!(reason(&at(hopeless, 0)), Some(GateReason::NameUnknowable));
-        // One that differs from what the platform gave is wrong with or without a credential.
+        // A name that differs from the platform's is wrong, with or without a credential.
         let wrong = GateStatement {
             may_learn: false,
             ..said(Verdict::Mismatch)

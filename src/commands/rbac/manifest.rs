@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Roles and their bindings as `kubectl apply` takes them: YAML in which each rule says why it is there, or one JSON `List`.
+//! Roles and their bindings for `kubectl apply`: YAML with a comment for each rule, or one JSON `List`.
 //!
-//! Everything that comes from outside is a name by the rules of Kubernetes, without any character that YAML gives a meaning
-//! between double quotes; these keep a namespace called `true` or `123` a text.
+//! All input values are Kubernetes names, without characters that have a meaning in double-quoted YAML. The quotes keep a
+//! namespace named `true` or `123` a string.
 
 use std::fmt::Write;
 
@@ -12,21 +12,21 @@ use crate::decide::permissions::{self, HarvesterRole, Rule};
 use crate::facts::names::{Namespace, ServiceAccount};
 use crate::facts::permissions::INSTANCES;
 
-/// The label by which all objects of the agent are found.
+/// The label of all objects of the agent.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "harvester-node-agent");
 
 const API: &str = "rbac.authorization.k8s.io";
 
-/// Roles that Harvester itself has for its cloud provider and its CSI driver (`generate_addon_csi.sh`).
+/// The roles that Harvester has for its cloud provider and its CSI driver (`generate_addon_csi.sh`).
 const CLOUD_PROVIDER: &str = "harvesterhci.io:cloudprovider";
 const CSI_DRIVER: &str = "harvesterhci.io:csi-driver";
 
-/// What is printed beyond the roles of the agent.
+/// The objects in addition to the roles of the agent.
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
     /// Whether the service account and a Secret with its token are created.
     pub account: bool,
-    /// The namespace of the VMs, where the account also gets the roles of the cloud provider and the CSI driver.
+    /// The namespace of the VMs, in which the account also gets the roles of the cloud provider and the CSI driver.
     pub addons: Option<Namespace>,
 }
 
@@ -77,7 +77,7 @@ pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) 
     text
 }
 
-/// Returns the objects beyond the roles of the agent, each with a comment.
+/// Returns the additional objects, each with a comment.
 fn extra_objects(account: &ServiceAccount, extras: &Extras) -> Vec<(&'static str, Value)> {
     let (namespace, name) = (account.namespace.as_str(), account.name.as_str());
     let labels = json!({LABEL.0: LABEL.1});
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn objects_of_two_accounts_never_have_one_name() {
-        // Joined by dashes, both would be `a-b-c`.
+        // If joined by dashes, both would be `a-b-c`.
         let names = ["a-b:c", "a:b-c"]
             .map(|account| permissions::name(&ServiceAccount::parse(account).unwrap()));
         assert_ne!(names[0], names[1]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The service with an invalid configuration: it does nothing, says so once, and waits until it can be used.
+//! The service with an invalid configuration: it reports the errors once, and waits for a valid configuration.
 //!
-//! If it ended instead, systemd would start it again every few seconds indefinitely, each time with the same words; and it must
-//! never go on with defaults, which may not be what the invalid file asks for.
+//! If it exited instead, systemd would restart it every few seconds indefinitely, each time with the same errors. It must never
+//! continue with defaults, which may differ from the intended configuration.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::report::message_id;
 use crate::report::sink::{SinkFacts, choose_sink};
 use crate::triggers::files;
 
-/// Read again this often where inotify does not work.
+/// The interval between two reads if inotify is not available.
 const POLL: Duration = Duration::from_secs(60);
 
 const STATUS: &str =
     "invalid configuration; idle until it is fixed (run: harvester-node-agent config check)";
 
-/// Waits for a configuration that can be used. `None` when the service is asked to end first.
+/// Waits for a valid configuration. Returns `None` if the service is stopped first.
 pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Option<LoadedConfig> {
     let mut signals = (
         signal(SignalKind::terminate()).ok()?,
@@ -43,7 +43,7 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
     let paths = paths.into_iter().collect();
     let changed = Notify::new();
     let mut watch = Box::pin(async {
-        // It ends where inotify does not work; then there is the poll.
+        // The watch ends if inotify is not available; then only the poll remains.
         let _ = files::watch(process.root.clone(), paths, || changed.notify_one()).await;
         std::future::pending::<()>().await;
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Credentials that expire soon, or have expired.
+//! Credentials that expire soon or have expired.
 
 use std::path::Path;
 
@@ -8,25 +8,25 @@ use crate::decide::{Now, rfc3339};
 use crate::facts::Fact;
 use crate::facts::observation::Observation;
 
-/// Days before the expiration at which a credential is reported; the text has the nearest, so that it changes rarely.
+/// Days before expiration at which a credential is reported. The text contains the nearest step, so that it changes rarely.
 const STEPS_DAYS: [i64; 4] = [1, 7, 14, 30];
 
-/// Seconds in a day.
+/// The number of seconds in a day.
 const DAY: i64 = 86_400;
 
-/// Seconds by which two clocks may differ, and in which a server may still take what has just ended.
+/// The clock skew in seconds that is ignored. A server may also accept a credential for this long after it expires.
 const LENIENCE: i64 = 60;
 
-/// How near the end of something is.
+/// The expiration state of a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It is over, in words: `expired at ...`.
+    /// Expired, as text: `expired at ...`.
     Over(String),
-    /// It comes, in words: `expires at ..., in less than ... days`.
+    /// Expires soon, as text: `expires at ..., in less than ... days`.
     Near(String),
 }
 
-/// The end of something, in seconds since 1970, where it is near enough to be reported.
+/// Returns the expiration state if it is to be reported. `end` and `now` are in seconds since 1970.
 pub fn reported(end: i64, now: i64) -> Option<End> {
     let left = end.saturating_sub(now);
     let date = time::UtcDateTime::from_unix_timestamp(end)
@@ -42,7 +42,7 @@ pub fn reported(end: i64, now: i64) -> Option<End> {
     Some(End::Near(format!("expires at {date}, in less than {days}")))
 }
 
-/// The two credentials.
+/// Adds the findings for the Harvester token and the kubelet certificate.
 pub(super) fn findings(observation: &Observation, now: Now, findings: &mut Vec<Finding>) {
     if let Some(harvester) = observation.harvester.known() {
         findings.extend(finding(
@@ -74,13 +74,13 @@ pub(super) fn findings(observation: &Observation, now: Now, findings: &mut Vec<F
     }
 }
 
-/// A credential, as far as its end is concerned.
+/// A credential and its expiration.
 struct Life<'a> {
     what: &'static str,
     file: &'a Path,
     server: &'a str,
     end: Option<i64>,
-    /// Whether the server answers to it.
+    /// Whether the server accepts the credential.
     is_taken: bool,
     expired: Code,
     group: Group,
@@ -112,7 +112,7 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
             let text = format!("{file}: {what} {ended}");
             Some(Finding::new(life.expired, text))
         }
-        // A server that takes it has another time than we have.
+        // The server accepts the credential, so its clock differs from ours.
         End::Over(ended) if now.saturating_sub(end) > LENIENCE => {
             let text = format!(
                 "by the clock of this node, the {what} in {file} {ended}, but {server} accepts it"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Findings for problems beside the main reads: exposed credentials, broken files, event sources that do not work.
+//! Findings for issues outside the main reads: exposed credentials, invalid files, event sources that do not work.
 
 use crate::catalogue::{Code, Finding, Group};
 use crate::facts::observation::{Api, Observation, ObservationIssue};
 use crate::sys::escape::shell_word;
 
-/// The findings of all issues, but for those that a failed reading explains: where the object cannot be read, its watch cannot be
-/// kept open either.
+/// Returns the findings for all issues, except those that a failed read explains: if an object cannot be read, it cannot be
+/// watched either.
 pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Finding> {
     let explained = |issue: &&ObservationIssue| match issue {
         ObservationIssue::WatchUnavailable { api, .. } => match api {
@@ -22,7 +22,7 @@ pub(super) fn findings(observation: &Observation) -> impl Iterator<Item = Findin
         .map(finding)
 }
 
-/// Where what is wrong with a credential belongs.
+/// Returns the group for findings about the credential of an API.
 fn credential_group(api: Api) -> Group {
     match api {
         Api::Guest => Group::KubeletCredential,
@@ -30,7 +30,7 @@ fn credential_group(api: Api) -> Group {
     }
 }
 
-/// Where what is wrong with a watch belongs.
+/// Returns the group for findings about a watch of an API.
 fn group(api: Api) -> Group {
     match api {
         Api::Harvester => Group::HarvesterApi,
@@ -38,7 +38,7 @@ fn group(api: Api) -> Group {
     }
 }
 
-/// Returns how to allow the unit a port for metrics.
+/// Returns the text that shows how to allow a metrics port for the unit.
 fn allow_port(port: u16) -> String {
     format!(
         "allow the port with a drop-in: systemctl edit harvester-node-agent, lines [Service] and SocketBindAllow=tcp:{port}; \
@@ -47,7 +47,7 @@ fn allow_port(port: u16) -> String {
     )
 }
 
-/// The finding that an issue becomes.
+/// Converts an issue to a finding.
 fn finding(issue: &ObservationIssue) -> Finding {
     match issue {
         ObservationIssue::CredentialExposed { api, path, mode } => {
@@ -94,7 +94,7 @@ fn finding(issue: &ObservationIssue) -> Finding {
             let finding = Finding::new(Code::WatchUnavailable, what.clone()).about(group(*api));
             match api {
                 Api::Harvester => finding,
-                // What a kubelet may watch is no matter of our roles.
+                // Our roles do not control what a kubelet may watch.
                 Api::Guest => finding
                     .with_remedy("Check the journal of the API server: it may be overloaded, or a proxy in front of it closes connections.")
                     .with_commands(vec!["harvester-node-agent status -v".to_owned()]),

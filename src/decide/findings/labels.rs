@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Labels that are not what the host says.
+//! Findings for labels that differ from the host.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::decide::Scene;
 use crate::decide::labels::{Left, SkipReason};
 use crate::facts::topology::TWINS;
 
-/// A label that was left as it is.
+/// Returns the finding for a label that was not changed.
 pub(super) fn left(left: &Left) -> Option<Finding> {
     let value = |value: &Option<String>| {
         value
@@ -28,15 +28,15 @@ pub(super) fn left(left: &Left) -> Option<Finding> {
         SkipReason::Held | SkipReason::ReportOnly => Code::PinnedByConfig,
         SkipReason::Foreign => Code::LabelNotManaged,
         SkipReason::HostHasNone | SkipReason::HostNotRead => Code::TopologyPartial,
-        // While no source answers, the missing answer is the finding.
+        // If no source answers, the missing answer is reported instead.
         SkipReason::WouldMix if left.wanted.is_none() => return None,
         SkipReason::WouldMix => Code::TopologyPartial,
     };
     Some(Finding::new(code, text))
 }
 
-/// Labels that the distribution sets at each start of the kubelet, where they are not what the host says. Our own file says what
-/// the Node has.
+/// Adds findings for labels that the distribution sets at each start of the kubelet and that differ from the host. Our own file is
+/// not checked: it has the labels of the Node.
 pub(super) fn static_labels(settings: &Settings, seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let is_ours = |origin: &Path| {
         let mut files = seen.observation.label_files.iter();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which VM this machine is, and names of it that are not that VM's.
+//! Findings for the identity of this machine, and for names that differ from its VM.
 
 use crate::catalogue::{Code, CommandPlace, Finding};
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
@@ -8,7 +8,7 @@ use crate::facts::names::{VmName, short};
 use crate::facts::observation::Observation;
 use crate::sys::escape::shell_word;
 
-/// Names of this machine that are not its VM's.
+/// Adds findings for names of this machine that differ from its VM.
 pub(super) fn names(identity: &Identity, observation: &Observation, findings: &mut Vec<Finding>) {
     if let Some(vm) = &identity.expected {
         let differing = |judged: &&JudgedName| {
@@ -63,8 +63,8 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
     }
 }
 
-/// The host name that this machine should have: the one under which its Node is registered, or else that of its VM. Another
-/// one would make a second Node.
+/// Returns the host name that this machine should have: the name of its registered Node, or else the name of its VM. With another
+/// host name, the kubelet would register a second Node.
 fn lasting_name<'a>(observation: &'a Observation, identity: &'a Identity) -> Option<&'a str> {
     let node = observation
         .kubelet
@@ -77,7 +77,7 @@ fn set_hostname(name: &str) -> String {
     format!("hostnamectl set-hostname {}", shell_word(name))
 }
 
-/// What speaks against there being exactly one VM that this machine is.
+/// Adds findings if this machine does not match exactly one VM.
 pub(super) fn identity(identity: &Identity, findings: &mut Vec<Finding>) {
     match &identity.vm {
         OwnVm::Ambiguous(vms) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why region and zone of the host are not known.
+//! Findings for an unknown region or zone of the host.
 
 use super::rbac::host_rbac;
 use crate::catalogue::{Code, Finding};
@@ -8,7 +8,7 @@ use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::facts::UnavailableKind;
 
-/// Findings about the host that runs us and its topology.
+/// Adds findings for the host of the VM and its topology.
 pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<Finding>) {
     let Some(placement) = seen.placement else {
         if seen.identity.vmi().is_some() {
@@ -60,7 +60,7 @@ pub(super) fn placement(seen: Scene<'_>, sync: &LabelState, findings: &mut Vec<F
     }
 }
 
-/// What each source said, in one line.
+/// Returns the result of each source, in one line.
 pub fn sources(placement: &Placement) -> String {
     let texts: Vec<String> = placement
         .tried

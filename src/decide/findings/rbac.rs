@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lets our credential read what it may not, filled in for its service account.
+//! Steps that grant the missing permissions to the service account of our credential.
 
 use crate::decide::permissions;
 use crate::facts::names::ServiceAccount;
 use crate::facts::observation::Observation;
 
-/// The service account of the Harvester credential, where its token tells.
+/// Returns the service account of the Harvester credential, if its token contains one.
 pub fn service_account(observation: &Observation) -> Option<ServiceAccount> {
     ServiceAccount::of_user(observation.harvester.known()?.account.as_deref()?)
 }
 
-/// Returns the steps that allow the credential to read its host. The commands create what `rbac` prints for it, so that either
-/// can follow the other.
+/// Returns the steps that allow the credential to read its host. The commands create the same objects as the output of `rbac`, so
+/// that users can apply one after the other.
 pub(super) fn host_rbac(observation: &Observation) -> Vec<String> {
     let mut steps = vec![print_rbac()];
     if let Some(account) = service_account(observation) {

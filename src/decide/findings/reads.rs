@@ -8,7 +8,7 @@ use crate::facts::observation::Observation;
 use crate::facts::placement::Source;
 use crate::facts::{self, Unavailable, UnavailableKind};
 
-/// Credentials that cannot be used.
+/// Adds findings for credentials that cannot be used.
 pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     let observation = seen.observation;
     if let facts::Fact::Failed(why) = &observation.harvester {
@@ -29,7 +29,7 @@ pub(super) fn credentials(seen: Scene<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether the host tells its name and our configuration its place, as it is meant to be without a credential.
+/// Reports whether the host reports its name and our configuration has its topology. A credential is not needed then.
 fn needs_no_credential(seen: Scene<'_>) -> bool {
     let known = seen
         .placement
@@ -37,7 +37,7 @@ fn needs_no_credential(seen: Scene<'_>) -> bool {
     known.is_some_and(|known| known.source == Source::HostsTable)
 }
 
-/// Failed answers of the two APIs.
+/// Adds findings for failed requests to the two APIs.
 pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
     if let (facts::Fact::Known(_), Some(why)) =
         (&observation.harvester, observation.candidates.why())
@@ -63,7 +63,7 @@ pub(super) fn answers(observation: &Observation, findings: &mut Vec<Finding>) {
             _ => finding,
         }));
     }
-    // What was not needed was not asked.
+    // A skipped read is not an error.
     if let Some(why) = observation
         .host_metrics
         .why()

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to type on this system, for each thing that is in the guest agent's way.
+//! Commands for this system that fix a guest agent that is not healthy.
 
 use std::collections::BTreeMap;
 
 use crate::catalogue::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, Family, Load, UNITS, Unit, UnitState};
 
-/// The unit's name; the newest where none is known.
+/// Returns the name of the unit, or the newest known name if there is no unit.
 pub(super) fn name(unit: Option<&Unit>) -> &str {
     let [newest, ..] = UNITS;
     unit.map_or(newest, |unit| unit.name.as_str())
 }
 
-/// The unit's name as an argument for a shell.
+/// Returns the name of the unit as a shell argument.
 fn argument(unit: Option<&Unit>) -> String {
     let name = name(unit);
     match name.contains('\\') {
@@ -21,7 +21,7 @@ fn argument(unit: Option<&Unit>) -> String {
     }
 }
 
-/// What the unit does, in one line that is the same while it does it.
+/// Returns the state of the unit, in one line that does not change while the state is the same.
 pub(super) fn state(unit: Option<&Unit>) -> String {
     let Some(unit) = unit else {
         return "no unit of qemu-guest-agent, and no program uses its channel".to_owned();
@@ -75,7 +75,7 @@ pub(super) fn install_commands(family: Family) -> Vec<String> {
     commands.iter().map(ToString::to_string).collect()
 }
 
-/// The commands of [`start`], in its order.
+/// Returns the commands of [`start`], in the same order.
 pub(super) fn start_commands(unit: Option<&Unit>) -> Vec<String> {
     let argument = argument(unit);
     let Some(unit) = unit else {
@@ -129,7 +129,7 @@ pub(super) fn journal(unit: Option<&Unit>) -> String {
     format!("journalctl --no-pager -b -n 50 -u {}", argument(unit))
 }
 
-/// The blocked commands, by the list that blocks them.
+/// Returns the finding for blocked commands, grouped by the list that blocks them.
 pub(super) fn unblock(blocked: &[(Block<'_>, &str)], unit: Option<&Unit>) -> Finding {
     let mut lists: BTreeMap<Block<'_>, Vec<&str>> = BTreeMap::new();
     for (block, rpc) in blocked {

@@ -62,7 +62,7 @@ fn blocking(rpcs: &str) -> GuestAgent {
     GuestAgent { filter, ..agent() }
 }
 
-/// One reading, as the first of all.
+/// Returns the health after a single observation.
 fn judged(agent: GuestAgent) -> (GuestAgentHealth, Vec<Finding>) {
     let seen = Fact::Known(agent);
     let mut memory = Memory::default();
@@ -168,7 +168,7 @@ fn each_cause_has_its_health_its_finding_and_its_remedy() {
                 "apt-get install qemu-guest-agent",
             )),
         ),
-        // A program at a place of its own, and one that runs without systemd, are no fault.
+        // A program in a custom path, or one that runs without systemd, is not a problem.
         (gone(agent()), GuestAgentHealth::Healthy, None),
         (no_unit(), GuestAgentHealth::Healthy, None),
         (
@@ -306,13 +306,13 @@ fn a_restart_between_two_readings_counts_for_ten_minutes_and_a_number_that_was_t
         health(Some(8), NOW + 3 * SECOND),
         GuestAgentHealth::Restarting
     );
-    // A reading without the number is no reading of zero.
+    // An observation without the number does not count as zero.
     assert_eq!(health(None, NOW + 4 * SECOND), GuestAgentHealth::Restarting);
     assert_eq!(
         health(Some(8), NOW + 603 * SECOND),
         GuestAgentHealth::Healthy
     );
-    // Someone restarts it: systemd counts again.
+    // A manual restart: systemd resets the counter.
     assert_eq!(
         health(Some(0), NOW + 604 * SECOND),
         GuestAgentHealth::Healthy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What speaks for an instance being this machine, and what speaks against it.
+//! Evidence for and against an instance being this machine.
 
 use serde::Serialize;
 
@@ -8,14 +8,14 @@ use crate::facts::names::{firmware_uuid, short};
 use crate::facts::observation::Observation;
 use crate::facts::vmi::Vmi;
 
-/// One comparison with an instance.
+/// The result of one comparison with an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// What was compared.
+    /// The kind of evidence.
     pub kind: EvidenceKind,
-    /// Whether it speaks for the instance.
+    /// Whether the evidence matches the instance.
     pub agrees: bool,
-    /// What was compared with what.
+    /// The compared values.
     pub detail: String,
 }
 
@@ -25,22 +25,22 @@ pub struct Evidence {
 pub enum EvidenceKind {
     /// Our configuration names the VM.
     Configured,
-    /// `spec.providerID` of our Node carries the VirtualMachine's UID.
+    /// `spec.providerID` of our Node contains the UID of the VirtualMachine.
     ProviderId,
-    /// DMI `product_uuid` is the firmware UUID.
+    /// DMI `product_uuid` matches the firmware UUID.
     FirmwareUuid,
-    /// DMI `product_serial` is the firmware serial.
+    /// DMI `product_serial` matches the firmware serial.
     FirmwareSerial,
-    /// A physical NIC has an address of the instance.
+    /// A physical NIC has a MAC address of the instance.
     MacAddress,
-    /// DMI `product_uuid` is what KubeVirt before 1.6 derives from the name.
+    /// DMI `product_uuid` is the UUID that KubeVirt before 1.6 derives from the name.
     UuidOfName,
-    /// The names are the same.
+    /// A name of this machine matches the name of the instance.
     Name,
 }
 
 impl EvidenceKind {
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Configured => "configured",
@@ -53,7 +53,7 @@ impl EvidenceKind {
         }
     }
 
-    /// Whether it belongs to the virtual hardware, which a guest cannot rename.
+    /// Reports whether this is virtual hardware, which a guest cannot rename.
     pub(super) fn is_hardware(self) -> bool {
         matches!(
             self,
@@ -62,7 +62,7 @@ impl EvidenceKind {
     }
 }
 
-/// Compares one candidate with this machine. What is not known on both sides is left out: it says nothing.
+/// Compares one candidate with this machine. Values that are not known on both sides are skipped: they are no evidence.
 pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     let machine = &observation.machine;
     let mut evidence = Vec::new();
@@ -136,15 +136,15 @@ pub(super) fn weigh(observation: &Observation, vmi: &Vmi) -> Vec<Evidence> {
     evidence
 }
 
-/// Whether hardware that is known on both sides differs, whatever speaks for the instance.
+/// Reports whether hardware that is known on both sides differs, whatever other evidence agrees.
 pub(super) fn is_other_hardware(evidence: &[Evidence]) -> bool {
     evidence
         .iter()
         .any(|item| item.kind.is_hardware() && !item.agrees)
 }
 
-/// Whether the Node was made for another VM, and nothing but the name speaks for this one: a namesake in another namespace has
-/// the same name and, before KubeVirt 1.6, a firmware UUID that is made of it.
+/// Reports whether the Node belongs to another VM, and only the name matches this one: a duplicate name in another namespace has
+/// the same name and, before KubeVirt 1.6, a firmware UUID that is derived from it.
 pub(super) fn is_namesake(vmi: &Vmi, evidence: &[Evidence]) -> bool {
     let of_name = vmi.firmware_uuid == Some(firmware_uuid(vmi.name.as_str()));
     let is_proof = |kind| match kind {

@@ -98,7 +98,7 @@ fn two_vms_of_one_uuid_and_mac_are_ambiguous_whatever_the_name_says() {
 
 #[test]
 fn a_copy_that_runs_beside_the_vm_of_the_node_is_ambiguous() {
-    // Harvester's restore to a new VM: firmware UUID, disk and credential of the original, another MAC address.
+    // A Harvester restore to a new VM: firmware UUID, disk and credential of the original, another MAC address.
     let restored = |provider_id: Option<&str>| {
         let mut world = World::new();
         world.add_vmi(|copy| {
@@ -117,10 +117,10 @@ fn a_copy_that_runs_beside_the_vm_of_the_node_is_ambiguous() {
         };
         assert_eq!(vms, ["default/restored", "default/pool1-abcde"]);
     }
-    // The Node was made for the copy.
+    // The Node belongs to the copy.
     let identity = restored(Some("harvester://copy-vm")).identity();
     assert_eq!(identity.vm_name().unwrap().as_str(), "restored");
-    // The original is gone.
+    // The original does not exist.
     let mut world = restored(Some("harvester://vm-uid"));
     match &mut world.observation.candidates {
         Fact::Known(candidates) => drop(candidates.vmis.remove(0)),
@@ -212,7 +212,7 @@ fn with_no_credential_the_firmware_uuid_proves_an_old_vms_name() {
         OwnVm::ProvenOffline(VmName::parse(VM).unwrap())
     );
     assert_eq!(identity.verdict, Verdict::Match);
-    // A host name that is not the VM's cannot be proven, but cloud-init's is, and the difference is seen.
+    // A host name that differs from the VM cannot be proven. The name from cloud-init can, and the difference is detected.
     rename(&mut world, "wrong", "wrong");
     assert_eq!(world.identity().verdict, Verdict::Mismatch);
     world.observation.machine.product_uuid = Fact::Known(random_uuid(1));
@@ -281,13 +281,13 @@ fn a_namesake_is_not_this_machine_where_the_node_was_made_for_another_vm() {
     let mut world = World::new();
     world.observation.machine.macs = Fact::Absent;
     world.observation.machine.product_serial = Fact::Absent;
-    // The firmware UUID that is made of the name is all that agrees.
+    // Only the firmware UUID that is derived from the name matches.
     world.observation.machine.product_uuid = Fact::Known(firmware_uuid(VM));
     world.vmi().firmware_uuid = Some(firmware_uuid(VM));
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);
     world.node().provider_id = Some("harvester://that-of-another-namespace".to_owned());
     assert!(matches!(world.identity().vm, OwnVm::NotFound(_)));
-    // A UUID that is no one's name is hardware.
+    // A UUID that is not derived from a name is hardware evidence.
     world.observation.machine.product_uuid = Fact::Known(random_uuid(3));
     world.vmi().firmware_uuid = Some(random_uuid(3));
     assert_eq!(world.identity().vm_name().unwrap().as_str(), VM);

@@ -90,7 +90,7 @@ fn a_migration_changes_every_label_in_one_plan() {
 fn labels_of_two_hosts_are_never_mixed() {
     let mut world = World::new();
     world.settle();
-    // The new host cannot be read yet: not even the host label moves.
+    // The new host cannot be read yet: even the host label does not change.
     world.migrate("hv-b", "", "");
     world.reads.host_node = forbidden();
     let held = plan(&world);
@@ -99,7 +99,7 @@ fn labels_of_two_hosts_are_never_mixed() {
         reasons(&held),
         [(REGION, SkipReason::WouldMix), (ZONE, SkipReason::WouldMix)]
     );
-    // The new host has a region and no zone.
+    // The new host has a region but no zone.
     world.migrate("hv-b", "eu-2", "");
     let held = plan(&world);
     assert_eq!(set(&held), []);
@@ -107,7 +107,7 @@ fn labels_of_two_hosts_are_never_mixed() {
         reasons(&held),
         [(REGION, SkipReason::WouldMix), (ZONE, SkipReason::WouldMix)]
     );
-    // With leave to remove, the whole set moves at once.
+    // If labels may be removed, all of them change in one patch.
     world.settings.topology.remove_stale = true;
     assert_eq!(
         set(&plan(&world)),

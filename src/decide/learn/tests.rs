@@ -10,7 +10,7 @@ use crate::facts::{Unavailable, UnavailableKind};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// The plan of a Node without labels: its patch, then its conditions.
+/// Returns the plan for a Node without labels: its patch, then its conditions.
 fn plan() -> Plan {
     let mut plan = World::new().plan();
     let mut settled = World::new();
@@ -72,7 +72,7 @@ fn written_labels_are_looked_at_immediately_unless_nothing_was_read() {
     );
     let unread = learn(&plan, &[Ok(())], Scope::NONE, &Fact::Absent, now(UPTIME));
     assert_eq!(unread.follow_up, FollowUp::Wait(plan.next));
-    // Without a write nothing is learned.
+    // Without a write, nothing changes.
     let dry = learned(&plan, &[]);
     assert_eq!(
         (dry.memory, dry.follow_up),
@@ -97,7 +97,7 @@ fn a_failed_write_is_retried_after_the_longer_of_backoff_and_what_the_server_ask
     assert_eq!(after(true, Some(600)), Duration::from_secs(600));
     assert_eq!(after(true, Some(0)), backoff);
     assert_eq!(after(false, None), schedule::retry_refused(1, random));
-    // An API that is left alone by its own backoff is asked when that is over.
+    // During the backoff of an API, the retry waits until the backoff ends.
     let deferred = Fact::Failed(Unavailable {
         is_deferred: true,
         ..Unavailable::new(UnavailableKind::Unreachable, "timeout")
@@ -123,7 +123,7 @@ fn a_file_that_cannot_be_written_is_reported_immediately_and_once() {
     let first = learned(&plan, &[refused(true, None)]);
     assert_eq!(first.follow_up, FollowUp::Immediate);
     assert_eq!(first.memory.unwritten_file.as_deref(), Some("no"));
-    // It is no failure of an API.
+    // This is not a failure of an API.
     assert_eq!((first.memory.refusal, first.memory.failures), (None, 0));
     plan.memory.unwritten_file = Some("no".to_owned());
     let again = learned(&plan, &[refused(true, None)]);

@@ -50,7 +50,7 @@ fn each_source_takes_over_when_those_before_it_cannot_answer() {
     );
 }
 
-/// `[hosts.hv-a]` and `[hosts.hv-b]` in our configuration.
+/// Configures `[hosts.hv-a]` and `[hosts.hv-b]`.
 fn with_hosts_table(world: &mut World) {
     for (name, zone) in [("hv-a", "rack-1"), ("hv-b", "rack-2")] {
         let place = HostPlace {
@@ -61,7 +61,7 @@ fn with_hosts_table(world: &mut World) {
     }
 }
 
-/// No credential for Harvester, and a host that tells its name.
+/// Removes the Harvester credential; the host reports its name.
 fn without_credential(world: &mut World, reported: &str) {
     world.observation.harvester =
         Fact::failed(UnavailableKind::Missing, "no kubeconfig for Harvester");
@@ -107,7 +107,7 @@ fn without_any_credential_the_host_itself_and_the_table_are_enough() {
         world.node().annotations.get(crate::decide::ANNOTATION_VM),
         None
     );
-    // A changed name is a move.
+    // A changed name is a migration.
     without_credential(&mut world, "hv-a");
     let plan = world.plan();
     let moved = plan.moved.as_ref().unwrap();
@@ -176,7 +176,7 @@ fn annotations_for_another_host_are_stale_and_never_used() {
         "{}",
         placement.tried[1].detail
     );
-    // Without the freshness marker no one can tell.
+    // Without the host marker, the age of the annotations is unknown.
     world.vmi().annotations.remove(HOSTNAME);
     world.vmi().annotated_by_harvester = false;
     assert_eq!(

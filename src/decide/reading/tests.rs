@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A settled machine that Harvester and the guest cluster answer, in a round that asks for nothing.
+/// A settled machine: Harvester and the guest cluster answer, and the round requests nothing.
 const SETTLED: Situation = Situation {
     scope: Scope::NONE,
     harvester: SAME,
@@ -53,7 +53,7 @@ const NONE: Access = Access {
 
 const UNASKED: Held = failed(UnavailableKind::NotAsked);
 const UNREACHABLE: Held = failed(UnavailableKind::Unreachable);
-/// Failed, and a watch is being re-established.
+/// A failed read that a watch will deliver.
 const WATCHED: Held = Held::Failed {
     kind: UnavailableKind::Unreachable,
     is_watched: true,
@@ -69,7 +69,7 @@ const fn failed(kind: UnavailableKind) -> Held {
     }
 }
 
-/// What differs from a settled machine, and what is then read.
+/// The difference from a settled machine, and the expected reads.
 type Row = (&'static str, fn(&mut Situation), fn(&mut Reading));
 
 const ROWS: &[Row] = &[
@@ -142,7 +142,7 @@ const ROWS: &[Row] = &[
         |s| s.is_node_uncertain = true,
         |r| r.node = NodeReading::Get,
     ),
-    // What is not known
+    // Unknown facts
     (
         "an unknown Node is left alone by a round that asks for nothing",
         |s| s.node = UNREACHABLE,
@@ -348,7 +348,7 @@ const ROWS: &[Row] = &[
         |s| s.has_node_name = false,
         |r| r.node = NodeReading::NoName,
     ),
-    // The host itself
+    // The host's metrics
     (
         "Harvester is about to be asked, so the host is not",
         |s| {
@@ -393,7 +393,7 @@ const ROWS: &[Row] = &[
         },
         |_| {},
     ),
-    // The rest
+    // Other cases
     (
         "a missed reload",
         |s| s.is_reload_missed = true,
@@ -430,7 +430,7 @@ fn credentials_are_read_where_they_may_be_the_remedy() {
         (Scope::NONE, node(UnavailableKind::Credential), true, true),
         (Scope::NONE, node(UnavailableKind::Tls), true, true),
         (Scope::NONE, node(UnavailableKind::Forbidden), true, false),
-        // A new configuration.
+        // A reload of the configuration.
         (Scope::RELOAD, none, true, false),
         (Scope::RELOAD, node(UnavailableKind::Forbidden), true, true),
         (

@@ -29,7 +29,7 @@ fn ours(kind: LabelFileKind, labels: &Labels) -> LabelFile {
     file(kind, LabelFileContent::Ours(text(kind, labels)))
 }
 
-/// A world that wants its Node registered with labels, with one file of ours that says rack-a.
+/// Creates a world that registers its Node with labels, with one file of ours that contains rack-a.
 fn world() -> World {
     let mut world = World::new();
     world.settings.registration.node_labels = true;
@@ -38,7 +38,7 @@ fn world() -> World {
     world
 }
 
-/// The changes of files in a plan.
+/// Returns the changes of files in a plan.
 fn edits(plan: &Plan) -> Vec<FileChange> {
     let edits = plan.actions.iter().filter_map(|action| match action {
         Action::EditLabelFile(change) => Some(change.clone()),
@@ -47,12 +47,12 @@ fn edits(plan: &Plan) -> Vec<FileChange> {
     edits.collect()
 }
 
-/// The changes of files that a world plans.
+/// Returns the changes of files that a world plans.
 fn world_edits(world: &World) -> Vec<FileChange> {
     edits(&world.plan())
 }
 
-/// What the file is changed to, if it is.
+/// Returns the new text of the file, if it changes.
 fn changed(world: &World) -> Option<Option<String>> {
     let changes = world_edits(world);
     changes.into_iter().next().map(|change| match change.edit {
@@ -106,7 +106,7 @@ fn a_held_node_is_held_by_its_file_too() {
     let mut world = world();
     world.settings.topology.on_change = OnChange::Hold;
     world.migrate("hv-b", "eu-1", "rack-b");
-    // The host label follows the VM: it is no promise to volumes.
+    // The host label follows the VM: volumes do not depend on it.
     assert_eq!(changed(&world), to("rack-a", "hv-b"));
 }
 
@@ -275,7 +275,7 @@ fn our_own_file_is_no_static_label_and_any_other_is() {
         world.observation.distributions = vec![rke2];
         assert_eq!(codes(&world).contains(&Code::StaticNodeLabel), !is_ours);
     }
-    // Without our mark it is like any other.
+    // Without our mark, the file is treated like any other.
     let other = file(
         LabelFileKind::Rke2,
         LabelFileContent::Foreign("other".to_owned()),
@@ -287,7 +287,7 @@ fn our_own_file_is_no_static_label_and_any_other_is() {
     assert!(codes(&world).contains(&Code::StaticNodeLabel));
 }
 
-/// The kubelet's unit as systemd knows it, in a world whose drop-in is as it should be.
+/// Creates a world with the state of the kubelet's unit in systemd; its drop-in is up to date.
 fn known_to_systemd(needs_reload: bool, is_listed: bool) -> World {
     let mut world = world();
     world.observation.label_files = vec![ours(LabelFileKind::Kubelet, &wanted("rack-a", "hv-a"))];
@@ -312,7 +312,7 @@ fn a_missed_reload_of_systemd_is_repeated() {
         assert_eq!(world_edits(&world), reload());
     }
     assert_eq!(world_edits(&known_to_systemd(false, true)), []);
-    // Of our file that is gone systemd knows as long as it is listed; of the files of others we know nothing.
+    // A removed file of ours is known to systemd as long as it is listed. Files of other writers are ignored.
     for (is_listed, expected) in [(true, reload()), (false, Vec::new())] {
         let mut world = known_to_systemd(true, is_listed);
         world.observation.label_files = Vec::new();

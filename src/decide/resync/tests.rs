@@ -7,7 +7,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Random numbers that change nothing, in the middle of the spread.
+/// Random bits that cause no jitter, in the middle of the range.
 const FAIR: u64 = u64::MAX / 2 + 1;
 
 fn now(uptime: Duration, random: u64) -> Now {
@@ -38,7 +38,7 @@ fn answer(name: Option<&HostName>) -> ProbeResult<'_> {
     }
 }
 
-/// Reads when the window asks for it until it ends; the moments of the reads since the first hint, and the end.
+/// Reads when the window requests it until it ends. Returns the times of the reads since the first hint, and the end.
 fn play(mut window: Window, name: Option<&HostName>, random: u64) -> (Vec<Duration>, WindowId) {
     let began = window.opened;
     let mut uptime = began;
@@ -106,7 +106,7 @@ fn another_host_confirms_as_soon_as_the_labels_are_settled() {
     };
     let step = window.step(unsettled, now(seconds(100.2), FAIR));
     let window = step.state.unwrap();
-    // The watch reported it: that is no read of the window, and settles it all the same.
+    // The watch reported it: this is not a read of the window, but it ends the window.
     let by_watch = ProbeResult {
         is_read: false,
         ..answer(Some(&there))
@@ -183,7 +183,7 @@ fn an_answer_of_the_first_seconds_is_no_denial() {
 #[test]
 fn each_offset_is_read_once_however_the_dice_fall() {
     let same = host("hv-a");
-    // Random numbers that fall low and high in turn would bring the same moment again and again, if it were thrown again.
+    // Alternating low and high random numbers would select the same time repeatedly if the jitter were computed again.
     let mut window = opened(Some("hv-a"));
     let mut uptime = window.opened;
     let mut reads = 0;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which commands (RPCs) qemu-ga was configured not to run.
+//! The commands (RPCs) that the configuration of qemu-ga blocks.
 //!
-//! It adds up two lists from its configuration file and its command line (`config_load`, `config_parse` in qga/main.c): those
-//! allowed, beside which all others are blocked, and those blocked. Distributions put the command line into variables of a file
-//! that their unit names, so these are read as systemd reads them; no shell has a part in it.
+//! qemu-ga merges two lists from its configuration file and its command line (`config_load`, `config_parse` in qga/main.c):
+//! allowed commands, so that all others are blocked, and blocked commands. Distributions put the command line into variables of a
+//! file that their unit names, so these files are parsed like systemd does, without a shell.
 
 use std::collections::BTreeMap;
 
-/// qemu-ga's own configuration file.
+/// The configuration file of qemu-ga.
 pub const CONFIGURATION: &str = "/etc/qemu/qemu-ga.conf";
 
-/// The variables that distributions put on the command line, for a unit whose own cannot be read: EL 7 and 8, EL 9, EL >= 9.4,
-/// Fedora.
+/// The command-line variables of distributions, for a unit that cannot be read: EL 7 and 8, EL 9, EL >= 9.4, Fedora.
 pub const WITHOUT_SYSTEMD: [&str; 4] = [
     "--block-rpcs=${BLACKLIST_RPC}",
     "--block-rpcs=${BLOCK_RPCS}",
@@ -22,39 +21,39 @@ pub const WITHOUT_SYSTEMD: [&str; 4] = [
 /// Variables by name.
 pub type Variables = BTreeMap<String, Variable>;
 
-/// What a file such as `/etc/sysconfig/qemu-ga` sets.
+/// A variable in a file such as `/etc/sysconfig/qemu-ga`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// Its value, without quotes.
+    /// The value, without quotes.
     pub value: String,
     /// The file.
     pub file: &'static str,
 }
 
-/// A command in a list, and which list that is.
+/// A command in a list, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The command, such as `guest-exec`.
     pub rpc: String,
-    /// Where it stands, for people: the key and the file.
+    /// The origin as text: the key and the file.
     pub origin: String,
 }
 
 /// The two lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RpcFilter {
-    /// Unless empty, all that is not in it is blocked.
+    /// The allowed commands. Unless empty, all others are blocked.
     pub allowed: Vec<Listed>,
-    /// What is blocked in any case.
+    /// The blocked commands.
     pub blocked: Vec<Listed>,
 }
 
-/// What keeps a command from being run, and where that is said.
+/// The reason why a command is blocked, with the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Block<'a> {
-    /// It is among those blocked.
+    /// The command is in the list of blocked commands.
     Listed(&'a str),
-    /// It is not among those allowed.
+    /// The command is not in the list of allowed commands.
     NotAllowed(&'a str),
 }
 
@@ -66,7 +65,7 @@ enum RpcList {
 }
 
 impl RpcFilter {
-    /// What keeps `rpc` from being run; `None` when it may be.
+    /// Returns the reason why `rpc` is blocked; `None` if it is allowed.
     pub fn block(&self, rpc: &str) -> Option<Block<'_>> {
         let named = |list: &'_ &Listed| list.rpc == rpc;
         if let Some(listed) = self.blocked.iter().find(named) {
@@ -80,7 +79,7 @@ impl RpcFilter {
         }
     }
 
-    /// Adds what the configuration file says.
+    /// Adds the lists of the configuration file.
     pub fn add_configuration(&mut self, text: &str) {
         for (key, value) in assignments_of_group(text, "general") {
             let list = match key {
@@ -92,7 +91,7 @@ impl RpcFilter {
         }
     }
 
-    /// Adds what a command line says. `variables` are those that its unit names.
+    /// Adds the lists of a command line. `variables` are those of its unit.
     pub fn add_arguments(&mut self, arguments: &[&str], variables: &Variables) {
         let mut wanting = None;
         for argument in arguments {
@@ -124,7 +123,7 @@ impl RpcFilter {
     }
 }
 
-/// The list that a word of the command line is for, and its commands unless they are the next word (getopt_long(3)).
+/// Parses a word of the command line. Returns the list, and its commands unless they are in the next word (getopt_long(3)).
 fn option(word: &str) -> Option<(RpcList, Option<&str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
@@ -145,8 +144,8 @@ fn option(word: &str) -> Option<(RpcList, Option<&str>)> {
     Some((list, Some(rest).filter(|rest| !rest.is_empty())))
 }
 
-/// The words that systemd makes of one argument (systemd.service(5), "Command lines"): `$NAME` alone becomes as many words as
-/// its value has, `${NAME}` within one stays in it. Each word with the variable and file that it came from.
+/// Splits an argument into words like systemd (systemd.service(5), "Command lines"): `$NAME` alone is split at whitespace,
+/// `${NAME}` within a word is not. Returns each word with the variable and file of its origin.
 fn expand(argument: &str, variables: &Variables) -> Vec<(String, Option<String>)> {
     let origin = |name: &str, file: &str| Some(format!("`{name}` in {file}"));
     if let Some(name) = argument.strip_prefix('$').filter(|name| is_name(name)) {
@@ -184,7 +183,7 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The keys of one group of a key file (GLib's `GKeyFile`).
+/// Returns the keys of a group of a key file (GLib's `GKeyFile`).
 fn assignments_of_group<'a>(text: &'a str, group: &str) -> impl Iterator<Item = (&'a str, String)> {
     let mut inside = false;
     text.lines().map(str::trim).filter_map(move |line| {

@@ -7,12 +7,12 @@ fn parse(document: &str) -> Result<HostMetrics, MetricsError> {
     HostMetrics::parse(document, Via::Channel)
 }
 
-/// A document with these metrics of the host.
+/// Returns a document with these metrics of the host.
 fn metrics(metrics: &str) -> String {
     format!("<metrics>\n{metrics}</metrics>\n\n")
 }
 
-/// One metric, with the value as it stands in the XML.
+/// Returns one metric, with the value as written in the XML.
 fn metric(context: &str, name: &str, value: &str) -> String {
     format!(
         "<metric type=\"string\" context=\"{context}\"><name>{name}</name><value>{value}</value></metric>\n"
@@ -188,7 +188,7 @@ fn no_text_whatever_makes_it_panic() {
         "metric",
         "xmlns:",
     ];
-    // A simple generator with a fixed seed (xorshift64): the same texts at each run.
+    // A simple generator with a fixed seed (xorshift64): the same texts in each run.
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = move |limit: usize| {
         random ^= random << 13;

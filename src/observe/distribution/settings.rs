@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the settings of RKE2 and K3s mean, once all files are laid over one another.
+//! Interprets the merged settings of RKE2 and K3s.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use crate::facts::distribution::{Configured, Distribution, DistributionKind, StaticLabel};
 use crate::sys::document::yaml::YamlValue;
 
-/// What RKE2 and K3s take for true: their YAML is that of YAML 1.1.
+/// The values that RKE2 and K3s read as true: they use YAML 1.1.
 const TRUE: [&str; 7] = ["true", "yes", "Yes", "YES", "on", "On", "ON"];
 
-/// What RKE2 and K3s hand to the kubelet as it is.
+/// The key for flags that RKE2 and K3s pass to the kubelet unchanged.
 pub(super) const KUBELET_ARGUMENT: &str = "kubelet-arg";
 
-/// The kubelet's flag for the labels that it sets when it registers.
+/// The kubelet flag for the labels that it sets at registration.
 pub(super) const NODE_LABELS: &str = "node-labels";
 
-/// The kubelet's flag for the name of its Node.
+/// The kubelet flag for the name of its Node.
 pub(super) const HOSTNAME_OVERRIDE: &str = "hostname-override";
 
-/// The keys that are checked; all others, the cluster's token among them, are passed over.
+/// The keys that are read; all others, such as the cluster token, are ignored.
 pub(super) const USED: [&str; 7] = [
     "data-dir",
     "node-name",
@@ -30,10 +30,10 @@ pub(super) const USED: [&str; 7] = [
     "cloud-provider-config",
 ];
 
-/// The settings of several files by key: those that count, each with its file.
+/// The settings in effect by key, each value with its file.
 pub(super) type ReadSettings = BTreeMap<String, Vec<Configured<String>>>;
 
-/// What the settings of all files come to.
+/// Converts the merged settings of all files.
 pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> Distribution {
     let last = |key: &str| {
         settings
@@ -42,7 +42,7 @@ pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> D
             .filter(|configured| !configured.value.is_empty())
     };
     let mut distribution = Distribution::new(kind);
-    // RKE2 and K3s take a relative one from the folder they are started in, which no one knows.
+    // RKE2 and K3s resolve a relative path against their working directory, which is unknown.
     if let Some(data_dir) = last("data-dir").filter(|one| Path::new(&one.value).is_absolute()) {
         distribution.data_dir = PathBuf::from(&data_dir.value);
     }
@@ -56,7 +56,7 @@ pub(super) fn distribution(kind: DistributionKind, settings: &ReadSettings) -> D
     for labels in settings.get("node-label").into_iter().flatten() {
         add_labels(&mut distribution.node_labels, &labels.value, &labels.origin);
     }
-    // What is handed to the kubelet as it is counts more than what the distribution would hand to it.
+    // Flags that are passed to the kubelet unchanged take precedence over those that the distribution generates.
     for argument in settings.get(KUBELET_ARGUMENT).into_iter().flatten() {
         match kubelet_argument(&argument.value) {
             Some((NODE_LABELS, labels)) => {
@@ -75,13 +75,13 @@ fn is_true(text: &str) -> bool {
     TRUE.contains(&text)
 }
 
-/// A flag of the kubelet and its value, as `kubelet-arg` has them: `node-labels=a=b`, with dashes in front or without.
+/// Parses a kubelet flag and its value from `kubelet-arg`: `node-labels=a=b`, with or without leading dashes.
 pub(super) fn kubelet_argument(text: &str) -> Option<(&str, &str)> {
     let (flag, value) = text.split_once('=')?;
     Some((flag.trim_start_matches('-'), value))
 }
 
-/// Adds `key=value,key=value`; a key that is there already gets the new value. A file may hold ten thousands.
+/// Adds `key=value,key=value`; an existing key gets the new value. A file may hold tens of thousands of labels.
 pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Path) {
     let pairs = text
         .split(',')
@@ -97,7 +97,7 @@ pub(super) fn add_labels(labels: &mut Vec<StaticLabel>, text: &str, origin: &Pat
     }));
 }
 
-/// One value or a list of them, as text. The error is what is neither.
+/// Converts one value or a list of values to text. The error is the value of another kind.
 pub(super) fn scalars(value: &YamlValue) -> Result<Vec<String>, &YamlValue> {
     let scalar = |value: &YamlValue| match value {
         YamlValue::Text(text) => Some(text.to_string()),
@@ -112,7 +112,7 @@ pub(super) fn scalars(value: &YamlValue) -> Result<Vec<String>, &YamlValue> {
     }
 }
 
-/// A setting with its file.
+/// Creates a setting with its file.
 pub(super) fn configured(value: String, origin: &Path) -> Configured<String> {
     Configured {
         value,

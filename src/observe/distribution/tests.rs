@@ -119,7 +119,7 @@ fn what_is_handed_to_the_kubelet_counts_more_than_the_distributions_own_settings
             (zone, "y", "50-rancher.yaml"),
         ]
     );
-    // An image must not carry them.
+    // Settings that must not be in an image.
     let matters: Vec<&Matter> = found.unshareable.iter().map(|one| &one.matter).collect();
     assert!(
         matches!(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings that belong to one node and must not be in an image, and the form in which the configuration files hold them.
+//! Settings that belong to one node and must not be in an image, and their form in the configuration files.
 //!
-//! With a form other than [`Form::Other`], the lines that a `sed` command deletes must hold the whole setting and nothing else. So each
-//! such line is parsed alone, and its result compared with that of the file.
+//! With a form other than [`Form::Other`], the lines that a `sed` command deletes must hold the whole setting and nothing else. So
+//! each such line is parsed separately, and the result is compared with that of the whole file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::facts::distribution::{Form, Matter, Unshareable};
 use crate::observe::environment_file::{flags, variables};
 use crate::sys::document::yaml::{YamlValue, parse};
 
-/// Keys whose values are secrets: it is remembered that they are there.
+/// Keys whose values are secrets: only their presence is recorded.
 const SECRET: [&str; 5] = [
     "token",
     "agent-token",
@@ -24,19 +24,19 @@ const SECRET: [&str; 5] = [
     "etcd-s3-session-token",
 ];
 
-/// A key whose value is a secret where its URL holds a password.
+/// A key whose value is secret if its URL contains a password.
 const DATABASE: &str = "datastore-endpoint";
 
 /// Keys that name a file with a secret.
 const SECRET_FILE: [&str; 3] = ["token-file", "agent-token-file", "vpn-auth-file"];
 
-/// Label that says which machine it is; beside it count all whose prefix says where it is.
+/// The label that identifies the machine. All labels with a topology prefix are also unshareable.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
-/// Prefix of labels for topology before Kubernetes 1.17.
+/// Prefix of topology labels before Kubernetes 1.17.
 const OLD_TOPOLOGY: &str = "failure-domain.beta.kubernetes.io/";
 
-/// An entry of a configuration file; `name` is its key without a `+`.
+/// Checks an entry of a configuration file; `name` is its key without a `+`.
 pub(super) fn of_entry(
     name: &str,
     key: &str,
@@ -64,7 +64,7 @@ pub(super) fn of_entry(
     Some(unshareable(matter, key, path, form))
 }
 
-/// A variable of an environment file; `suffix` is its name without that of the distribution.
+/// Checks a variable of an environment file; `suffix` is its name without the prefix of the distribution.
 pub(super) fn of_variable(
     suffix: &str,
     variable: &str,
@@ -75,7 +75,7 @@ pub(super) fn of_variable(
     let name = suffix.trim_start_matches('_').replace('_', "-");
     let matter = matter(&name.to_ascii_lowercase(), value)?;
     let is_whole = |line: &str| {
-        // A quote that is open at the end of the line, or a backslash there, goes on with the next one.
+        // An open quote or a backslash at the end of the line continues on the next line.
         let is_even = |quote| line.matches(quote).count() % 2 == 0;
         !line.contains('\\') && is_even('"') && is_even('\'')
     };
@@ -90,7 +90,7 @@ pub(super) fn of_variable(
     Some(unshareable(matter, variable, path, form))
 }
 
-/// A flag of the kubelet in an environment file.
+/// Checks a kubelet flag in an environment file.
 pub(super) fn of_flag(flag: &str, value: &str, text: &str, path: &Path) -> Option<Unshareable> {
     let (matter, kept) = match flag {
         "hostname-override" if !value.is_empty() => (Matter::NodeName, String::new()),
@@ -107,7 +107,7 @@ pub(super) fn of_flag(flag: &str, value: &str, text: &str, path: &Path) -> Optio
         "" => String::new(),
         kept => format!("--{flag}={kept}"),
     };
-    // The command replaces text; what is read afterwards must be without the flag.
+    // The command replaces text; the flag must be gone when the result is parsed.
     let is_gone = |old: &String| {
         let after = text.replace(old.as_str(), &new);
         let after = variables(&after);
@@ -130,7 +130,7 @@ fn unshareable(matter: Matter, key: &str, path: &Path, form: Form) -> Unshareabl
     }
 }
 
-/// What a flag says that is handed to the kubelet as it is.
+/// Checks a flag that is passed to the kubelet unchanged.
 fn of_argument(argument: &str) -> Option<Matter> {
     match kubelet_argument(argument)? {
         (HOSTNAME_OVERRIDE, name) if !name.is_empty() => Some(Matter::NodeName),
@@ -139,7 +139,7 @@ fn of_argument(argument: &str) -> Option<Matter> {
     }
 }
 
-/// What a setting says that is no label.
+/// Checks a setting other than a label.
 fn matter(name: &str, value: &str) -> Option<Matter> {
     match () {
         () if value.is_empty() => None,
@@ -151,8 +151,8 @@ fn matter(name: &str, value: &str) -> Option<Matter> {
     }
 }
 
-/// Whether the address of a database holds a password: `scheme://user:password@host`, the same without a scheme, as MySQL
-/// has it, or a parameter of PostgreSQL.
+/// Reports whether the URL of a database contains a password: `scheme://user:password@host`, the same without a scheme (MySQL), or
+/// a parameter of PostgreSQL.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let user = rest.rsplit_once('@').map(|(user, _)| user);
@@ -160,7 +160,7 @@ fn has_password(url: &str) -> bool {
     password.is_some_and(|(_, password)| !password.is_empty()) || rest.contains("password=")
 }
 
-/// The keys of those labels that say where or who a machine is.
+/// Returns the keys of the labels that describe the topology or identity of a machine.
 fn topology(labels: &str) -> impl Iterator<Item = &str> {
     let keys = labels.split(',').map(|pair| {
         let key = pair.split_once('=').map_or(pair, |(key, _)| key);
@@ -173,7 +173,7 @@ fn topology(labels: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The labels that any machine may have.
+/// Returns the labels that any machine may have.
 fn others(labels: &str) -> String {
     let pairs = labels
         .split(',')
@@ -203,7 +203,7 @@ fn form_of_labels(key: &str, values: &[String], text: &str) -> Form {
         .filter_map(|pair| Some(pair.split_once('=')?.0.to_owned()))
         .filter(|label| label.bytes().all(is_plain))
         .collect();
-    // Each line that the command will find, as the list item that it is alone.
+    // The list items that the command matches, each parsed separately.
     let items = text.lines().filter_map(item).filter(|item| {
         let item = item.trim_start_matches(['"', '\'']);
         let key = item.split_once('=').map(|(key, _)| key);
@@ -224,7 +224,7 @@ fn form_of_labels(key: &str, values: &[String], text: &str) -> Form {
     }
 }
 
-/// Whether the command that deletes the line of a key would find this one.
+/// Reports whether the command that deletes the line of a key matches this line.
 fn begins_with_key(line: &str, key: &str) -> bool {
     let is_quote = ['"', '\''];
     let line = line.strip_prefix(is_quote).unwrap_or(line);
@@ -234,7 +234,7 @@ fn begins_with_key(line: &str, key: &str) -> bool {
     })
 }
 
-/// Whether a line alone says the same of the key as the whole file.
+/// Reports whether a line alone gives the key the same values as the whole file.
 fn says(line: &str, key: &str, values: &[String]) -> bool {
     let Ok(YamlValue::Map(entries)) = parse(line.as_bytes()) else {
         return false;
@@ -248,7 +248,7 @@ fn says(line: &str, key: &str, values: &[String]) -> bool {
     }
 }
 
-/// What stands behind the dash of a list.
+/// Returns the text after the dash of a list item.
 fn item(line: &str) -> Option<&str> {
     let rest = line.trim_start().strip_prefix('-')?;
     rest.starts_with(char::is_whitespace)

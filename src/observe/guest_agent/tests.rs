@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Against a real dbus-daemon with a stand-in for systemd, and files in a tree.
+//! Tests against a real dbus-daemon with a fake systemd, and files in a temporary directory.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ impl Guest {
         }
     }
 
-    /// The ends of the channel as Linux 6.12 tells them.
+    /// Writes the state of both ends of the channel in the format of Linux 6.12.
     fn ends(&self, guest: u8, host: u8) {
         let text = format!(
             "name: {PORT}\nguest_connected: {guest}\nhost_connected: {host}\noutvq_full: 0\nbytes_sent: 0\n\
@@ -55,7 +55,7 @@ impl Guest {
         read(&self.root, &self.bus).await
     }
 
-    /// One reading, judged.
+    /// Reads the state once and returns its health.
     async fn health(&self) -> GuestAgentHealth {
         let seen = Fact::Known(self.read().await);
         judge(&seen, &Memory::default(), std::time::Duration::ZERO)
@@ -85,7 +85,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
         ..Shown::stopped()
     };
     for (units, name, enablement, health) in [
-        // Debian and Ubuntu: static, started by a rule of udev.
+        // Debian and Ubuntu: static, started by a udev rule.
         (
             vec![(UNITS[0], is_static(Shown::running()))],
             Some(UNITS[0]),
@@ -99,7 +99,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             Enablement::Enabled,
             GuestAgentHealth::Healthy,
         ),
-        // openSUSE: disabled by preset, and wanted by the device through a rule of udev.
+        // openSUSE: disabled by preset, and wanted by the device through a udev rule.
         (
             vec![(
                 UNITS[0],
@@ -113,7 +113,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             Enablement::Static,
             GuestAgentHealth::Healthy,
         ),
-        // SLE 15 SP2: an instance, beside a name that something refers to in vain.
+        // SLE 15 SP2: an instance, and another name that is referenced but does not exist.
         (
             vec![
                 (UNITS[0], not_found()),
@@ -123,7 +123,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             Enablement::Static,
             GuestAgentHealth::Healthy,
         ),
-        // Older: the plain name; and the one that runs counts before the one that is only there.
+        // Older versions: the plain name; an active unit takes precedence over an inactive one.
         (
             vec![
                 (UNITS[0], on_disk("disabled")),
@@ -139,7 +139,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
             Enablement::Disabled,
             GuestAgentHealth::Masked,
         ),
-        // Not in memory, because nothing wants it.
+        // Not in memory, because no unit wants it.
         (
             vec![(UNITS[0], on_disk("disabled"))],
             Some(UNITS[0]),
@@ -189,7 +189,7 @@ async fn the_unit_of_every_family_is_found_and_judged() {
         assert_eq!(unit.map(|unit| unit.name.as_str()), name, "{agent:?}");
         assert_eq!(unit.unwrap().enablement, enablement, "{agent:?}");
         assert_eq!(guest.health().await, health, "{agent:?}");
-        // Loading a unit makes systemd speak of it, and that would wake us again.
+        // systemd announces a unit that it loads, which would cause another reconcile.
         let calls = systemd.calls();
         assert!(
             calls.iter().all(|call| !call.starts_with("LoadUnit")),
@@ -269,7 +269,7 @@ async fn what_blocks_a_command_is_named_from_the_units_command_line_its_variable
     let seen = Fact::Known(guest.read().await);
     let findings = findings(&seen, GuestAgentHealth::RpcsBlocked);
     assert_eq!(findings[0].code, Code::GuestAgentRpcsBlocked);
-    // `BLACKLIST_RPC` is set and not used: the vendor's `BLOCK_RPCS` is overridden.
+    // `BLACKLIST_RPC` is set but not used: the vendor's `BLOCK_RPCS` overrides it.
     assert_eq!(
         findings[0].seen,
         "guest-get-users by `FILTER_RPC_ARGS` in /etc/sysconfig/qemu-ga; \
@@ -313,7 +313,7 @@ async fn a_hung_bus_costs_its_deadline_once_and_leaves_the_unit_unknown() {
     let daemon = Daemon::start(&guest.tree).await;
     let _systemd = Systemd::start(&daemon, &[(UNITS[0], Shown::running())]).await;
     assert_eq!(guest.health().await, GuestAgentHealth::Healthy);
-    // With a connection that stands, and without one.
+    // With an established connection, and without one.
     for bus in [guest.bus.clone(), Bus::new(&guest.root, None)] {
         daemon.hang();
         let began = Instant::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One instance in a list of metadata.
+//! One instance in a metadata list.
 
 use serde::Deserialize;
 
@@ -7,8 +7,8 @@ use crate::facts::names::VmName;
 use crate::facts::vmi::{NotAVmi, OWNERS_MAX};
 use crate::sys::document::json::{Capped, name, owner_kind, owner_references, owner_uid, uid};
 
-/// What is kept of an instance in a list of metadata. A namespace may hold thousands, and others write their labels and
-/// annotations.
+/// The kept fields of an instance in a metadata list. A namespace may hold thousands of instances, and other users write their
+/// labels and annotations.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Item")]
 pub(super) struct ListedVmi {

@@ -57,7 +57,7 @@ async fn the_port_is_asked_before_the_disk_and_the_disk_helps_out() {
 
     device.behave(Behaviour::Unserved);
     assert_eq!(seen(&root).await.known().unwrap().host.as_str(), "hv-disk");
-    // Both fail: the port is what should work.
+    // Both fail: the error of the port is reported.
     offer_disk(&tree, "vdb", &disk_image(b"nonsense"));
     assert!(
         seen(&root)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the watches delivered, put in the place of what was read before.
+//! Replaces earlier reads with the objects that the watches delivered.
 
 use super::Observer;
 use crate::facts::node::Node;
@@ -11,7 +11,7 @@ use crate::observe::why;
 use crate::triggers::feed::{Delivered, Reach};
 use crate::wire::kubeapi::{Age, Error, age};
 
-/// What must be read because a watch said too little.
+/// The objects to read because the watch did not deliver enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uncertain {
     pub(super) vm: bool,
@@ -19,11 +19,11 @@ pub(super) struct Uncertain {
 }
 
 impl Observer {
-    /// Takes what the watches delivered since the last reading.
+    /// Takes the objects that the watches delivered since the last read.
     pub(super) fn take_delivered(&mut self) -> Uncertain {
         let (vmi, node) = (self.vmi_feed.take(), self.node_feed.take());
         match vmi.reach {
-            // What was never read is not reported by the watch when it is back.
+            // The watch does not restore an instance that was never read.
             Some(Reach::Away(error)) if self.own.is_some() => {
                 self.candidates = Fact::Failed(away(&error));
             }
@@ -60,7 +60,7 @@ impl Observer {
         }
     }
 
-    /// The watch goes on where it stood, so what was known then is still true, or is delivered next.
+    /// Restores the known candidates. The watch resumes at its version, so they are still valid, or a change is delivered next.
     fn remember_candidates(&mut self) {
         if let Some(own) = &self.own {
             let others = own.others.vmis.iter().cloned();
@@ -71,7 +71,7 @@ impl Observer {
         }
     }
 
-    /// Takes our instance as it is now, unless it cannot be determined whether it is that.
+    /// Accepts the delivered instance. Returns `false` if it cannot be determined whether it is ours and newer.
     fn accept_vmi(&mut self, vmi: Vmi, version: String) -> bool {
         let Some(own) = self.own.as_mut().filter(|own| {
             own.vmi.uid == vmi.uid && own.vmi.namespace == vmi.namespace && own.vmi.name == vmi.name
@@ -91,7 +91,7 @@ impl Observer {
         true
     }
 
-    /// Keeps what was read of the host only while the instance gives no reason to doubt it.
+    /// Drops the labels of the host if the instance indicates that they may be outdated.
     fn doubt_reads(&mut self) {
         let (Some(own), Some(reads)) = (&self.own, &self.reads) else {
             return;
@@ -105,10 +105,10 @@ impl Observer {
         let reported = reads.host_node.known();
         let reported = reported.and_then(|labels| Topology::parse(labels).ok());
         let is_doubtful = match (&annotated, &reported) {
-            // Harvester copies these labels: where they differ, ours are older.
+            // Harvester copies these labels: if they differ, ours are older.
             (Some(annotated), Some(reported)) => annotated != reported,
             (Some(_), None) | (None, Some(_)) => false,
-            // A pod of the instance may tell now what it did not before.
+            // A pod of the instance may now have labels that it did not have before.
             (None, None) => true,
         };
         if is_doubtful {
@@ -119,7 +119,7 @@ impl Observer {
         }
     }
 
-    /// Takes the metadata of our Node as it is now, unless more than that may have changed.
+    /// Accepts the delivered metadata of our Node. Returns `false` if other fields may have changed too.
     fn accept_node(&mut self, delivered: Node, version: String) -> bool {
         let Fact::Known(node) = &mut self.node else {
             return false;
@@ -137,7 +137,7 @@ impl Observer {
         node.label_managers = delivered.label_managers;
         node.annotation_managers = delivered.annotation_managers;
         node.resource_version = Some(version);
-        // A cloud provider that takes the Node on writes labels and `spec.providerID`.
+        // A cloud provider that initializes the Node writes labels and `spec.providerID`.
         node.provider_id.is_some()
     }
 }
@@ -145,7 +145,7 @@ impl Observer {
 fn away(error: &Error) -> Unavailable {
     let why = why(error);
     Unavailable {
-        // What may be cured by another credential is tried with the one that is there then.
+        // An error that another credential may fix is retried with the current credential.
         is_watched: why.kind == UnavailableKind::Unreachable,
         ..why
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long an observation may take.
+//! Time limits of reads.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use tokio::time::timeout;
 
 use crate::facts::{Fact, UnavailableKind};
 
-/// No reading takes longer. The watchdog is fed between rounds, and a round has two or three of them one after the other at
-/// most: a slow API must not look like a dead agent.
+/// The time limit of a read. The watchdog is notified between rounds, and a round runs at most two or three reads in sequence: a
+/// slow API must not look like a hanging agent.
 const READ_LIMIT: Duration = Duration::from_secs(20);
 
-/// The result, or `None` when it did not come in time.
+/// Returns the result, or `None` after the time limit.
 pub(super) async fn limited<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT, work).await.ok()
 }
 
-/// The same for a reading that is only a suspicion.
+/// Returns the result, or `None` after a shorter limit: for a read that only checks a suspicion.
 pub(super) async fn briefly<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(READ_LIMIT / 4, work).await.ok()
 }
 
-/// The reason, for people.
+/// Returns the reason for users.
 pub(super) fn too_slow_text(whom: &str) -> String {
     format!("{whom} did not respond within {} s", READ_LIMIT.as_secs())
 }
 
-/// A fact that did not come in time.
+/// Returns a fact that timed out.
 pub(super) fn too_slow<T>(whom: &str) -> Fact<T> {
     Fact::failed(UnavailableKind::Unreachable, too_slow_text(whom))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Implements the read and write traits of the agent loop with `observe` and `apply`, and keeps connections and cached reads between
-//! rounds.
+//! Implements the read and write traits of the agent loop with `observe` and `apply`, and keeps connections and cached reads
+//! between rounds.
 
 mod delivered;
 mod limit;
@@ -45,7 +45,7 @@ use crate::wire::kubeapi::Timeouts;
 use limit::{limited, too_slow_text};
 use search::{Listing, OwnInstance};
 
-/// For one round with someone waiting for it.
+/// The timeouts of a single round that a user waits for.
 const SHORT_TIMEOUTS: Timeouts = Timeouts {
     connect: Duration::from_secs(3),
     headers: Duration::from_secs(5),
@@ -54,7 +54,7 @@ const SHORT_TIMEOUTS: Timeouts = Timeouts {
     watch_silence: Duration::from_secs(10),
 };
 
-/// What is outside the process, as far as the agent reads and writes it.
+/// The reads and writes of the agent, with their connections and caches.
 #[derive(Debug)]
 pub struct Observer {
     root: Root,
@@ -70,41 +70,41 @@ pub struct Observer {
     host_metrics: Fact<HostMetrics>,
     guest_agent: Fact<GuestAgent>,
     drop_in: Option<DropIn>,
-    /// The VM of an earlier run.
+    /// The VM found in an earlier run.
     earlier: Option<VmName>,
-    /// What was found to be our own instance, and how it was searched for.
+    /// Our own instance, and the search that found it.
     own: Option<OwnInstance>,
     names: harvester::Names,
-    /// What the sources said last, until the VM is read again.
+    /// The last results of the sources, until the VM is read again.
     reads: Option<PlacementReads>,
-    /// The credentials for which it was found out that they do not lead to one API.
+    /// The credentials that are known to lead to different APIs.
     cleared: Option<[Option<u64>; 2]>,
     denied: Denied,
-    /// Labels of hosts that were read lately.
+    /// Cached labels of hosts.
     hosts: Hosts,
-    /// The settings for which `reads` were made.
+    /// The settings with which `reads` was read.
     read_for: Option<(TopologySettings, BTreeMap<LabelKey, LabelKey>)>,
-    /// UID and version of the instances as they were read or delivered last.
+    /// UID and resource version of the instances as last read or delivered.
     versions: Vec<(String, Option<String>)>,
-    /// Our Node before its API was away.
+    /// Our Node before its API became unreachable.
     last_node: Option<Node>,
-    /// Instances that have our hardware, our own among them; none while it is the only one.
+    /// Instances that have our hardware, including our own; empty while it is the only one.
     duplicates: BTreeSet<VmName>,
-    /// Instances that do not have it.
+    /// Instances that do not have our hardware.
     compared: Compared,
     listing: Listing,
-    /// Whether no one waits, so that what is dear may be done later or rarely.
+    /// Whether no user waits, so that expensive reads may be delayed or rare.
     is_daemon: bool,
     /// The number of this machine, see [`Machine::phase`](crate::facts::machine::Machine::phase).
     machine: Option<u64>,
-    /// What the watch of our VM delivers.
+    /// The deliveries of the watch of our VM.
     vmi_feed: Feed<Vmi>,
-    /// What the watch of our Node delivers.
+    /// The deliveries of the watch of our Node.
     node_feed: Feed<Node>,
 }
 
 impl Observer {
-    /// Creates an observer that has read nothing yet. `earlier` is the VM of an earlier run on this machine.
+    /// Creates an observer that has read nothing yet. `earlier` is the VM found in an earlier run on this machine.
     pub fn new(root: Root, bus: Bus, health: SignalBoard, earlier: Option<VmName>) -> Self {
         let unread = || Unavailable::new(UnavailableKind::NotAsked, "not read yet");
         Self {
@@ -141,7 +141,7 @@ impl Observer {
         }
     }
 
-    /// The same with a person before it who waits: what does not answer within seconds is given up.
+    /// Sets short timeouts of a few seconds, for a command that a user waits for.
     pub fn with_short_timeouts(mut self) -> Self {
         self.connections.timeouts = SHORT_TIMEOUTS;
         self
@@ -149,19 +149,19 @@ impl Observer {
 }
 
 impl Observer {
-    /// The same for a daemon: an API that fails is left alone for longer and longer, and a namespace is listed late and rarely.
+    /// Enables daemon behavior: an API that fails is retried with increasing backoff, and a namespace is listed late and rarely.
     pub fn backing_off(mut self, random: fn() -> Random) -> Self {
         self.connections.back_off(random);
         self.is_daemon = true;
         self
     }
 
-    /// Reports whether another credential may be the remedy of what is unknown: it is then read immediately.
+    /// Reports whether another credential may fix a failed fact: credentials are then read immediately.
     fn may_need_credentials(&self) -> bool {
         reading::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
     }
 
-    /// Whether what was read of the host was read for these settings.
+    /// Reports whether the labels of the host were read with these settings.
     fn are_reads_for(&self, settings: &Settings) -> bool {
         let wanted = (&settings.topology, &settings.extra_labels);
         self.read_for
@@ -188,7 +188,7 @@ impl Observe for Observer {
         now: Now,
         alive: &mut dyn FnMut(),
     ) -> Observation {
-        // On the heap only while it lasts: an idle agent does not keep its room.
+        // Boxed, so that an idle agent does not keep the memory.
         Box::pin(self.read(settings, scope, now, alive)).await
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds out whether a Harvester credential that does not work leads to the guest cluster's own API.
+//! Detects a Harvester credential that does not work because it leads to the guest cluster's own API.
 
 use super::Observer;
 use super::limit::briefly;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 
 impl Observer {
-    /// A Harvester credential that does not work may lead to the guest cluster: what is read there is then the same.
+    /// Checks whether a Harvester credential that does not work leads to the guest cluster: both APIs return the same objects.
     pub(super) async fn check_own_api(&mut self) {
         let odd = self.candidates.why().is_some_and(|why| {
             matches!(
@@ -37,7 +37,7 @@ impl Observer {
             }
             _ => false,
         };
-        // A kubelet may not read namespaces; but only the guest cluster has our Node.
+        // A kubelet may not read namespaces, but only the guest cluster has our Node.
         let same_node = match self.node.known() {
             Some(node) if !same_namespace => {
                 let path = format!("/api/v1/nodes/{}", node.name);

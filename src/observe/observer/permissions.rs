@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What commands ask for after a round: permissions, and the parts that read.
+//! Data for commands after a round: permissions, connections, and the path prefix.
 
 use super::Observer;
 use super::limit::limited;
@@ -11,7 +11,7 @@ use crate::sys::root::Root;
 use crate::wire::dbus::Bus;
 
 impl Observer {
-    /// Returns the prefix of every path.
+    /// Returns the prefix of all paths.
     pub fn root(&self) -> &Root {
         &self.root
     }
@@ -21,12 +21,12 @@ impl Observer {
         &self.bus
     }
 
-    /// Returns both API servers, each with its credential.
+    /// Returns the connections to both API servers.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
 
-    /// What the Harvester credential may do; nothing when there is none.
+    /// Returns the permissions of the Harvester credential; empty if there is none.
     pub async fn permissions(&self, settings: &Settings) -> Vec<Permission> {
         let (Ok(link), Some(harvester)) =
             (self.connections.harvester.link(), self.harvester.known())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One reading: does what [`reading`] decides, and keeps the answers.
+//! One read of all sources: runs what [`reading`] decides, and keeps the results.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use crate::observe::node::{self, Freshness};
 use crate::observe::{guest_agent, host_metrics, machine, registration};
 use crate::wire::kubeapi::{Age, age};
 
-/// The source, for people.
+/// The name of the source in messages.
 const METRICS: &str = "the downward metrics of the host";
 
-/// What reading the VM gave.
+/// The result of reading the VM.
 enum VmAnswer {
-    /// It could not be asked for.
+    /// It could not be requested.
     None(Fact<Candidates>),
     /// The instance that was found before.
     Own(harvester::Own),
-    /// A search.
+    /// The result of a search.
     Search(harvester::SearchResult),
 }
 
@@ -106,7 +106,7 @@ impl Observer {
             limited(read_host)
         );
         alive();
-        // Without an answer of systemd, a missed reload is still missed.
+        // If systemd does not respond, a missed reload is still missed.
         self.drop_in = drop_in.flatten().or(self.drop_in);
         let is_list_sent = std::mem::take(&mut compared.is_list_sent);
         let is_listed = matches!(&vm, Some(Some(VmAnswer::Search(found))) if found.is_listed);
@@ -137,7 +137,7 @@ impl Observer {
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
         self.forget(&reading);
-        // On the heap only while it lasts.
+        // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
         if scope.units {
@@ -187,7 +187,7 @@ impl Observer {
                 let name = &kubelet.node_name;
                 let read = node::read(link, name, freshness(scope)).await;
                 let known = self.node.known().filter(|_| scope.cached);
-                // A cache may lag; after a restore of etcd the older one is the right one. The store itself decides.
+                // A cache may lag; after a restore of etcd the older version is the valid one. So the Node is read from etcd.
                 let is_doubtful = |read: &Node| {
                     let version = read.resource_version.as_deref().unwrap_or_default();
                     known.is_some_and(|known| {
@@ -274,7 +274,7 @@ impl Observer {
         }
     }
 
-    /// What is known, without what every round reads again.
+    /// Returns the known facts, except those that every round reads again.
     fn observation(&self, machine: Machine) -> Observation {
         Observation {
             machine,
@@ -292,7 +292,7 @@ impl Observer {
     }
 }
 
-/// What a search for our instance depends on.
+/// The inputs of a search for our instance.
 struct VmSearch<'a> {
     known: &'a Observation,
     pinned: Option<&'a VmName>,
@@ -300,7 +300,7 @@ struct VmSearch<'a> {
     list: ListPolicy,
 }
 
-/// The answer of a source: `None` where it was not asked.
+/// Converts a timeout to a failed fact; `None` if the source was not requested.
 fn in_time<T>(answer: Option<Option<Fact<T>>>, whom: &str) -> Option<Fact<T>> {
     answer.unwrap_or_else(|| Some(too_slow(whom)))
 }
@@ -312,7 +312,7 @@ fn freshness(scope: Scope) -> Freshness {
     }
 }
 
-/// A fact that failed is asked for again when its API is not left alone any more.
+/// Delays the retry of a failed fact until the backoff of its API ends.
 fn defer<T>(fact: &mut Fact<T>, left: Option<Duration>) {
     if let (Fact::Failed(why), Some(left)) = (fact, left)
         && why.kind.is_passing()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The search for our own instance: when the namespace may be listed, and what of its result is kept.
+//! The search for our own instance: when the namespace may be listed, and which results are kept.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::harvester::{self, ListPolicy};
 
-/// How long after a list in which no instance was ours the next one may be.
+/// The minimum time between a list in which no instance was ours and the next list.
 const LIST_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// A search that found our own instance. While nothing of it changes, reading that one instance is enough.
+/// A search that found our own instance. While its inputs do not change, reading that one instance is sufficient.
 #[derive(Debug)]
 pub(super) struct OwnInstance {
     pub(super) vmi: Vmi,
@@ -28,30 +28,30 @@ pub(super) struct OwnInstance {
     pub(super) generation: u64,
 }
 
-/// What a list of the namespace was made for: our names, the namespace, and the credential.
+/// The inputs of a list of the namespace: our names, the namespace, and the credential.
 pub(super) type ListKey = (harvester::Names, Option<Namespace>, Option<u64>);
 
-/// When the namespace may be listed.
+/// The schedule for listing the namespace.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     key: ListKey,
-    /// Since the start of the process.
+    /// The time of the next list, since the start of the process.
     due: Option<Duration>,
     /// Whether it was listed already.
     is_done: bool,
-    /// Lists in a row that failed.
+    /// The number of consecutive failed lists.
     failures: u32,
 }
 
 impl Observer {
-    /// Keeps what the search found, and of the other instances those that have one of our names or our hardware.
+    /// Keeps our instance, and those of the other instances that have one of our names or our hardware.
     pub(super) fn keep_found(&mut self, vmi: &Vmi) {
         let (Ok(link), Some(candidates)) =
             (self.connections.harvester.link(), self.candidates.known())
         else {
             return;
         };
-        // The names of the search: a name that is new since then is still to be searched.
+        // The names of the search: a name added since then must still be searched.
         let names = match &self.own {
             Some(own) => own.names.clone(),
             None => self.names.clone(),
@@ -71,12 +71,12 @@ impl Observer {
             names,
             generation: link.generation,
         });
-        // The rest of the namespace has had its say; an idle agent does not keep it.
+        // The rest of the namespace is not needed any more; an idle agent must not keep it.
         let vmis = [vmi.clone()].into_iter().chain(others).collect();
         self.candidates = Fact::Known(Candidates { vmis, coverage });
     }
 
-    /// Whether the namespace may be listed in this round.
+    /// Returns whether the namespace may be listed in this round.
     pub(super) fn list(
         &mut self,
         settings: &Settings,
@@ -107,14 +107,14 @@ impl Observer {
         }
     }
 
-    /// Takes note of a list that failed, or took too long.
+    /// Records a list that failed or timed out.
     pub(super) fn list_failed(&mut self, now: Now) {
         let listing = &mut self.listing;
         listing.failures = listing.failures.saturating_add(1);
         listing.due = Some(now.uptime + list_retry(listing.failures, now.random));
     }
 
-    /// Takes note of a search: when the namespace may be listed the next time, and who has our hardware.
+    /// Records the result of a search: the time of the next list, and the instances with our hardware.
     pub(super) fn searched(
         &mut self,
         found: harvester::SearchResult,
@@ -136,7 +136,7 @@ impl Observer {
                 [_, _, ..] => ours.into_iter().cloned().collect(),
                 _ => BTreeSet::new(),
             };
-            // What was found before says nothing of the others: each round reads all of them until one is left.
+            // Which of them is ours is ambiguous: each round reads all of them until one is left.
             if !self.duplicates.is_empty() {
                 self.own = None;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the credentials, and describes what is known before a reading for `decide::reading`.
+//! Reads the credentials, and describes the known state before a read for `decide::reading`.
 
 use super::Observer;
 use super::delivered::Uncertain;
@@ -14,7 +14,7 @@ use crate::sys::escape::chain;
 pub(super) type Generations = [Option<u64>; 2];
 
 impl Observer {
-    /// What is known before a reading, with the credentials as they are now; `before` are those of the reading before.
+    /// Returns the known state before a read, with the current credentials; `before` are those of the previous read.
     pub(super) fn situation(
         &self,
         settings: &Settings,
@@ -53,7 +53,7 @@ impl Observer {
         }
     }
 
-    /// Reads the files that lead to the two APIs.
+    /// Reads the credentials of both APIs.
     pub(super) fn read_credentials(&mut self, settings: &Settings) {
         let (distributions, problems) = distribution::read_distribution(&self.root);
         self.distributions = distributions;
@@ -77,7 +77,7 @@ impl Observer {
             .into();
     }
 
-    /// Returns the credential of each API that is in use.
+    /// Returns the generation of each credential in use.
     pub(super) fn generations(&self) -> Generations {
         [&self.connections.harvester, &self.connections.guest]
             .map(|side| side.link().ok().map(|link| link.generation))

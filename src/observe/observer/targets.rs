@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be listened to, given what is known.
+//! The targets of watches and of inotify, derived from the known facts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::triggers::feed::Feed;
 use crate::triggers::watch::Target;
 
 impl Observer {
-    /// The watches of our VM and our Node, and the files whose change matters.
+    /// Returns the watches of our VM and our Node, and the files to watch.
     pub(super) fn subscriptions(&self, settings: &Settings, identity: &Identity) -> Targets {
         let delay = settings.timing.watch_delay;
         let standing = settings.mode == WatchMode::Watch;
-        // While Harvester is away the watch of the VM that was found goes on.
+        // While Harvester is unreachable, the watch of the known VM continues.
         let vmi = match &identity.vm {
             OwnVm::Identified(vmi) | OwnVm::Remembered(vmi, _) => Some(vmi),
             _ => None,

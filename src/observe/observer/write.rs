@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hands each action to `apply`, with the connection it needs, and takes note of what it changes of what was read.
+//! Passes each action to `apply` with the connection that it needs, and records the changes.
 
 use super::Observer;
 use super::limit::{limited, too_slow_text};
@@ -47,7 +47,7 @@ impl Observer {
         result
     }
 
-    /// Sends one patch of our own Node, and keeps the Node of its answer.
+    /// Sends one patch of our own Node, and keeps the Node of the response.
     async fn send(
         &mut self,
         patch: impl AsyncFnOnce(&Client, &NodeName) -> Result<Node, Refusal>,
@@ -62,7 +62,7 @@ impl Observer {
         };
         match limited(patch(&link.client, &kubelet.node_name)).await {
             Some(Ok(node)) => {
-                // The answer is the newest there is of our Node: the next decision must not be made on the old one.
+                // The response is the newest version of our Node: the next decision must not use the old one.
                 self.node = Fact::Known(node);
                 Ok(())
             }

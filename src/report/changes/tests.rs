@@ -215,7 +215,7 @@ fn a_clock_that_was_set_is_reported_once_by_how_much() {
         };
         reported.news(&there, events)
     };
-    // Steps before the first report are no news.
+    // Steps before the first report are not reported.
     assert_eq!(ids(&after(1)), [message_id::IDENTIFIED]);
     let records = after(2);
     let [record] = records.as_slice() else {
@@ -295,7 +295,7 @@ fn what_cannot_be_looked_at_is_neither_new_nor_gone() {
     );
 }
 
-/// The longest names that Kubernetes and Linux accept, and an issue as long as an error of a library may be.
+/// The longest names that Kubernetes and Linux accept, and an issue as long as the error of a library may be.
 #[test]
 fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     let (host, name) = ("h".repeat(253), "n".repeat(64));

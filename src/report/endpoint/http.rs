@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a request is answered with. The HTTP library reads it, and refuses what is no request.
+//! The response to a request. The HTTP library parses the request, and rejects an invalid one.
 
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
-/// What is asked for.
+/// The only path.
 const PATH: &str = "/metrics";
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Prometheus refuses a page of a type that it does not know.
+/// The content type; Prometheus rejects a page of an unknown type.
 const PAGE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns the answer. To a HEAD the library sends it without the text.
+/// Returns the response. For a HEAD request, the library sends it without the body.
 pub(crate) fn answer<B>(request: &Request<B>, page: &str) -> Response<String> {
     if request.uri().path() != PATH {
         return response(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The metrics for clients on this machine: one listening socket, off unless the configuration names it.
+//! The metrics for clients on this machine: one listening socket, disabled unless it is configured.
 //!
-//! It answers with the text of the last report and never makes the agent reconcile. While no one asks it costs nothing. Anyone who
-//! asks is not trusted: a request may be short and quick only, and of those that ask at one time the last few are answered.
+//! It serves the text of the last report and never triggers a reconcile. Without requests it costs nothing. Clients are not
+//! trusted: a request must be short and fast, and of simultaneous requests only the last few are answered.
 
 pub(crate) mod http;
 mod socket;
@@ -29,29 +29,29 @@ use crate::sys::escape::chain;
 use crate::sys::root::Root;
 use socket::{ListenError, MetricsListener, Stream};
 
-/// What reports call it.
+/// The name in reports.
 const NAME: &str = "metrics";
 
-/// From the first byte to the last of the answer. A scrape on one machine takes a millisecond.
+/// The time limit from the first byte of the request to the last byte of the response. A local scrape takes a millisecond.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Connections at one time. One more ends the oldest of them: who is slow makes room for who is quick.
+/// The maximum number of simultaneous connections. One more closes the oldest: a slow client must not block a fast one.
 const CONNECTIONS_MAX: usize = 4;
 
-/// A request's head may be this long, in bytes: the least that the HTTP library takes. Prometheus sends less than 400.
+/// The maximum size of the request head, in bytes: the minimum of the HTTP library. Prometheus sends less than 400.
 const HEAD_MAX: usize = 8192;
 
-/// Lines of a request's head. Prometheus sends six.
+/// The maximum number of headers of a request. Prometheus sends six.
 const HEADERS_MAX: usize = 32;
 
-/// Until a socket is tried again that cannot be had, because another program listens there or no descriptor is left.
+/// The delay before a socket is retried that cannot be opened, because another program uses it or no descriptor is left.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// The text that is reported, and where. Clones share it.
+/// The text to serve, and its address. Clones share both.
 #[derive(Debug, Clone, Default)]
 pub struct MetricsPage {
     inner: Arc<Mutex<ListenerState>>,
-    /// It is to be reported somewhere else.
+    /// Notified when the address changes.
     moved: Arc<Notify>,
 }
 
@@ -62,7 +62,7 @@ struct ListenerState {
 }
 
 impl MetricsPage {
-    /// Shows the parts of a page, one after the other, to clients at `listen`.
+    /// Sets the two parts of the page, and the address `listen` at which they are served.
     pub fn show(&self, listen: Option<&Listen>, state: &str, activity: &str) {
         let is_elsewhere = self.lock(|shown| {
             shown.page = [state, activity].concat().into();
@@ -84,7 +84,7 @@ impl MetricsPage {
     }
 }
 
-/// Answers, wherever the board is to be shown, until dropped.
+/// Serves the page at the configured address until dropped.
 pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
     loop {
         let listen = board.lock(|shown| shown.listen.clone());
@@ -104,7 +104,7 @@ pub async fn serve(board: MetricsPage, root: Root, health: SignalBoard) {
     }
 }
 
-/// Answers at one address; what is wrong with it is reported, and it is tried again.
+/// Serves one address; an error is reported, and the address is retried.
 async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &SignalBoard) {
     loop {
         let error = match MetricsListener::bind(root, listen) {
@@ -127,7 +127,7 @@ async fn hold(board: &MetricsPage, root: &Root, listen: &Listen, health: &Signal
     }
 }
 
-/// Answers everybody, until the socket fails.
+/// Serves all clients until the socket fails.
 async fn answer_all(board: &MetricsPage, listener: &MetricsListener) -> ListenError {
     let mut last = VecDeque::new();
     loop {
@@ -137,19 +137,19 @@ async fn answer_all(board: &MetricsPage, listener: &MetricsListener) -> ListenEr
         };
         let page = board.page();
         let answered = async move {
-            // Who went away, or was too slow, knows it.
+            // A client that disconnected or timed out needs no report.
             let _ = timeout(DEADLINE, answer(stream, page)).await;
         };
         last.push_back(Connection(tokio::spawn(answered)));
         if last.len() > CONNECTIONS_MAX {
             last.pop_front();
         }
-        // Who has just come is heard before the next one is let in, and so is the rest of the agent.
+        // The new connection runs before the next one is accepted, and so do the other tasks of the agent.
         tokio::task::yield_now().await;
     }
 }
 
-/// A connection that is answered. Dropping it ends it.
+/// An open connection. Dropping it closes it.
 #[derive(Debug)]
 struct Connection(JoinHandle<()>);
 
@@ -159,12 +159,12 @@ impl Drop for Connection {
     }
 }
 
-/// Answers one request; then the connection ends.
+/// Answers one request and closes the connection.
 async fn answer(stream: Stream, page: Arc<str>) -> hyper::Result<()> {
     let service = service_fn(|request| ready(Ok::<_, Infallible>(http::answer(&request, &page))));
     http1::Builder::new()
         .keep_alive(false)
-        // Who has sent a request may close its own direction.
+        // A client may close its sending direction after its request.
         .half_close(true)
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)

@@ -18,18 +18,18 @@ use crate::config::Listen;
 use crate::sys::atomic_file::{self, WriteError};
 use crate::sys::root::Root;
 
-/// Root and its group may ask; who else may is up to the one who gives the socket another group.
+/// The mode of the socket: root and its group may connect. An administrator may change the group to allow others.
 const SOCKET_MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// Why no one can ask.
+/// The reason why the socket cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListenError {
-    /// Another program listens there, or it may not be listened there.
+    /// Another program uses the address, or listening there is not permitted.
     #[error("failed to listen on `{address}`")]
     Bind {
         /// The address or path.
         address: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The sandbox of the unit denies it (`SocketBindDeny=`).
@@ -38,10 +38,10 @@ pub(super) enum ListenError {
     /// The directory of the socket cannot be used, or other users can write to it.
     #[error("failed to create the socket")]
     Directory(#[source] WriteError),
-    /// Something that is no socket stands at the path.
+    /// The path exists and is not a socket.
     #[error("`{0}` exists and is not a socket")]
     NotASocket(PathBuf),
-    /// The kernel gives no more connections.
+    /// The kernel accepts no more connections.
     #[error("failed to accept a connection")]
     Accept(#[source] io::Error),
 }
@@ -54,15 +54,15 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// A connection.
 pub(super) type Stream = Box<dyn Duplex>;
 
-/// A socket that listens. Dropping it takes a socket file away.
+/// A listening socket. Dropping it removes the socket file.
 #[derive(Debug)]
 pub(super) enum MetricsListener {
     Tcp(TcpListener),
     Unix(UnixListener, SocketPlace),
 }
 
-/// The name of a socket in an open directory that only root can write to: no other user can place a link at that name, and no
-/// later change of the path above it redirects a write.
+/// The name of a socket in an open directory that only root can write to: no other user can place a link at that name, and a later
+/// change of the path above it cannot redirect a write.
 #[derive(Debug)]
 pub(super) struct SocketPlace {
     directory: OwnedFd,
@@ -71,7 +71,7 @@ pub(super) struct SocketPlace {
 }
 
 impl MetricsListener {
-    /// Listens. A socket file that an earlier run left behind is replaced; one where someone listens never.
+    /// Starts to listen. A socket file of an earlier run is replaced; one that is in use never is.
     pub(super) fn bind(root: &Root, listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Tcp(address) => {
@@ -80,7 +80,7 @@ impl MetricsListener {
                     TcpListener::from_std(listener)
                 });
                 bound.map(Self::Tcp).map_err(|source| {
-                    // A port below 1024 without the right to it is EACCES.
+                    // A port below 1024 without the capability gives EACCES.
                     if source.raw_os_error() == Some(Errno::EPERM as i32) {
                         return ListenError::Forbidden(*address);
                     }
@@ -95,7 +95,7 @@ impl MetricsListener {
                 place.clear()?;
                 let listener = UnixListener::bind(place.reach());
                 let listener = listener.map_err(|source| place.failed(source))?;
-                // From here on the file is removed on drop.
+                // The file is now removed on drop.
                 let listening = Self::Unix(listener, place);
                 if let Self::Unix(_, place) = &listening {
                     let allowed = place.allow();
@@ -106,7 +106,7 @@ impl MetricsListener {
         }
     }
 
-    /// The next one who asks.
+    /// Accepts the next connection.
     pub(super) async fn accept(&self) -> Result<Stream, ListenError> {
         loop {
             let accepted: io::Result<Stream> = match self {
@@ -121,7 +121,7 @@ impl MetricsListener {
             };
             match accepted {
                 Ok(stream) => return Ok(stream),
-                // Anyone who asked has gone: accept(2).
+                // The client has disconnected: accept(2).
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return Err(ListenError::Accept(error)),
             }
@@ -164,7 +164,7 @@ impl SocketPlace {
                 if self.is_held() {
                     return Err(self.failed(io::ErrorKind::AddrInUse.into()));
                 }
-                // What cannot be removed is still in the way, and the kernel says so at once.
+                // If it cannot be removed, the following bind fails immediately.
                 self.remove();
                 Ok(())
             }

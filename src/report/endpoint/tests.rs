@@ -9,12 +9,12 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 use super::*;
 
-/// Limit for a broken endpoint.
+/// Time limit for a broken endpoint.
 const SOON: Duration = Duration::from_secs(10);
 
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-/// A board at a free port, and its server.
+/// A page at a free port, and its server.
 struct Served {
     board: MetricsPage,
     health: SignalBoard,
@@ -54,7 +54,7 @@ async fn free_port() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// Waits until someone listens.
+/// Connects as soon as the port is open.
 async fn connect(address: SocketAddr) -> TcpStream {
     let begin = Instant::now();
     loop {
@@ -144,7 +144,7 @@ async fn a_socket_where_somebody_else_listens_is_left_alone_and_complained_about
     theirs.accept().unwrap();
 }
 
-/// What a socket at a path is refused with.
+/// Returns the error for a socket at a path.
 fn refusal(root: &Root, path: &str) -> String {
     let bound = MetricsListener::bind(root, &Listen::Unix(path.into()));
     chain(&bound.unwrap_err())
@@ -169,7 +169,7 @@ async fn a_socket_is_not_made_where_others_could_put_a_link_in_its_way() {
 async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::new(dir.path().join("tree"));
-    // Absolute, as it would be on the machine: outside of the tree it means another place.
+    // An absolute path, as on the machine: outside the tree it is another location.
     let outside = dir.path().join("outside");
     for place in [&outside, &root.join(&outside)] {
         std::fs::create_dir_all(place).unwrap();
@@ -184,7 +184,7 @@ async fn the_socket_and_its_mode_never_reach_beyond_a_link() {
     assert!(!outside.join("agent.sock").exists());
     drop(bound);
     assert!(!made.exists());
-    // A link at its name is none of our sockets, whatever it leads to.
+    // A link at this name is not our socket, whatever its target is.
     let victim = dir.path().join("victim");
     std::fs::write(&victim, "").unwrap();
     std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -248,11 +248,11 @@ async fn who_is_slow_makes_room_for_who_is_quick_and_is_given_up_in_the_end() {
     let text = ask(connect(address).await, REQUEST).await;
     assert!(text.ends_with("\r\n\r\na 1\n"), "{text}");
     assert!(begin.elapsed() < DEADLINE, "{:?}", begin.elapsed());
-    // The last of them still had their time, and no more.
+    // The last of them still had their time limit, and no more.
     for mut stream in slow {
         let mut rest = Vec::new();
         let read = timeout(SOON, stream.read_to_end(&mut rest)).await.unwrap();
-        // Ended with what was sent unread, or before it came.
+        // Closed with unread data, or before that arrived.
         assert!(read.is_err() || rest.is_empty());
     }
 }
@@ -278,7 +278,7 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         let text = ask(connect(address).await, request).await;
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
     }
-    // One that goes on sending may lose the answer, and disturbs no one.
+    // A client that continues to send may lose the response, and affects no other client.
     let body = [REQUEST, &[b'x'; 20 * HEAD_MAX]].concat();
     let mut stream = connect(address).await;
     let _ = stream.write_all(&body).await;
@@ -294,7 +294,7 @@ async fn rubbish_and_half_requests_get_an_answer_or_an_end_and_the_next_one_is_s
         .unwrap()
         .unwrap();
     assert_eq!(rest, b"");
-    // Byte by byte is slow, and still in time.
+    // Byte by byte is slow, but within the time limit.
     let mut slow = connect(address).await;
     for byte in REQUEST {
         slow.write_all(&[*byte]).await.unwrap();
@@ -342,7 +342,7 @@ async fn the_page_is_read_by_get_and_its_head_by_head_and_everything_else_is_ref
             "{text}"
         );
     }
-    // Who has closed its own direction is still answered.
+    // A client that has closed its sending direction still gets the response.
     let mut stream = connect(address).await;
     stream.write_all(REQUEST).await.unwrap();
     stream.shutdown().await.unwrap();

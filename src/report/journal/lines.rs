@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Entries as text for stderr: `level: message [finding]`, with the whole message and the fix on lines of their own.
+//! Entries as text for stderr: `level: message [finding]`, with the whole message and the fix on separate lines.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::record::Priority;
 use crate::report::sink::StderrStyle;
 
-/// The format.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EntryLines(pub(super) StderrStyle);
 
@@ -44,7 +44,7 @@ where
             indented("detail", fields.detail),
             indented("fix", fields.fix),
         ];
-        // The journal takes the number off each line again.
+        // The journal removes the number from each line.
         let prefix = match self.0 {
             StderrStyle::Prefixed => format!("<{}>", priority.number()),
             StderrStyle::Plain | StderrStyle::Coloured => String::new(),
@@ -56,7 +56,7 @@ where
     }
 }
 
-/// Returns bold red, yellow, nothing, nothing, dim.
+/// Returns the color: bold red, yellow, none, none, dim.
 fn colour(priority: Priority) -> &'static str {
     match priority {
         Priority::Error => "\x1b[1;31m",
@@ -66,7 +66,7 @@ fn colour(priority: Priority) -> &'static str {
     }
 }
 
-/// The fields of an entry that people read.
+/// The fields of an entry that are shown as text.
 #[derive(Debug, Default)]
 struct Fields {
     message: String,

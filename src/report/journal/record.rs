@@ -8,31 +8,31 @@ use tracing::Level;
 use crate::report::message_id::RECORDS_LOST;
 use crate::sys::escape::one_line;
 
-/// Longest message in characters: one line of a wide terminal, beside the time and the name that `journalctl` adds.
+/// The maximum length of a message in characters: one line of a wide terminal, with the time and the name that `journalctl` adds.
 pub const MESSAGE_LIMIT: usize = 160;
 
-/// Longest other field in characters. All fields together are far shorter than the longest datagram.
+/// The maximum length of another field in characters. All fields together are far smaller than the maximum datagram.
 const FIELD_LIMIT: usize = 1024;
 
-/// How much a record matters, as syslog names it.
+/// The priority of a record, as in syslog.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Something does not work and needs a person.
+    /// Something does not work and requires an administrator.
     Error,
-    /// Something will not work for long.
+    /// Something will fail soon.
     Warning,
-    /// A change that is worth knowing, and normal.
+    /// A normal but relevant change.
     #[default]
     Notice,
-    /// Everyday.
+    /// A routine event.
     Info,
-    /// For developers.
+    /// Details for developers.
     Debug,
 }
 
 impl Priority {
-    /// Returns the level of an event. `tracing` has no notice and syslog no trace: from the notice on, a level is one lower
-    /// than its name.
+    /// Returns the level of an event. `tracing` has no notice and syslog no trace: from notice downwards, each priority uses the
+    /// next lower level.
     pub(super) fn level(self) -> Level {
         match self {
             Self::Error => Level::ERROR,
@@ -77,16 +77,16 @@ impl Priority {
     }
 }
 
-/// One entry. A field that is `None` or empty is left out. Texts may be foreign: they are escaped and shortened here.
+/// One entry. A field that is `None` or empty is omitted. Texts may be untrusted: they are escaped and truncated here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// How much it matters.
+    /// The priority.
     pub priority: Priority,
-    /// What happened and where, `MESSAGE`; `HNA_DETAIL` has the whole text if it is longer than [`MESSAGE_LIMIT`].
+    /// The event and its object, `MESSAGE`; `HNA_DETAIL` has the whole text if it is longer than [`MESSAGE_LIMIT`].
     pub message: String,
-    /// The entry in the message catalog, 32 hexadecimal digits.
+    /// The ID of the entry in the message catalog, 32 hexadecimal digits.
     pub message_id: Option<&'static str>,
-    /// Code of the finding, `HNA_FINDING`.
+    /// The code of the finding, `HNA_FINDING`.
     pub finding: Option<String>,
     /// `namespace/name` of the Harvester VM, `HNA_VM`.
     pub vm: Option<String>,
@@ -96,18 +96,18 @@ pub struct Record {
     pub previous_host: Option<String>,
     /// The zone, `HNA_ZONE`.
     pub zone: Option<String>,
-    /// What triggered the reconcile, `HNA_TRIGGER`.
+    /// The trigger of the reconcile, `HNA_TRIGGER`.
     pub trigger: Option<String>,
-    /// From the trigger to the result, `HNA_LATENCY_MS`.
+    /// The milliseconds from the trigger to the result, `HNA_LATENCY_MS`.
     pub latency_ms: Option<u64>,
-    /// Why it matters, `HNA_IMPACT`.
+    /// The impact, `HNA_IMPACT`.
     pub impact: Option<String>,
-    /// What to do about it, `HNA_FIX`.
+    /// The fix, `HNA_FIX`.
     pub fix: Option<String>,
 }
 
 impl Record {
-    /// A record without fields.
+    /// Creates a record without fields.
     pub fn new(priority: Priority, message: impl Into<String>) -> Self {
         Self {
             priority,
@@ -127,7 +127,7 @@ impl Record {
         }
     }
 
-    /// Emits the entry as an event whose fields have the names of the journal. No value holds a line break.
+    /// Emits the entry as an event with the field names of the journal. No value contains a line break.
     pub(super) fn emit(&self) {
         let message = self.short_message();
         let finding = field(self.finding.as_deref());
@@ -139,7 +139,7 @@ impl Record {
         let detail = field(self.detail());
         let impact = field(self.impact.as_deref());
         let fix = field(self.fix.as_deref());
-        // The level of an event is a constant. A field that is `None` is left out.
+        // The level of an event is a constant. A field that is `None` is omitted.
         macro_rules! event {
             ($level:expr) => {
                 tracing::event!(
@@ -171,19 +171,19 @@ impl Record {
         }
     }
 
-    /// Returns the message as it is written.
+    /// Returns the message, truncated to its limit.
     pub(in crate::report) fn short_message(&self) -> Cow<'_, str> {
         one_line(&self.message, MESSAGE_LIMIT)
     }
 
-    /// Returns the whole message where [`Record::short_message`] is only its beginning.
+    /// Returns the whole message if [`Record::short_message`] truncates it.
     fn detail(&self) -> Option<&str> {
         let is_cut = self.short_message() != one_line(&self.message, FIELD_LIMIT);
         is_cut.then_some(self.message.as_str())
     }
 }
 
-/// Returns a field as it is written; one without content is left out.
+/// Returns a field, truncated to its limit; `None` if it is empty.
 fn field(value: Option<&str>) -> Option<Cow<'_, str>> {
     let value = value.filter(|value| !value.is_empty())?;
     Some(one_line(value, FIELD_LIMIT))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The stack of `tracing-subscriber` through which entries go: a filter by level, then journald or stderr.
+//! The layers of `tracing-subscriber` for entries: a filter by level, then journald or stderr.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use crate::report::sink::{Sink, StderrStyle};
 /// The name of the service in the journal.
 const SYSLOG_IDENTIFIER: &str = "harvester-node-agent";
 
-/// `tracing` has five levels and no notice: each of our priorities is one level, as [`Priority::level`] has it.
+/// `tracing` has five levels and no notice: each of our priorities is one level, as in [`Priority::level`].
 const PRIORITIES: PriorityMappings = PriorityMappings {
     error: Syslog::Error,
     warn: Syslog::Warning,
@@ -28,8 +28,8 @@ const PRIORITIES: PriorityMappings = PriorityMappings {
     trace: Syslog::Debug,
 };
 
-/// The least severe level that is written, shared with the filter. The library's own reloadable filter does not work here: it
-/// asks the subscriber of the thread that changes it, and only the thread that writes has one.
+/// The least severe level that is written, shared with the filter. The library's reloadable filter does not work here: it uses the
+/// subscriber of the thread that changes it, and only the writer thread has one.
 #[derive(Debug, Clone)]
 pub(super) struct Level(Arc<Mutex<LevelFilter>>);
 
@@ -47,7 +47,7 @@ impl Level {
     }
 }
 
-/// Makes the stack. Blocks while journald is stalled: for the thread that writes.
+/// Creates the subscriber. Blocks while journald is stalled: only for the writer thread.
 pub(super) fn of(sink: Sink, level: Level) -> (Dispatch, Option<Record>) {
     let filter = dynamic_filter_fn(move |event, _| level.admits(event));
     let stack = tracing_subscriber::registry().with(filter);
@@ -64,7 +64,7 @@ pub(super) fn of(sink: Sink, level: Level) -> (Dispatch, Option<Record>) {
             Err(error) => {
                 let text =
                     format!("failed to connect to the journal, writing to stderr instead: {error}");
-                // systemd passes stderr on to the journal when there is one again.
+                // systemd forwards stderr to the journal when it is available again.
                 let stderr = stack.with(stderr(StderrStyle::Prefixed));
                 let warning = Record::new(Priority::Warning, text);
                 return (Dispatch::new(stderr), Some(warning));
@@ -74,7 +74,7 @@ pub(super) fn of(sink: Sink, level: Level) -> (Dispatch, Option<Record>) {
     (Dispatch::new(stack.with(stderr(style))), None)
 }
 
-/// Writes text lines. One write for each entry, so that lines of other writers do not get in between.
+/// Writes text lines. One write for each entry, so that lines of other writers do not interleave.
 fn stderr<S>(style: StderrStyle) -> impl Layer<S>
 where
     S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
@@ -82,7 +82,7 @@ where
     tracing_subscriber::fmt::layer()
         .event_format(EntryLines(style))
         .with_writer(io::stderr)
-        // No one can be determined that stderr is gone.
+        // An error of stderr cannot be reported anywhere.
         .log_internal_errors(false)
 }
 

@@ -14,13 +14,13 @@ use std::time::Instant;
 
 type Fields = BTreeMap<String, String>;
 
-/// No test waits for longer.
+/// The maximum wait in a test.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Fields of every entry that say where in the sources it comes from.
+/// The fields of every entry that contain its source location.
 const ORIGIN: [&str; 3] = ["CODE_FILE", "CODE_LINE", "TARGET"];
 
-/// Puts a journald that no one reads from in place of the machine's, for this process only.
+/// Replaces the machine's journald with a socket that is not read, for this process only.
 fn listen() -> UnixDatagram {
     run(&["mount", "-t", "tmpfs", "none", "/run"]);
     std::fs::create_dir_all("/run/systemd/journal").unwrap();
@@ -33,7 +33,7 @@ fn bind() -> UnixDatagram {
     socket
 }
 
-/// Makes a journal, and reads the empty datagram that the library tries the socket with.
+/// Creates a journal, and reads the empty datagram with which the library tests the socket.
 fn open(socket: &UnixDatagram) -> Journal {
     let journal = Journal::new(Sink::Journal, LogLevel::Debug);
     assert_eq!(socket.recv(&mut [0]).unwrap(), 0);
@@ -45,7 +45,7 @@ fn receive(socket: &UnixDatagram) -> Fields {
     try_receive(socket).unwrap()
 }
 
-/// Returns the next entry, if it comes in the time that the socket waits: lines `NAME=value`, or `NAME`, the length in eight bytes,
+/// Returns the next entry, if it arrives before the socket times out: lines `NAME=value`, or `NAME`, the length in eight bytes,
 /// and the value (systemd.io, "Native Journal Protocol").
 fn try_receive(socket: &UnixDatagram) -> Option<Fields> {
     let mut buffer = vec![0; 65536];
@@ -73,7 +73,7 @@ fn try_receive(socket: &UnixDatagram) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns the text that an entry becomes on stderr.
+/// Returns the text of an entry on stderr.
 fn text(record: &Record, style: StderrStyle) -> String {
     use tracing_subscriber::layer::SubscriberExt;
 
@@ -194,7 +194,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported(
     }
     let socket = listen();
     let journal = open(&socket);
-    // More than the queue and any socket's queue (`max_dgram_qlen`) hold.
+    // More than our queue and any socket's queue (`max_dgram_qlen`) hold.
     let sent = 5000;
     let started = Instant::now();
     for _ in 0..sent {
@@ -203,7 +203,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported(
     let took = started.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
 
-    // The journal comes back. What was lost is reported without another entry, and nothing is missing from the count.
+    // The journal is read again. The lost entries are reported without another entry, and the counts are complete.
     let (mut received, mut lost) = (0, 0);
     while received + lost < sent {
         let fields = receive(&socket);
@@ -227,7 +227,7 @@ fn a_journal_that_nobody_reads_never_blocks_the_sender_and_the_loss_is_reported(
     journal.send(Record::new(Priority::Info, "once more"));
     assert_eq!(receive(&socket)["MESSAGE"], "once more");
 
-    // Stuck again at the end: closing waits for the time given and no longer.
+    // Blocked again at the end: closing waits for the time limit and no longer.
     for _ in 0..sent {
         journal.send(Record::new(Priority::Info, "one of many"));
     }
@@ -271,7 +271,7 @@ fn a_loss_is_reported_as_soon_as_the_queue_is_empty() {
         });
         assert_eq!(written.recv_timeout(SOON).unwrap(), before);
         assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(3));
-        // Lost when the queue was full, and counted when it was empty again.
+        // Lost when the queue was full, and counted after it was empty again.
         lost.store(2, std::sync::atomic::Ordering::Relaxed);
         queue.send(None).unwrap();
         assert_eq!(written.recv_timeout(SOON).unwrap(), Record::lost(2));
@@ -308,7 +308,7 @@ fn entries_below_the_level_are_not_written_and_the_level_can_be_changed() {
             .map(|_| receive(&socket)["PRIORITY"].clone())
             .collect();
         assert_eq!(priorities, ["3", "4", "5", "6", "7"][..count], "{level:?}");
-        // The level of an entry is asked for when it is written.
+        // The level of an entry is checked when it is written.
         journal.set_level(LogLevel::Error);
         journal.send(Record::new(Priority::Error, "the end"));
         assert_eq!(receive(&socket)["MESSAGE"], "the end");

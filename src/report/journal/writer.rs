@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thread for what can make its writer wait: a journal that is slow, or stderr, which may be a full pipe. It sleeps in its
-//! queue while nothing happens.
+//! A thread for blocking writes: to a slow journal, or to stderr, which may be a full pipe. It sleeps while its queue is empty.
 
 use std::convert::Infallible;
 use std::io;
@@ -15,24 +14,24 @@ use tracing::dispatcher::with_default;
 
 use super::record::Record;
 
-/// Entries that wait: more than one change of everything that we report on. journald's socket holds as many again, or more.
+/// The maximum number of queued entries: more than one change of every reported state. journald's socket holds as many or more.
 pub(super) const QUEUE_LENGTH: usize = 64;
 
-/// An entry, or nothing: a reason to read the count of lost ones.
+/// An entry, or `None`: a request to read the count of lost entries.
 pub(super) type Queued = Option<Box<Record>>;
 
-/// The sending end. The thread ends when this is dropped and all is written.
+/// The sending end. The thread exits when this is dropped and all entries are written.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: SyncSender<Queued>,
-    /// Entries that did not fit, since the last time that it was said.
+    /// The number of lost entries since it was last reported.
     lost: Arc<AtomicU64>,
-    /// Disconnected when the thread has ended.
+    /// Disconnected when the thread has exited.
     ended: Receiver<Infallible>,
 }
 
 impl Writer {
-    /// Starts the thread. It makes the stack that it writes through, and writes first what that says.
+    /// Starts the thread. It creates the subscriber in the thread, and writes the entry that this returns first.
     pub(super) fn start(
         stack: impl FnOnce() -> (Dispatch, Option<Record>) + Send + 'static,
     ) -> io::Result<Self> {
@@ -59,12 +58,12 @@ impl Writer {
     pub(super) fn queue(&self, record: Record) {
         if self.queue.try_send(Some(Box::new(record))).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
-            // The thread may have emptied the queue since, and would sleep without reading the count.
+            // The thread may have emptied the queue in the meantime, and would sleep without reading the count.
             let _ = self.queue.try_send(None);
         }
     }
 
-    /// Waits until all is written, but no longer than `timeout`. Returns whether it was.
+    /// Waits until all entries are written, for at most `timeout`. Reports whether they were.
     pub(super) fn close(self, timeout: Duration) -> bool {
         drop(self.queue);
         matches!(
@@ -74,7 +73,7 @@ impl Writer {
     }
 }
 
-/// Writes what comes, and the count of lost entries whenever the queue is empty.
+/// Writes the queued entries, and the count of lost ones whenever the queue is empty.
 pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: impl FnMut(&Record)) {
     loop {
         let queued = match records.try_recv() {
@@ -93,7 +92,7 @@ pub(super) fn drain(records: &Receiver<Queued>, lost: &AtomicU64, mut write: imp
             None => break,
         }
     }
-    // The queue is closed: no one else will tell of what was lost last.
+    // The queue is closed: report the last lost entries now.
     let count = lost.swap(0, Ordering::Relaxed);
     if count > 0 {
         write(&Record::lost(count));

@@ -186,7 +186,7 @@ fn no_link_that_another_user_can_change_leads_to_a_directory_of_others() {
     std::fs::create_dir_all(root.join("/srv/metrics")).unwrap();
     std::fs::create_dir_all(root.join("/var/lib/prometheus")).unwrap();
     symlink("/srv/metrics", root.join(directory)).unwrap();
-    // Root's own link is followed, inside the root.
+    // A link of root is followed, inside the root.
     write_atomic(&root, &file, b"one", 0o644).unwrap();
     assert_eq!(root.read("/srv/metrics/agent.prom", 10).unwrap(), b"one");
     let open = std::fs::Permissions::from_mode(0o777);
@@ -211,7 +211,7 @@ fn no_link_that_another_user_can_change_leads_to_a_directory_of_others() {
         assert!(text.contains(&format!("`{directory}`")), "{what}: {text}");
         assert_eq!(root.read("/srv/metrics/agent.prom", 10).unwrap(), b"one");
     }
-    // Without a link such a directory is as good as any.
+    // Without a link, such a directory is accepted.
     std::fs::remove_file(root.join(directory)).unwrap();
     std::fs::create_dir(root.join(directory)).unwrap();
     write_atomic(&root, &file, b"two", 0o644).unwrap();

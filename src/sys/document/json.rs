@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pieces of JSON objects from a source that is not trusted: the depth is known before a text is parsed, a map of strings has
+//! Parts of JSON objects from an untrusted source: the depth is checked before a text is parsed, a map of strings has
 //! each key once, and no list or map has more entries than any real one.
 //!
-//! Objects are read into structs of these pieces. Fields that nothing reads are passed over without being kept.
+//! Objects are parsed into structs of these parts. Unused fields are skipped without being kept.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,22 +19,24 @@ mod text;
 use text::Within;
 pub(crate) use text::*;
 
-/// Keys of a map. The largest objects that Kubernetes stores hold some hundreds.
+/// The maximum number of keys of a map. The largest objects in Kubernetes have some hundreds.
 pub const MAXIMUM_KEYS: usize = 10_000;
 
-/// Bytes of a key: the longest key of a label or annotation, a prefix of 253 and a name of 63 with a slash between them.
+/// The maximum length of a key in bytes: the longest key of a label or annotation, with a prefix of 253, a slash and a name of 63.
 pub(crate) const KEY_BYTES: usize = 317;
 
-/// Bytes of all keys and values of a map: what Kubernetes allows for annotations (`TotalAnnotationSizeLimitB`).
+/// The maximum length in bytes of all keys and values of a map: the limit of Kubernetes for annotations
+/// (`TotalAnnotationSizeLimitB`).
 pub const MAP_BYTES: usize = 256 << 10;
 
-/// Bytes of the data of a ConfigMap (`MaxSecretSize` in `pkg/apis/core`), and of its keys.
+/// The maximum length in bytes of the data of a ConfigMap (`MaxSecretSize` in `pkg/apis/core`) and of its keys.
 pub(crate) const DATA_BYTES: usize = (1 << 20) + MAP_BYTES;
 
-/// Deeper nesting is refused. A VMI is about 12 deep and `managedFields` about 20; the parser's own limit of 128 guards the stack.
+/// The maximum nesting depth. A VMI has about 12 levels and `managedFields` about 20; the parser's own limit of 128 protects the
+/// stack.
 pub const MAXIMUM_DEPTH: usize = 64;
 
-/// Whether the text nests arrays and objects deeper than `limit`. Reads bytes only and never fails: a malformed text is the parser's to refuse.
+/// Reports whether the text nests arrays and objects deeper than `limit`. It never fails: the parser rejects an invalid text.
 pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
     let mut depth = 0_usize;
     let mut in_string = false;
@@ -64,9 +66,9 @@ pub(crate) fn is_deeper_than(text: &[u8], limit: usize) -> bool {
     false
 }
 
-/// Labels, annotations, and their like, of at most `BYTES` bytes: `null` is empty, a key that comes twice is an error.
+/// A map of strings, such as labels or annotations, of at most `BYTES` bytes: `null` is empty, a duplicate key is an error.
 ///
-/// A second value for one key means that two readers of the same text can disagree on it, so neither value is believed.
+/// With two values for one key, two readers of the same text can get different values, so neither value is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct StringMap<const BYTES: usize = MAP_BYTES>(pub BTreeMap<String, String>);
@@ -116,7 +118,7 @@ impl<'de, const BYTES: usize> Visitor<'de> for StringMapVisitor<BYTES> {
         let mut map = BTreeMap::new();
         let mut left = BYTES;
         while let Some(key) = access.next_key_seed(Within(KEY_BYTES))? {
-            // With the limit of one string, what remains cannot be exceeded by more than that.
+            // Due to the limit of one string, the remaining limit cannot be exceeded by more than that.
             let value = access.next_value_seed(Within(BYTES))?;
             left = left
                 .checked_sub(key.len() + value.len())
@@ -183,7 +185,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for CappedVisitor<
     }
 }
 
-/// The keys of a map at most, whose values do not matter; `null` is empty. Further keys are passed over.
+/// At most `MAX` keys of a map, whose values are ignored; `null` is empty. Further keys are skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys<const MAX: usize>(pub Vec<String>);
 
@@ -230,7 +232,7 @@ fn too_many<E: serde::de::Error>(limit: usize) -> E {
     E::custom(format_args!("more than {limit} entries"))
 }
 
-/// Adds the name of the field to the error of what stands in it.
+/// Defines functions that add the name of the field to an error in its value.
 macro_rules! named_fields {
     ($($(#[$doc:meta])* $function:ident = $path:literal;)*) => {$(
         $(#[$doc])*
@@ -279,7 +281,7 @@ named_fields! {
     spec_interfaces = "spec.domain.devices.interfaces";
 }
 
-/// For fields that Go's encoder writes as `null` when they are empty.
+/// Returns the default value for `null`. For fields that Go's encoder writes as `null` when they are empty.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

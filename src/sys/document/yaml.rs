@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A YAML or JSON text as a tree of bounded size, without a value of the text in any error.
+//! Parses a YAML or JSON text into a tree of limited size, without any value of the text in an error.
 //!
-//! Messages of parsers quote what they found, and what they found may be a token; so the tree is built here from the
-//! parser's events, its users name keys instead of values, and a failure is a kind and a position. Aliases are expanded on
-//! the budget of the tree.
+//! The messages of parsers quote the text, which may contain a token; so the tree is built here from the
+//! parser's events, its users name keys instead of values, and an error has a kind and a position. The expansion of aliases
+//! counts against the limit of the tree.
 //!
-//! JSON is read as YAML, which it is a part of since YAML 1.2. Numbers stay as they are written. `yes` and `on`, which are
-//! booleans in YAML 1.1, are text: who needs them says so.
+//! JSON is parsed as YAML, of which it is a subset since YAML 1.2. Numbers keep their text. `yes` and `on`, which are
+//! booleans in YAML 1.1, are text: a caller that needs them converts them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,23 +16,23 @@ use zeroize::Zeroizing;
 
 use crate::sys::escape::one_line;
 
-/// What a tree may cost beside a multiple of its text, so that a short one may be dense.
+/// The size of a tree that is allowed in addition to a multiple of its text, so that a short text may be dense.
 const TREE_BASE: usize = 64 << 10;
 
-/// What a tree may cost for each byte of its text. A vector that grows holds up to twice what it needs, so that the tree
-/// takes at most eight bytes for one.
+/// The size of a tree that is allowed for each byte of its text. A vector that grows has up to twice the needed capacity, so that
+/// the tree takes at most eight bytes for each.
 const TREE_PER_BYTE: usize = 4;
 
-/// What a value costs besides its text, about its size in memory.
+/// The size of a value without its text, about the same as in memory.
 const VALUE_COST: usize = 48;
 
-/// What the key of a mapping costs besides its text.
+/// The size of a mapping key without its text.
 const KEY_COST: usize = 32;
 
-/// Collections within collections; a kubeconfig has fewer than ten. It bounds the stack, too.
+/// The maximum depth of nested collections; a kubeconfig has fewer than ten. It also limits the stack.
 const DEPTH_MAX: usize = 64;
 
-/// Characters of a key in an error: the longest key of a label.
+/// The maximum number of characters of a key in an error: the longest key of a label.
 const KEY_SHOWN: usize = 317;
 
 /// One value.
@@ -42,7 +42,7 @@ pub(crate) enum YamlValue {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// Any number, as it is written.
+    /// A number, as in the text.
     Number(String),
     /// Text.
     Text(Zeroizing<String>),
@@ -53,7 +53,7 @@ pub(crate) enum YamlValue {
 }
 
 impl YamlValue {
-    /// The entry of a mapping.
+    /// Returns the value of a key in a mapping.
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Map(entries) => entries
@@ -63,7 +63,7 @@ impl YamlValue {
         }
     }
 
-    /// What kind of value it is, for messages.
+    /// Returns the kind of the value, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -75,7 +75,7 @@ impl YamlValue {
         }
     }
 
-    /// What it costs, and how many collections it nests.
+    /// Returns the size of the value, and the depth of its nested collections.
     fn measure(&self) -> (usize, usize) {
         let deepest = |depth: usize, (_, one): (usize, usize)| depth.max(one);
         match self {
@@ -107,16 +107,16 @@ impl fmt::Debug for YamlValue {
     }
 }
 
-/// Why a text is no tree. Quotes no value of the text.
+/// The reason why a text cannot be parsed. Quotes no value of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
-    /// The file holds nothing.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
     /// The bytes are not text.
     #[error("is not valid UTF-8")]
     NotText,
-    /// The syntax is broken.
+    /// The syntax is invalid.
     #[error("is neither YAML nor JSON, at line {line} column {column}")]
     Syntax {
         /// Counted from 1.
@@ -127,38 +127,38 @@ pub enum DocumentError {
     /// There is more than one document.
     #[error("is not one YAML or JSON document")]
     NotOneDocument,
-    /// More bytes than such a text has.
+    /// The text is longer than its limit.
     #[error("is larger than {limit} bytes")]
     TooLong {
-        /// The cap.
+        /// The limit.
         limit: usize,
     },
-    /// Aliases, or values of a few bytes each, make it much larger in memory than its text.
+    /// Due to aliases, or values of a few bytes each, the tree is much larger in memory than its text.
     #[error("expands to more than {limit} bytes in memory")]
     TooLarge {
-        /// The cap for a text of this length.
+        /// The limit for a text of this length.
         limit: usize,
     },
-    /// Collections within collections without end.
+    /// Collections are nested too deep.
     #[error("nests deeper than {DEPTH_MAX} levels")]
     TooDeep,
-    /// A mapping has the same key twice.
+    /// A mapping has a duplicate key.
     #[error("has the duplicate key `{key}` in a mapping")]
     DuplicateKey {
         /// The key, escaped.
         key: String,
     },
-    /// YAML that Kubernetes' own readers treat in different ways.
+    /// A YAML feature that Kubernetes' own parsers handle differently.
     #[error("uses {what}, which is not supported, at line {line}")]
     Unsupported {
-        /// What.
+        /// The feature.
         what: &'static str,
         /// Counted from 1.
         line: usize,
     },
 }
 
-/// Reads a text.
+/// Parses a text.
 pub(crate) fn parse(text: &[u8]) -> Result<YamlValue, DocumentError> {
     let text = std::str::from_utf8(text).map_err(|_| DocumentError::NotText)?;
     let limit = TREE_PER_BYTE
@@ -192,18 +192,18 @@ fn syntax(error: &ScanError) -> DocumentError {
     }
 }
 
-/// A tree that is being built.
+/// A tree under construction.
 struct Tree {
     limit: usize,
-    /// What is left of the limit.
+    /// The rest of the limit.
     left: usize,
     open: Vec<Open>,
-    /// What aliases may stand for, by the number of the anchor.
+    /// The values of the anchors, by their number.
     anchors: BTreeMap<usize, YamlValue>,
     root: Option<YamlValue>,
 }
 
-/// A collection that has not ended.
+/// A collection whose end has not been reached.
 struct Open {
     anchor: usize,
     content: YamlContent,
@@ -211,7 +211,7 @@ struct Open {
 
 enum YamlContent {
     List(Vec<YamlValue>),
-    /// The entries, and the key whose value comes next.
+    /// The entries, and the key of the next value.
     Map(Vec<(String, YamlValue)>, Option<String>),
 }
 
@@ -247,7 +247,7 @@ impl Tree {
                 self.place(value, ended.anchor, line)
             }
             Event::Alias(anchor) => {
-                // An anchor that has not ended has no value yet.
+                // An anchor whose end has not been reached has no value yet.
                 let Some(value) = self.anchors.get(&anchor) else {
                     let what = "an alias of an enclosing node";
                     return Err(DocumentError::Unsupported { what, line });
@@ -286,7 +286,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts a value where it belongs.
+    /// Adds a value to the innermost open collection.
     fn place(&mut self, value: YamlValue, anchor: usize, line: usize) -> Result<(), DocumentError> {
         if anchor != 0 {
             self.charge(value.measure().0)?;
@@ -339,7 +339,7 @@ fn refuse_duplicates(entries: &[(String, YamlValue)]) -> Result<(), DocumentErro
     }
 }
 
-/// Only the tags of YAML's own types are known; others ask for code that makes a value.
+/// Returns the tag if it is of YAML's own types; other tags would require code that creates a value.
 fn known(tag: Option<&Tag>, line: usize) -> Result<Option<&str>, DocumentError> {
     match tag {
         None => Ok(None),
@@ -374,7 +374,7 @@ fn scalar(
     })
 }
 
-/// Whether a plain text is a number of YAML 1.1 or 1.2.
+/// Reports whether a plain text is a number in YAML 1.1 or 1.2.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let lower = digits.to_ascii_lowercase();

@@ -73,12 +73,12 @@ fn another_user_can_neither_open_the_lock_nor_keep_an_agent_from_starting() {
     if !own_process(test).is_child() {
         return;
     }
-    // As a root shell has it, and as the unit has it.
+    // The umasks of a root shell and of the unit.
     for umask in [0o022, 0o077] {
         let (dir, root) = tree();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         nix::sys::stat::umask(Mode::from_bits_truncate(umask));
-        // A directory that was made open by mistake, with a lock file that was.
+        // A directory and a lock file with wrong, permissive modes.
         let directory = root.join(STATE_DIRECTORY);
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: machines that have a few files and nothing else, so that a fleet need not ask the kernel for the many that are
-//! absent, nor again for those that never change.
+//! For tests only: simulated systems with a few files, so that a fleet need not query the kernel for the many that do
+//! not exist, nor repeatedly for those that never change.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The files of the machines of a thread. Paths are compared as strings: a fleet looks up millions.
+/// The files of a thread's systems. Paths are compared as strings, since a fleet looks up millions.
 #[derive(Default)]
 struct Files {
-    /// They and the directories above them.
+    /// The files and the directories above them.
     present: HashSet<OsString>,
-    /// Those that never change.
+    /// The files that never change.
     constant: HashSet<OsString>,
-    /// What was read of these, by machine.
+    /// The content of these files, by system.
     read: HashMap<OsString, HashMap<OsString, Vec<u8>>>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn is_declared() -> bool {
     FILES.with_borrow(Option::is_some)
 }
 
-/// Reports whether it is declared that nothing stands at this path.
+/// Reports whether this path is declared not to exist.
 pub(super) fn is_absent(path: &Path) -> bool {
     FILES.with_borrow(|files| {
         files
@@ -51,7 +51,7 @@ pub(super) fn is_absent(path: &Path) -> bool {
     })
 }
 
-/// Returns what was read of a file that never changes.
+/// Returns the cached content of a file that never changes.
 pub(super) fn known(dir: &Path, path: &Path) -> Option<Vec<u8>> {
     FILES.with_borrow(|files| {
         let read = files.as_ref()?.read.get(dir.as_os_str())?;
@@ -59,7 +59,7 @@ pub(super) fn known(dir: &Path, path: &Path) -> Option<Vec<u8>> {
     })
 }
 
-/// Keeps what was read, where it never changes.
+/// Caches the content of a file that never changes.
 pub(super) fn keep(dir: &Path, path: &Path, bytes: &[u8]) {
     FILES.with_borrow_mut(|files| {
         if let Some(files) = files

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: whether the machine of this thread is simulated, and its timer, which follows tokio's paused clock.
+//! For tests only: marks the system of this thread as simulated, and provides its timer on tokio's paused clock.
 
 use std::cell::Cell;
 use std::io;
@@ -15,22 +15,22 @@ thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Declares the machine of this thread simulated: nothing listens to the kernel.
+/// Declares that the system of this thread is simulated: no kernel events are received.
 pub(crate) fn turn_on() {
     ON.set(true);
 }
 
-/// Reports whether the machine of this thread is simulated.
+/// Reports whether the system of this thread is simulated.
 pub(crate) fn is_on() -> bool {
     ON.get()
 }
 
-/// A timer of the kernel, or of a simulated machine.
+/// A timer of the kernel, or of a simulated system.
 #[derive(Debug)]
 pub(crate) enum Timer<K> {
-    /// The kernel's.
+    /// The kernel's timer.
     Kernel(K),
-    /// On tokio's clock.
+    /// A timer on tokio's clock.
     Simulated(Paused),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Paused {
 }
 
 impl Timer<Kernel> {
-    /// Creates the timer that fits the machine of this thread.
+    /// Creates the timer for the system of this thread.
     pub(crate) fn new(kernel: impl FnOnce() -> io::Result<Kernel>) -> io::Result<Self> {
         Ok(match is_on() {
             true => Self::Simulated(Paused::default()),
@@ -61,7 +61,7 @@ impl Timer<Kernel> {
         }
     }
 
-    /// Waits until the timer rings.
+    /// Waits until the timer expires.
     pub(crate) async fn ring(&self) {
         match self {
             Self::Kernel(timer) => timer.ring().await,

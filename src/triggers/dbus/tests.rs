@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Against a real dbus-daemon, with stand-ins for the two services.
+//! Tests against a real dbus-daemon, with fakes of the two services.
 
 use harvester_lab::bus::{Bus as Daemon, Hostnamed, Systemd, Unit};
 use harvester_lab::guest::GuestTree;
@@ -21,7 +21,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// Follows the bus of an empty tree, where there is none yet.
+    /// Follows the bus of an empty root, which has no bus yet.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let tree = GuestTree::new(dir.path());
@@ -44,7 +44,7 @@ impl Followed {
         reason.expect("a reason comes").unwrap().0
     }
 
-    /// Waits until systemd is heard. Answers whether that gave a reason, and forgets what came before.
+    /// Waits until systemd's signals are received. Reports whether that sent a reason, and discards earlier ones.
     async fn heard(&mut self) -> bool {
         self.is(SYSTEMD1, true, MANAGER.name).await;
         let mut last = None;
@@ -135,7 +135,7 @@ async fn a_liar_is_not_heard_neither_in_public_nor_in_private() {
     assert!(followed.heard().await);
     let impostor = Hostnamed::impostor(&daemon).await;
     impostor.announce(None, "evil").await;
-    // Unique names are counted up: ours is among the first.
+    // Unique names are numbered: ours is among the first.
     for number in 0..10 {
         impostor
             .announce(Some(&format!(":1.{number}")), "evil")

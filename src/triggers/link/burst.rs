@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many announcements of one move are one reason to reconcile.
+//! Combines the announcements of one migration into one reason to reconcile.
 
 use std::time::Duration;
 
-/// Silence that ends a burst. QEMU lets each NIC announce itself five times within 0.8 s.
+/// The silence that ends a burst. QEMU makes each NIC announce itself five times within 0.8 s.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// No move makes a longer burst: noise must not hide a second move indefinitely.
+/// The maximum length of a burst. No migration causes a longer one: noise must not hide a second migration indefinitely.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A burst of events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Burst {
-    /// When it began and when its last event came.
+    /// The times of the first and the last event.
     now: Option<(Duration, Duration)>,
 }
 
 impl Burst {
-    /// Takes an event at `at`; whether it is the first of a burst.
+    /// Records an event at `at`. Reports whether it is the first of a burst.
     pub fn begins(&mut self, at: Duration) -> bool {
         let began = self.now.and_then(|(began, last)| {
             let goes_on = at.saturating_sub(last) < SILENCE && at.saturating_sub(began) < LONGEST;
@@ -32,14 +32,14 @@ impl Burst {
 mod tests {
     use super::*;
 
-    /// How many of events at these milliseconds are reported.
+    /// Returns the number of events that are reported; the times are in milliseconds.
     fn reported(events: impl IntoIterator<Item = u64>) -> usize {
         let mut burst = Burst::default();
         let begins = |at: &u64| burst.begins(Duration::from_millis(*at));
         events.into_iter().filter(begins).count()
     }
 
-    /// Five announcements as QEMU times them.
+    /// Five announcements with the intervals of QEMU.
     const ANNOUNCEMENTS: [u64; 5] = [0, 50, 200, 450, 800];
 
     #[test]

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which message of the kernel tells that a virtio NIC announces itself again.
+//! Checks whether a kernel message is the announcement of a virtio NIC.
 
 use crate::wire::netlink::inventory::VIRTIO;
 use crate::wire::netlink::message::{Message, MessageError, NOTIFY_PEERS, messages};
 use crate::wire::netlink::socket::KERNEL;
 
-/// A virtio NIC announces itself.
+/// The announcement of a virtio NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkAnnounce {
-    /// Its name. Root may choose any: escape it before it is shown.
+    /// The name of the NIC. Root may choose any name: escape it before it is shown.
     pub nic: String,
 }
 
-/// Why a message is no reason to reconcile.
+/// The reason why a message is not a reason to reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum RefusedAnnounce {
     /// A process sent it, not the kernel.
     #[error("from port ID {0}, not from the kernel")]
     Forged(u32),
-    /// It breaks the rules of netlink.
+    /// It is not a valid netlink message.
     #[error("cannot be parsed")]
     Malformed(#[source] MessageError),
-    /// It tells of something else.
+    /// It reports another event.
     #[error("not an announcement")]
     Other,
-    /// A device on top of a NIC repeats what the NIC says.
+    /// A device on top of a NIC repeats the event of the NIC.
     #[error("from a device of kind {0:?}")]
     Copy(String),
-    /// Something other than a virtio NIC announces itself: a bond that changes its port, a team, a NIC passed through.
+    /// A device other than a virtio NIC announces itself: a bond that changes its port, a team, a passed-through NIC.
     #[error("not from a virtio NIC")]
     NotVirtio,
 }
 
-/// Judges a datagram from the port id `sender`; the kernel puts one message into each. `bus_of` tells the bus of a NIC by its
-/// name, for kernels whose messages do not (before 5.14).
+/// Checks a datagram from the port ID `sender`; the kernel sends one message in each. `bus_of` returns the bus of a NIC by its
+/// name, for kernels whose messages do not contain it (before 5.14).
 pub fn judge(
     datagram: &[u8],
     sender: u32,

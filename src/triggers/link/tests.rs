@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of announcements: real messages, a source that plays the kernel, and the real kernel in a network namespace.
+//! Tests of announcements: real messages, a fake source of kernel messages, and the real kernel in a network namespace.
 
 use super::*;
 use crate::testing::{own_namespaces, run};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 
 type Reasons = crate::triggers::Inbox;
 
-/// What a listener does to the world, and the world's time in milliseconds.
+/// The effects of a listener, and the simulated time in milliseconds.
 struct Effects {
     reasons: Reasons,
     health: SignalBoard,
@@ -52,7 +52,7 @@ fn listening() -> (Listening, Effects) {
 }
 
 impl Effects {
-    /// The reasons that were given since the last time, which are on record as well.
+    /// Returns the number of reasons since the last call, which are also recorded.
     fn reported(&mut self) -> u64 {
         let recorded = self.announced.swap(0, Ordering::Relaxed);
         let reasons = std::iter::from_fn(|| self.reasons.try_recv().ok()).count();
@@ -74,7 +74,7 @@ fn event(message: &[u8], event: u32) -> Vec<u8> {
     with(message, 44, &event.to_ne_bytes())
 }
 
-/// What a link without a device says, with this name, bus and event.
+/// Creates the message of a link without a device, with this name, bus and event.
 fn made_up(name: &str, bus: Option<&str>, number: Option<u32>) -> Vec<u8> {
     let mut message = with(&bare(RTM_NEWLINK), 3, format!("{name}\0").as_bytes());
     if let Some(bus) = bus {
@@ -83,7 +83,7 @@ fn made_up(name: &str, bus: Option<&str>, number: Option<u32>) -> Vec<u8> {
     number.map_or(message.clone(), |number| event(&message, number))
 }
 
-// ---- judging ----
+// ---- judge ----
 
 #[test]
 fn only_the_kernel_and_only_a_virtio_nic_announces() {
@@ -99,7 +99,7 @@ fn only_the_kernel_and_only_a_virtio_nic_announces() {
             None,
             "from port ID 4711, not from the kernel",
         ),
-        // What a process says is not even read.
+        // A message from a process is not parsed.
         (
             b"nonsense",
             4711,
@@ -114,7 +114,7 @@ fn only_the_kernel_and_only_a_virtio_nic_announces() {
         (&event(VIRTIO, 0), KERNEL, None, "not an announcement"),
         (&removed, KERNEL, None, "not an announcement"),
         (&vlan, KERNEL, None, "from a device of kind \"vlan\""),
-        // A kernel before 5.14 says no bus, and sysfs does.
+        // A kernel before 5.14 does not send the bus; it is read from sysfs.
         (&old, KERNEL, Some("virtio"), "Ok: eth0"),
         (&old, KERNEL, Some("pci"), "not from a virtio NIC"),
         (&old, KERNEL, None, "not from a virtio NIC"),
@@ -173,9 +173,9 @@ fn how_the_signal_stands_is_said_of_each_virtio_nic() {
     }
 }
 
-// ---- the loop, with a source that plays the kernel ----
+// ---- the loop, with a fake source ----
 
-/// What a source gives before its end: a message of the kernel or an overrun.
+/// The output of a source before its end: a message of the kernel or an overrun.
 enum Next {
     Message(Vec<u8>),
     Overrun,
@@ -210,7 +210,7 @@ fn five_announcements_of_each_of_three_nics_are_one_reason_and_the_next_move_is_
     let (mut listening, mut effects) = listening();
     let nics = ["eth0", "eth1", "eth2"];
     let storm = || {
-        // Each announcement is followed by an event of its own (IFLA_EVENT_IGMP_RESEND).
+        // Each announcement is followed by another event (IFLA_EVENT_IGMP_RESEND).
         let events = nics.map(|nic| [NOTIFY_PEERS, 5].map(|number| (nic, number)));
         let all = events.into_iter().flatten().cycle().take(30);
         Played::new(
@@ -238,9 +238,9 @@ fn a_source_that_dies_is_opened_again_with_growing_waits_and_what_it_missed_is_m
         let wait = listening.live(opened);
         waits.push(wait.as_secs());
         effects.pass(wait.as_millis() as u64);
-        // The finding stands while no one listens.
+        // The finding stays while the source is inactive.
         assert_eq!(effects.health.issues().len(), 1);
-        // What a deaf listener missed is made up for as soon as it hears again.
+        // Announcements that may have been missed are reported as soon as the source is active again.
         assert_eq!(effects.reported(), u64::from(turn >= 2), "{turn}");
     }
     assert_eq!(waits, [1, 2, 4, 8]);
@@ -279,12 +279,12 @@ fn a_message_that_does_not_fit_and_an_overrun_are_reasons_to_look() {
 
 // ---- the real kernel ----
 
-/// A filter that keeps all there is of every message (`BPF_RET`).
+/// A filter that keeps every message completely (`BPF_RET`).
 const EVERYTHING: [SockFilter; 1] = [SockFilter::new(0x06, 0, 0, u32::MAX)];
 
 const OPTIONS: [&str; 2] = ["--map-root-user", "--net"];
 
-/// A socket until it says nothing for a while and the work is done that makes it speak.
+/// A socket that ends when it is silent and the work that causes its messages is done.
 struct Until<'a>(&'a LinkSocket, &'a (dyn Fn() -> bool + Sync));
 
 impl MessageSource for Until<'_> {
@@ -302,12 +302,12 @@ fn open(filter: &[SockFilter], receive_buffer: usize) -> LinkSocket {
     socket.with_timeout(Duration::from_millis(50))
 }
 
-/// Listens until nothing more can be there: what the kernel tells is in the socket when the call that caused it returns.
+/// Listens until no more messages can arrive: the kernel queues them before the call that causes them returns.
 fn drain(listening: &mut Listening, socket: &LinkSocket) {
     listening.follow(&Until(socket, &|| true));
 }
 
-/// Makes a veth pair, sets it up and removes it, so many times.
+/// Creates a veth pair, brings it up and deletes it, `times` times.
 fn churn(times: usize) {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])
@@ -321,7 +321,7 @@ fn churn(times: usize) {
     assert!(ip.wait().unwrap().success());
 }
 
-/// Sends a message to all who listen to links, as root may.
+/// Sends a message to all listeners for links, as root may.
 fn forge(message: &[u8]) {
     let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
     socket.bind_auto().unwrap();
@@ -361,7 +361,7 @@ fn interfaces_that_come_and_go_wake_nobody() {
     assert_eq!(filtered.tally, HintTally::default());
     assert!(unfiltered.tally.refused > 300, "{:?}", unfiltered.tally);
     assert_eq!(effects.reported(), 0);
-    // The socket is not deaf: what it is for goes through.
+    // The socket works: announcements pass the filter.
     forge(&event(VIRTIO, NOTIFY_PEERS));
     drain(&mut filtered, &ours);
     assert_eq!(filtered.tally.forged, 1);
@@ -382,7 +382,7 @@ fn an_announcement_that_root_makes_up_is_refused_and_counted() {
     ] {
         forge(&message);
     }
-    // The filter keeps these out, no matter who sends them.
+    // The filter drops these, regardless of their sender.
     for message in [
         VIRTIO.to_vec(),
         event(VIRTIO, 5),
@@ -423,7 +423,7 @@ fn other_events_of_the_kernel_are_no_reason() {
     drain(&mut unfiltered, &plain);
     let before = unfiltered.tally.refused;
     assert!(before >= 3, "{:?}", unfiltered.tally);
-    // IFLA_EVENT_FEATURES, from the kernel itself. A filter for it keeps it, so the one for announcements was asked.
+    // IFLA_EVENT_FEATURES, from the kernel itself. A filter for it passes it, so the one for announcements was effective.
     let (mut features, mut none) = listening();
     let theirs = open(&only(2), RECEIVE_BUFFER);
     run(&["ethtool", "-K", "v0", "tso", "off", "gso", "off"]);
@@ -445,7 +445,7 @@ fn messages_that_the_kernel_dropped_are_a_reason_to_look_and_the_socket_lives_on
         return;
     }
     let (mut listening, mut effects) = listening();
-    // No room for more than a message or two, and no one takes them meanwhile.
+    // A buffer for one or two messages, which are not read in the meantime.
     let socket = open(&EVERYTHING, 0);
     churn(20);
     drain(&mut listening, &socket);

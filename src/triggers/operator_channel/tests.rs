@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of the talk on descriptors that the kernel really has: a socket pair for the words, a FIFO for hang-ups.
+//! Tests of the channel on real file descriptors: a socket pair for data, a FIFO for hang-ups.
 
 use super::*;
 use std::fs::File;
@@ -36,7 +36,7 @@ impl Talk {
         }
     }
 
-    /// Lets the guest do all that it can do now.
+    /// Runs the guest until it is stuck.
     fn work(&mut self) {
         loop {
             match self.guest.step().unwrap() {
@@ -53,7 +53,7 @@ impl Talk {
         std::fs::write(path, text).unwrap();
     }
 
-    /// All that the guest has written.
+    /// Returns all data that the guest has written.
     fn replies(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let mut buffer = [0; 65536];
@@ -66,7 +66,7 @@ impl Talk {
         }
     }
 
-    /// The replies to these bytes, in pieces of a page.
+    /// Returns the replies to these bytes, sent in chunks of a page.
     fn ask(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut replies = Vec::new();
         for piece in bytes.chunks(READ_MAX) {
@@ -140,7 +140,7 @@ async fn what_a_host_that_went_away_left_behind_is_done_and_not_answered() {
         .write_all(b"{\"execute\":\"node-agent-resync\"}")
         .unwrap();
     (talk.guest.away, talk.guest.left) = (true, true);
-    // It reads, it does what was asked, and it drops the reply at the next step.
+    // It reads, executes the request, and drops the reply at the next step.
     assert!(matches!(talk.guest.step().unwrap(), ChannelStep::Worked));
     assert!(matches!(
         talk.guest.step().unwrap(),
@@ -152,7 +152,7 @@ async fn what_a_host_that_went_away_left_behind_is_done_and_not_answered() {
     assert_eq!(talk.replies(), b"");
 }
 
-/// The kernel takes what it says at once, and the news that it is there later, in a work queue (`control_work_handler`).
+/// The kernel accepts the data immediately, and notifies of the connection later, in a work queue (`control_work_handler`).
 #[tokio::test]
 async fn what_a_host_says_while_it_comes_is_answered() {
     let mut talk = Talk::new();
@@ -190,7 +190,7 @@ async fn ten_thousand_commands_with_nobody_reading_take_a_bounded_room_and_are_a
     let all = b"{\"execute\":\"guest-ping\"}\n".repeat(COMMANDS);
     let mut rest = &all[..];
     let mut most = 0;
-    // No one reads: until neither side can do anything.
+    // Nothing is read: until neither side can continue.
     loop {
         let written = match talk.host.write(rest) {
             Ok(count) => count,
@@ -221,7 +221,7 @@ async fn ten_thousand_commands_with_nobody_reading_take_a_bounded_room_and_are_a
     }
     replies += talk.replies().iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(replies, COMMANDS);
-    // Each byte of the input is printed as up to five.
+    // Each byte of the input is escaped as up to five.
     assert!(most <= 6 * READ_MAX, "{most} bytes were kept");
 }
 
@@ -235,7 +235,7 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
     let file = File::from(open(&path, flags, Mode::empty()).unwrap());
     let port = Port::new(path.clone(), file).unwrap();
     let mut guest = Conversation::new(Root::new(dir.path()), port);
-    // A task of its own, which sleeps whenever the host does something.
+    // A separate task, which sleeps until the host causes an event.
     let (reported, mut events) = tokio::sync::mpsc::unbounded_channel();
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
     let task = tokio::spawn(async move {
@@ -256,7 +256,7 @@ async fn a_hang_up_in_the_middle_of_a_command_and_the_return_cost_four_wake_ups_
         }
     };
     tokio::time::timeout(SOON, scene).await.unwrap();
-    // A hang-up that lasts wakes no one.
+    // A persistent hang-up causes no wake-up.
     let quiet = tokio::time::timeout(Duration::from_millis(200), events.recv()).await;
     quiet.unwrap_err();
     stop.send(()).unwrap();
@@ -278,7 +278,7 @@ async fn a_host_that_asks_without_end_does_not_keep_the_thread() {
     let mut replies = 0;
     while replies < 150 {
         {
-            // One turn on the thread.
+            // Poll it once.
             let mut next = std::pin::pin!(talk.guest.next());
             std::future::poll_fn(|context| {
                 assert!(next.as_mut().poll(context).is_pending());

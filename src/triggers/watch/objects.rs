@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two kinds of objects that are watched, and what of them matters.
+//! The two kinds of watched objects, and their relevant fields.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::facts::vmi::Vmi;
 impl Watched for Node {
     type Snapshot = (String, BTreeMap<String, String>, Vec<(String, String)>);
 
-    /// Its status changes often and is nothing to us.
+    /// Its status changes often and is not relevant.
     const METADATA_ONLY: bool = true;
 
     fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// Labels, and of the annotations only ours: others change at each heartbeat of someone.
+    /// Returns the labels and our own annotations: other annotations change at each heartbeat of another component.
     fn snapshot(&self) -> Self::Snapshot {
         let ours =
             |(key, _): &(&String, &String)| key.starts_with(crate::decide::ANNOTATION_PREFIX);
@@ -41,7 +41,7 @@ impl Watched for Vmi {
         self.name.as_str()
     }
 
-    /// All that we read of it but the pods and the annotations that only a user interface reads.
+    /// Returns all fields that we read except the pods and the annotations that are only for user interfaces.
     fn snapshot(&self) -> Vmi {
         let mut vmi = self.clone();
         vmi.active_pods.clear();

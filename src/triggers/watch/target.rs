@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a watch is kept of, and by what: the object, where it is delivered, and the API server behind two traits.
+//! The target of a watch: the object, its feed, and the API server behind two traits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,17 +23,16 @@ pub trait OpenWatch: Clone + Send + Sync + 'static {
         request: &WatchRequest,
     ) -> impl Future<Output = Result<Self::Stream<T>, Error>> + Send;
 
-    /// The failures of the API, shared with all others that talk to it.
+    /// Returns the backoff of the API, shared with all its other clients.
     fn backoff(&self) -> &Backoff;
 
-    /// The API server, for messages.
+    /// Returns the API server, for messages.
     fn server(&self) -> &str;
 }
 
 /// The events of an open watch.
 pub trait EventStream<T>: Send {
-    /// The next event. After an error and after [`WatchEvent::Ended`] the stream is over. May be dropped at any time without
-    /// losing an event.
+    /// Returns the next event. After an error and after [`WatchEvent::Ended`] the stream is over. Cancel-safe: no event is lost.
     fn next(&mut self) -> impl Future<Output = Result<WatchEvent<T>, Error>> + Send;
 }
 
@@ -59,20 +58,20 @@ impl<T: Watched> EventStream<T> for Watch<T> {
     }
 }
 
-/// What is watched.
+/// The object to watch.
 #[derive(Debug)]
 pub struct Target<T, C = Client> {
     /// The client; a new one after each change of the credential.
     pub client: C,
-    /// Counts the credential's changes, so that a watch on an old client is replaced.
+    /// The number of credential changes, so that a watch with an old client is replaced.
     pub generation: u64,
     /// The path of the collection.
     pub path: String,
     /// The name of the object.
     pub name: String,
-    /// Where the object is delivered.
+    /// The feed for the deliveries.
     pub feed: Feed<T>,
-    /// The longest delay before the watch is opened again after its end.
+    /// The maximum delay before the watch is re-established.
     pub delay: Duration,
 }
 
@@ -90,7 +89,7 @@ impl<T, C: Clone> Clone for Target<T, C> {
 }
 
 impl<T, C> Target<T, C> {
-    /// Whether a watch of `other` serves this target as well.
+    /// Reports whether a watch of `other` also serves this target.
     pub fn is_same(&self, other: &Self) -> bool {
         self.generation == other.generation
             && self.path == other.path
@@ -101,20 +100,20 @@ impl<T, C> Target<T, C> {
 
 /// An object as a watch delivers it.
 pub trait Watched: DeserializeOwned + Send + 'static {
-    /// The part of it whose change is a reason to reconcile.
+    /// The part whose change is a reason to reconcile.
     type Snapshot: PartialEq + Send + Sync;
 
-    /// Whether its metadata is all that is asked for.
+    /// Whether only the metadata is requested.
     const METADATA_ONLY: bool;
 
-    /// Its name.
+    /// Returns the name.
     fn name(&self) -> &str;
 
-    /// The part of it whose change is a reason to reconcile.
+    /// Returns the part whose change is a reason to reconcile.
     fn snapshot(&self) -> Self::Snapshot;
 }
 
-/// Whether a watch is known to be alive. A connection may not survive a move, and TCP notices that a minute later.
+/// The liveness of a watch. A connection may not survive a migration, and TCP detects that a minute later.
 #[derive(Debug, Clone)]
 pub struct Pulse {
     heard: Arc<Mutex<Instant>>,
@@ -131,10 +130,10 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Re-establishes the watch, from where it stands, unless the server has said something since `since`.
+    /// Re-establishes the watch at its current version, unless the server has sent data since `since`.
     pub fn verify(&self, since: Instant) {
         if *self.heard.lock().unwrap_or_else(PoisonError::into_inner) < since {
-            // Only to one that listens: one that is between two connections starts again anyway.
+            // Only a keeper that follows a stream is notified: one without a stream opens a new one anyway.
             self.redial.notify_waiters();
         }
     }

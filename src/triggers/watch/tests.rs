@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keeper of a watch on a paused clock, against a server that does what a script says.
+//! Tests of the keeper of a watch on a paused clock, against a scripted server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,17 +35,17 @@ impl Watched for Thing {
     }
 }
 
-/// What a stream does: after so long, this. After the last step it says nothing indefinitely.
+/// The output of a stream: each item after a delay. After the last step it is silent indefinitely.
 type Steps = Vec<(Duration, Result<WatchEvent<Thing>, Error>)>;
 
-/// A server: what becomes of each watch that is opened, and what was asked of it. After the script it refuses with 503.
+/// A server: the results of the watches that are opened, and the received requests. After the script it refuses with 503.
 #[derive(Clone)]
 struct Model(Arc<Inner>);
 
 struct Inner {
     script: Mutex<VecDeque<Result<Steps, Error>>>,
     asked: Mutex<Vec<(Instant, String)>>,
-    /// Whether each asked for bookmarks.
+    /// Whether each request asked for bookmarks.
     bookmarks: Mutex<Vec<bool>>,
     open: AtomicUsize,
     most: AtomicUsize,
@@ -65,7 +65,7 @@ impl Drop for Stream {
     }
 }
 
-/// The stream of things alone.
+/// The stream of things only.
 struct Things(Stream);
 
 impl<T: Watched> EventStream<T> for Things {
@@ -139,7 +139,7 @@ impl OpenWatch for Model {
     }
 }
 
-/// A keeper that runs, and what it says.
+/// A running keeper, and its output.
 struct Kept {
     model: Model,
     feed: Feed<Thing>,
@@ -199,7 +199,7 @@ fn keep(script: Vec<Result<Steps, Error>>) -> Kept {
 }
 
 impl Kept {
-    /// When each watch was opened, in seconds since the start, and from which version.
+    /// Returns the time in seconds since the start at which each watch was opened, and its version.
     async fn after(&self, seconds: u64) -> Vec<(u64, String)> {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         let asked = self.model.0.asked.lock().unwrap();
@@ -271,7 +271,7 @@ fn cut() -> Error {
     }
 }
 
-/// A stream that begins with the object at version 5 and goes on like this.
+/// Returns a stream that begins with the object at version 5 and continues with `then`.
 fn beginning(then: Result<WatchEvent<Thing>, Error>) -> Result<Steps, Error> {
     Ok(vec![(Duration::ZERO, thing(1, "5")), (SECOND * 10, then)])
 }
@@ -349,7 +349,7 @@ async fn a_version_that_is_refused_when_the_watch_is_opened_is_dropped() {
         );
         let waited = asked[2].0 - asked[1].0;
         assert!(waited >= 5, "{what}: {asked:?}");
-        // The fleet is spread by the first wait: a second one of that kind would keep it away for too long.
+        // The first delay has spread the fleet: a second one of that kind would be too long.
         assert!(expected == "5" || waited <= 10, "{what}: {asked:?}");
     }
 }
@@ -362,7 +362,7 @@ async fn a_quiet_day_has_no_gap_and_few_watches() {
     assert!((25..=33).contains(&asked.len()), "{}", asked.len());
     assert_eq!(kept.model.0.most.load(Ordering::SeqCst), 2);
     assert_eq!(kept.model.0.least.load(Ordering::SeqCst), 1, "a gap");
-    // A server that is silent from the beginning has no such object: said once, at the start.
+    // A server that is silent from the beginning has no such object: reported once, at the start.
     assert!(kept.reasons() <= 1);
 }
 
@@ -465,7 +465,7 @@ async fn an_open_that_is_deferred_says_nothing_of_the_api_and_comes_as_soon_as_i
     let deferred = || Err(retry(429).deferral(SECOND * 3));
     let mut kept = keep(vec![deferred(), deferred(), Ok(Vec::new())]);
     kept.after(1).await;
-    // What is left may become more meanwhile.
+    // The remaining backoff may increase in the meantime.
     let backoff = &kept.model.0.backoff;
     backoff.failed(Instant::now(), Some(SECOND * 5));
     assert_eq!(kept.after(4).await, [(0, "0".to_owned())]);
@@ -536,7 +536,7 @@ async fn a_storage_without_watch_progress_is_named_and_watched_without_bookmarks
     };
     assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));
     assert_eq!(kept.reasons(), 1, "it causes no read");
-    // After the server was away it is asked for bookmarks again, and the finding stays until they are to be had.
+    // After the server was away, bookmarks are requested again, and the finding stays until they are available.
     while kept.model.0.asked.lock().unwrap().len() < 5 {
         tokio::time::sleep(SECOND).await;
         assert_eq!(kept.health.issues(), std::slice::from_ref(&issue));

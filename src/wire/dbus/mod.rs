@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A D-Bus client: one connection to the system bus for the whole process, method calls with a timeout.
 //!
-//! A call is a name, a path, a method and arguments that are strings. Generated proxies would cost the binary a state machine for each
-//! method. Nothing here knows what a reply means.
+//! A call has a name, a path, a method and string arguments. Generated proxies would add a state machine for each method to the
+//! binary. The caller interprets the replies.
 
 mod socket;
 
@@ -20,14 +20,14 @@ use zbus::{Connection, Message};
 use crate::sys::root::Root;
 use socket::Bounded;
 
-/// The system bus, where systemd's `dbus.socket` listens. Every machine has it at the same place (D-Bus specification,
-/// "System message bus").
+/// The socket of the system bus, on which systemd's `dbus.socket` listens. Every system has it at the same path (D-Bus
+/// specification, "System message bus").
 pub const SOCKET: &str = "/run/dbus/system_bus_socket";
 
-/// No bus and no service needs longer to answer, unless it is stopped. A hung bus must not hang us.
+/// The timeout of a call. No bus and no service needs longer, unless it is stopped. A hung bus must not block the agent.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A service that answers: its name, one of its objects and one of the object's interfaces.
+/// The target of a call: the name of a service, one of its objects and one of the object's interfaces.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer<'a> {
     /// The name on the bus.
@@ -52,44 +52,44 @@ pub const MANAGER: Peer<'_> = Peer {
     interface: "org.freedesktop.systemd1.Manager",
 };
 
-/// Where properties of any object are read and reported.
+/// The interface to read the properties of any object, and for their signals.
 pub const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// Why the bus, or someone on it, did not answer.
+/// The reason why the bus, or a service on it, did not respond.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
-    /// There is no system bus on this machine, or not yet.
+    /// There is no system bus on this system, or not yet.
     #[error("no system bus: `{}` does not exist", .0.display())]
     Absent(PathBuf),
-    /// The bus is there and cannot be used.
+    /// The bus exists and cannot be used.
     #[error("failed to connect to the system bus at `{address}`: {said}")]
     Connect {
-        /// Where.
+        /// The address of the bus.
         address: String,
-        /// What the kernel or the bus said. No source: it tells its own causes already.
+        /// The error of the kernel or the bus. Not a `#[source]`: its text already includes its causes.
         said: zbus::Error,
     },
-    /// The bus, or who was asked, is stopped or stuck.
+    /// The bus, or the service, is stopped or hangs.
     #[error("no response on the system bus within {} s", DEADLINE.as_secs())]
     Silent,
     /// The connection ended.
     #[error("the connection to the system bus was closed")]
     Ended,
-    /// Who was asked refused.
+    /// The service returned an error.
     #[error("`{method}` failed: {said}")]
     Refused {
         /// The method.
         method: String,
-        /// The answer: the name of an error, and a text.
+        /// The response: the name of an error, and a text.
         said: zbus::Error,
     },
-    /// The answer has another shape than the interface says.
+    /// The response has a type other than the interface defines.
     #[error("unexpected response to `{0}`")]
     Malformed(String),
 }
 
 impl BusError {
-    /// The name of the error that the service answered with.
+    /// Returns the name of the error in the service's response.
     pub fn name(&self) -> Option<String> {
         use zbus::DBusError;
         match self {
@@ -103,12 +103,12 @@ impl BusError {
     }
 }
 
-/// Where the bus is.
+/// The address of the bus.
 #[derive(Debug)]
 enum BusAddress {
     /// A socket at a path.
     Socket(PathBuf),
-    /// Any address that the environment names (`DBUS_SYSTEM_BUS_ADDRESS`).
+    /// Any address from the environment (`DBUS_SYSTEM_BUS_ADDRESS`).
     Named(String),
 }
 
@@ -138,7 +138,7 @@ impl BusAddress {
     }
 }
 
-/// The system bus. Clones share the one connection, which is made when it is first needed, and re-created when it has ended.
+/// The system bus. Clones share one connection, which is opened at the first use, and again after it has ended.
 #[derive(Debug, Clone)]
 pub struct Bus {
     shared: Arc<SharedBus>,
@@ -151,7 +151,8 @@ struct SharedBus {
 }
 
 impl Bus {
-    /// The bus of the system below `root`. `address` is what the environment names, and counts on the running system only.
+    /// Creates a client for the bus of the system below `root`. `address` is from the environment, and is used only on the running
+    /// system.
     pub fn new(root: &Root, address: Option<&str>) -> Self {
         let address = match address {
             Some(address) if root.is_live() => match plain_path(address) {
@@ -168,11 +169,11 @@ impl Bus {
         }
     }
 
-    /// The connection.
+    /// Returns the open connection, or opens one.
     ///
     /// # Errors
     ///
-    /// When there is none and none can be made before the deadline.
+    /// When there is no connection and none can be opened before the deadline.
     pub async fn connection(&self) -> Result<Connection, BusError> {
         let mut slot = self.shared.connection.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
@@ -189,7 +190,7 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// When there is no bus, no answer before the deadline, or the answer is a refusal.
+    /// When there is no bus, no response before the deadline, or the response is an error.
     pub async fn call(
         &self,
         peer: Peer<'_>,
@@ -225,7 +226,7 @@ impl Bus {
     ///
     /// # Errors
     ///
-    /// As [`Bus::call`], and when the answer is no property.
+    /// As [`Bus::call`], and when the response is not a property.
     pub async fn property(
         &self,
         peer: Peer<'_>,
@@ -244,11 +245,11 @@ impl Bus {
         value.try_to_owned().map(Into::into).map_err(malformed)
     }
 
-    /// The one string or object path that a method answers with.
+    /// Calls a method that returns one string or object path, and returns that.
     ///
     /// # Errors
     ///
-    /// As [`Bus::call`], and when the answer is neither.
+    /// As [`Bus::call`], and when the response is neither.
     pub async fn text(
         &self,
         peer: Peer<'_>,
@@ -257,7 +258,7 @@ impl Bus {
     ) -> Result<String, BusError> {
         let answer = self.call(peer, method, arguments).await?;
         let body = answer.body();
-        // A string and an object path are the same on the wire.
+        // A string and an object path have the same encoding.
         let text: Result<&str, _> = body.deserialize_ignore_signature();
         let is_text = matches!(body.signature().to_string().as_str(), "s" | "o");
         match text {
@@ -267,14 +268,14 @@ impl Bus {
     }
 }
 
-/// The path in an address that is nothing but one: of such a bus the size of messages is bounded.
+/// Returns the path of an address that has only a path: on such a bus the size of messages is limited.
 fn plain_path(address: &str) -> Option<&str> {
     let path = address.strip_prefix("unix:path=")?;
     (!path.contains([',', ';', '%'])).then_some(path)
 }
 
-/// The object of a unit: systemd writes every byte of the name that is no letter or digit as `_` and two hexadecimal digits
-/// (`bus_label_escape`, src/basic/bus-label.c).
+/// Returns the object path of a unit: systemd escapes every byte of the name that is not a letter or a digit as `_` and two
+/// hexadecimal digits (`bus_label_escape`, src/basic/bus-label.c).
 pub fn unit_path(unit: &str) -> String {
     let mut path = "/org/freedesktop/systemd1/unit/".to_owned();
     for (index, byte) in unit.bytes().enumerate() {

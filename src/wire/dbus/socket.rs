@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A socket to the bus that lets no large message into memory.
+//! A socket for the bus that never reads a large message into memory.
 //!
-//! Any user of this machine may send us a signal of 128 MiB, past all match rules, and the bus hands it on. The library makes
-//! room for a whole message as soon as it has its first 16 bytes. So they are checked before, and a message beyond
-//! [`MESSAGE_MAX`] is read piece by piece and dropped: nothing that we ask for is as large.
+//! Any user of this system can send us a signal of 128 MiB, regardless of match rules, and the bus delivers it. The library
+//! allocates memory for a whole message as soon as it has its first 16 bytes. So these are checked first, and a message longer
+//! than [`MESSAGE_MAX`] is read in chunks and dropped: no requested message is as large.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,16 +16,16 @@ use zbus::Message;
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 use zbus::export::async_trait::async_trait;
 
-/// Bytes of a message. Those of systemd and systemd-hostnamed that we ask for have less than 10 kB.
+/// The maximum length of a message in bytes. The requested messages of systemd and systemd-hostnamed have less than 10 kB.
 pub(super) const MESSAGE_MAX: usize = 64 << 10;
 
-/// Bytes of the specification's largest message; what announces more is no message.
+/// The maximum length of a message in the specification, in bytes; anything longer is not a message.
 const PROTOCOL_MAX: usize = 128 << 20;
 
 /// The part of a header that has the same length in each message: it ends with the length of the header's fields.
 const FIXED_HEADER: usize = 16;
 
-/// Bytes that are read and dropped at once.
+/// The number of bytes that are read and dropped at a time.
 const PIECE: usize = 4096;
 
 /// The two halves of a connected socket.
@@ -42,7 +42,7 @@ impl Socket for Bounded {
     }
 }
 
-/// Messages as the library reads them, of any size.
+/// Reads the bytes of messages for the library, without a limit.
 #[derive(Debug)]
 struct Bytes(OwnedReadHalf);
 
@@ -53,19 +53,19 @@ impl ReadHalf for Bytes {
             self.0.readable().await?;
             match self.0.try_read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Files are neither asked for nor taken.
+                // File descriptors are neither requested nor accepted.
                 read => return read.map(|read| (read, Vec::new())),
             }
         }
     }
 }
 
-/// The half that is read.
+/// The read half of the socket.
 #[derive(Debug)]
 pub(super) struct SocketReader(Bytes);
 
 impl SocketReader {
-    /// Reads until so many bytes are there.
+    /// Reads until `bytes` has `wanted` bytes.
     async fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
         let mut piece = [0; PIECE];
         while bytes.len() < wanted {
@@ -80,7 +80,7 @@ impl SocketReader {
         Ok(())
     }
 
-    /// Reads so many bytes, those that are there already among them, and drops them.
+    /// Drops `length` bytes: first those in `bytes`, then those that it reads.
     async fn skip(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
         let there = bytes.len().min(length);
         bytes.drain(..there);
@@ -129,7 +129,7 @@ impl ReadHalf for SocketReader {
     }
 }
 
-/// The length of the message that begins with these bytes (D-Bus specification, "Message Format").
+/// Returns the length of the message that begins with this header (D-Bus specification, "Message Format").
 fn length(header: &[u8]) -> Option<usize> {
     let is_little = match header.first()? {
         b'l' => true,
@@ -151,7 +151,7 @@ fn length(header: &[u8]) -> Option<usize> {
     before_body.checked_add(body)
 }
 
-/// The half that is written.
+/// The write half of the socket.
 #[derive(Debug)]
 pub(super) struct SocketWriter(OwnedWriteHalf);
 
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
 
-    /// A signal whose body is a string of this length.
+    /// Returns a signal whose body is a string of this length.
     fn signal(length: usize) -> Vec<u8> {
         let message = Message::signal("/a", "b.c", "D")
             .build(&"x".repeat(length))
@@ -202,7 +202,7 @@ mod tests {
         };
         let receive = async {
             let (mut reader, _writer) = Bounded(ours).split().take();
-            // A few bytes came with the handshake.
+            // A few bytes arrived with the handshake.
             let mut early = Vec::new();
             reader.fill(&mut early, 21).await.unwrap();
             let mut lengths = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The URLs that requests go to. Names in them come from others, so a path is taken word for word or not at all.
+//! Builds the URLs of requests. Paths contain names that others chose, so a path is used verbatim or rejected.
 
 use reqwest::Url;
 use reqwest::header::HeaderValue;
@@ -8,10 +8,10 @@ pub(super) fn is_http(url: &Url) -> bool {
     matches!(url.scheme(), "https" | "http") && url.has_host()
 }
 
-/// The URL without anything that may be secret. User information would also become a header of its own.
+/// Returns the URL without anything that may be secret. User information would also become a separate header.
 pub(super) fn public_form(url: &Url) -> Url {
     let mut url = url.clone();
-    // Both fail only for URLs that cannot hold user information.
+    // Both fail only for URLs that cannot have user information.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -19,8 +19,8 @@ pub(super) fn public_form(url: &Url) -> Url {
     url
 }
 
-/// The URL with the name as its host, and the `Host` header that it takes to hide this from the server. None when the name is an address:
-/// TLS asks for no address, and verification alone is the verifier's.
+/// Returns the URL with `name` as its host, and the `Host` header that hides this from the server. Returns `None` when the name is
+/// an address: TLS sends no address in SNI, so only the verifier needs it.
 pub(super) fn rename(base: &Url, name: &str) -> Option<(Url, HeaderValue)> {
     let mut renamed = base.clone();
     renamed.set_host(Some(name)).ok()?;
@@ -32,14 +32,14 @@ pub(super) fn rename(base: &Url, name: &str) -> Option<(Url, HeaderValue)> {
     Some((renamed, HeaderValue::from_str(&original).ok()?))
 }
 
-/// The URL of a request. A path comes in part from names that others chose: none of them may lead to another resource.
+/// Builds the URL of a request. A path contains names that others chose: none of them may lead to another resource.
 pub(super) fn request_url(base: &Url, path: &str, query: &[(&'static str, String)]) -> Option<Url> {
     let mut url = base.clone();
     let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     if segments.iter().any(|segment| {
         matches!(*segment, "" | "." | "..")
             || segment.contains(['?', '#', '%', '\\'])
-            // A URL drops tabs and ends of line without a word, which turns other text into `..`.
+            // URL parsing silently drops tabs and line ends, which can turn other text into `..`.
             || segment.contains(char::is_control)
     }) {
         return None;

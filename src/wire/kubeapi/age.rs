@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of two versions of one object is the newer one.
+//! Compares two versions of one object to find the newer one.
 
 use std::cmp::Ordering;
 
-/// How an object that arrives compares with the one that is known.
+/// The age of a received object, compared with the known one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// It is newer.
+    /// The received object is newer.
     Newer,
-    /// It is the same.
+    /// Both are the same version.
     Same,
-    /// Older, or no one knows. A watch or a cache may lag behind a read; after a restore of etcd the older one is the right one.
+    /// Older, or unknown. A watch or a cache may lag behind a read; after a restore of etcd the older version is the right one.
     Doubtful,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading an answer, within caps of time, size and depth. The status comes before any look at the body.
+//! Reads responses, with limits on time, size and depth. The status is checked before the body.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -20,19 +20,21 @@ use super::transport::{Timeouts, Transport};
 use super::types::ApiStatus;
 use crate::sys::document::json::{MAXIMUM_DEPTH, is_deeper_than};
 
-/// Cap of one object's body. etcd's own cap for an object is 1.5 MiB.
+/// The maximum size of the body of one object. The limit of etcd for an object is 1.5 MiB.
 pub const MAXIMUM_OBJECT: usize = 2 * 1024 * 1024;
-/// Cap of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than 1 KiB.
+/// The maximum size of all response headers together. The HTTP library stops reading at about 400 KiB; API servers send less than
+/// 1 KiB.
 pub const MAXIMUM_HEADERS: usize = 64 * 1024;
-/// Cap of the body of an error: more than any `Status`, and an error page need not be read to its end.
+/// The maximum size of the body of an error: more than any `Status`. An error page need not be read to its end.
 const MAXIMUM_STATUS: usize = 64 * 1024;
-/// What a header takes on the wire besides its name and its value: colon, space, end of line.
+/// The bytes that a header takes in addition to its name and its value: colon, space, line end.
 const HEADER_OVERHEAD: usize = 4;
-/// The HTTP library's words for a head beyond its own caps of 100 headers and about 400 KiB; it has a method for this on the server's side only.
+/// The HTTP library's message for a head beyond its own limits of 100 headers and about 400 KiB; it has a method for this only for
+/// servers.
 const HEAD_TOO_LARGE: &str = "message head is too large";
 
 impl Transport {
-    /// Status first; then whether the body is one that we read at all.
+    /// Checks the status first, then whether the body can be read at all.
     pub(super) async fn check(
         &self,
         response: Response,
@@ -90,7 +92,7 @@ impl Transport {
         }
     }
 
-    /// The error that an answer's status is, with the words of its body if that is a `Status` object.
+    /// Returns the error for the status of a response, with the message of its body if that is a `Status` object.
     async fn answered(&self, response: Response, target: &Arc<RequestTarget>) -> Error {
         let status = response.status().as_u16();
         let headers = response.headers();
@@ -100,7 +102,7 @@ impl Transport {
             .and_then(parse_retry_after);
         let may_be_status =
             encoding(headers).is_none() && headers.get(CONTENT_TYPE).is_some_and(is_json);
-        // A body that cannot be read changes nothing about the status.
+        // An unreadable body does not change the meaning of the status.
         let body = match may_be_status {
             true => self
                 .body(response, target, "bytes", MAXIMUM_STATUS)
@@ -109,7 +111,8 @@ impl Transport {
             false => Vec::new(),
         };
         let read = parse_status(&body);
-        // Of a kind that the server does not serve it says "could not find the requested resource" and names no object.
+        // For a kind that the server does not serve, the message is "could not find the requested resource", without the name of
+        // an object.
         let confirmed = read.as_ref().is_some_and(|status| {
             let message = status.message.as_deref().unwrap_or_default();
             status.details.name.is_some() || message.contains("not found")
@@ -128,7 +131,7 @@ impl Transport {
         )
     }
 
-    /// What the server said, described, and the Node of the credential where that is what it said.
+    /// Returns the server's message, escaped, and the Node of the credential if the message names it.
     fn message(&self, said: Option<&str>) -> (Option<String>, Option<String>) {
         let own = said.and_then(own_node);
         (
@@ -137,7 +140,7 @@ impl Transport {
         )
     }
 
-    /// The error that a `Status` within a watch stream is.
+    /// Returns the error for a `Status` within a watch stream.
     pub(super) fn event_error(&self, text: &str, target: &Arc<RequestTarget>) -> Error {
         let Some(read) = parse_status(text.as_bytes()) else {
             let problem = "an ERROR event of the watch has no Status".to_owned();
@@ -165,7 +168,7 @@ impl Transport {
         )
     }
 
-    /// Reads a whole body, piece by piece, never more than `limit` bytes.
+    /// Reads a whole body in chunks, never more than `limit` bytes.
     pub(super) async fn body(
         &self,
         mut response: Response,
@@ -214,7 +217,7 @@ impl Transport {
                 return Err(too_large());
             }
             if chunk.len() > body.capacity().saturating_sub(body.len()) {
-                // A vector grows by doubling, also beyond the limit.
+                // A vector grows by doubling, which can exceed the limit.
                 let wanted = body
                     .capacity()
                     .saturating_mul(2)
@@ -225,7 +228,7 @@ impl Transport {
         }
     }
 
-    /// Parses an answer, unless it is too deep.
+    /// Parses a response, unless it is nested too deep.
     pub(super) fn parse<'body, T: Deserialize<'body>>(
         &self,
         body: &'body [u8],
@@ -240,7 +243,7 @@ impl Transport {
         serde_json::from_slice(body).map_err(|error| self.unreadable(&error, target))
     }
 
-    /// The error for JSON that does not fit. The parser's words quote what it read, so they count as foreign.
+    /// Returns the error for JSON that cannot be parsed. The parser's message quotes its input, so it is untrusted text.
     pub(super) fn unreadable(
         &self,
         error: &serde_json::Error,
@@ -253,7 +256,7 @@ impl Transport {
         }
     }
 
-    /// The error that the HTTP library's error is.
+    /// Converts an error of the HTTP library.
     pub(super) fn failure(&self, source: reqwest::Error, target: &Arc<RequestTarget>) -> Error {
         let (source, target) = (source.without_url(), Arc::clone(target));
         if let Some(reason) = tls::find(&source) {
@@ -296,7 +299,7 @@ impl Transport {
         }
     }
 
-    /// Foreign text for a message. A server that hands our token back does not get it into a journal.
+    /// Escapes untrusted text for a message. If a server sends our token back, the token must not reach the journal.
     pub(super) fn describe(&self, foreign: &str) -> String {
         match self
             .token
@@ -320,11 +323,11 @@ fn parse_status(body: &[u8]) -> Option<ApiStatus> {
         .filter(|status| status.kind.as_deref() == Some("Status"))
 }
 
-/// How far the way to the server was open.
+/// Returns the step at which the connection failed.
 fn unreached(error: &reqwest::Error) -> Unreached {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
-        // The HTTP library's words for a name that was not found; it has no type for this that others may see.
+        // The HTTP library's message for a name that was not found; its type for this is private.
         if error.to_string() == "dns error" {
             return Unreached::Name;
         }

@@ -20,26 +20,27 @@ use super::watch::{self, Watch, WatchRequest};
 use crate::access::Credential;
 use crate::wire::backoff::Backoff;
 
-/// Objects asked for in one page of a list. An instance takes about 25 kB, so that a page fits [`MAXIMUM_PAGE`] with room.
+/// The number of objects requested in one page of a list. A VMI takes about 25 kB, so a page easily fits in [`MAXIMUM_PAGE`].
 const PAGE: usize = 200;
-/// Objects in a list. A cluster with more virtual machines in one namespace is not one that we search.
+/// The maximum number of objects in a list. The agent does not search a namespace with more virtual machines.
 pub const MAXIMUM_ITEMS: usize = 10_000;
-/// Bytes of a list, all pages together.
+/// The maximum size of a list in bytes, all pages together.
 pub const MAXIMUM_LIST: usize = 32 * 1024 * 1024;
-/// Bytes of one page, which is in memory as a whole.
+/// The maximum size in bytes of one page, which is in memory as a whole.
 pub(super) const MAXIMUM_PAGE: usize = 8 * 1024 * 1024;
-/// Pages of a list: a server may hand out fewer objects than asked for, but not nothing indefinitely.
+/// The maximum number of pages of a list: a server may return fewer objects than requested, but not empty pages indefinitely.
 const MAXIMUM_PAGES: usize = 200;
-/// What the cap of [`MAXIMUM_LIST`] is about, in messages.
+/// The unit of [`MAXIMUM_LIST`] in messages.
 const LIST_IN_BYTES: &str = "bytes in the list";
-/// What the cap of [`MAXIMUM_PAGE`] is about.
+/// The unit of [`MAXIMUM_PAGE`] in messages.
 const PAGE_IN_BYTES: &str = "bytes in one page of the list";
-/// Who we are in `managedFields`.
+/// The name of the agent in `managedFields`.
 const FIELD_MANAGER: &str = "harvester-node-agent";
 
-/// A client of one API server, cheap to clone. All clones share one connection for requests, which take turns on it, and one for a watch.
+/// A client of one API server, cheap to clone. All clones share one connection for requests, used by one request at a time, and
+/// one for a watch.
 ///
-/// Dropping a request gives it up and closes its connection; the next one opens another.
+/// Dropping a request cancels it and closes its connection; the next request opens another one.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<Transport>,
@@ -55,12 +56,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client for the credential's server. Connects to nothing yet.
+    /// Creates a client for the credential's server. Does not connect yet.
     pub fn new(credential: &Credential, timeouts: Timeouts) -> Result<Self, Error> {
         Self::counting(credential, timeouts, Tally::default(), Backoff::default())
     }
 
-    /// The same, whose requests are added to `tally` and wait for `backoff`.
+    /// Creates a client whose requests are counted in `tally` and wait for `backoff`.
     pub fn counting(
         credential: &Credential,
         timeouts: Timeouts,
@@ -71,36 +72,36 @@ impl Client {
         Ok(Self { transport })
     }
 
-    /// How long the API server is left alone after a failure.
+    /// Returns the backoff of requests after a failure.
     #[must_use]
     pub fn backoff(&self) -> &Backoff {
         &self.transport.backoff
     }
 
-    /// The API server, for messages.
+    /// Returns the API server, for messages.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.transport.server
     }
 
-    /// Reads one object as it is now.
+    /// Reads the current state of one object.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         self.read(path, Vec::new(), Accept::Object).await
     }
 
-    /// Reads one object as the API server last saw it, which costs the cluster nothing and may be a little old.
+    /// Reads one object from the cache of the API server, which costs the cluster nothing and may be slightly stale.
     pub async fn get_cached<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
         let query = vec![("resourceVersion", "0".to_owned())];
         self.read(path, query, Accept::Object).await
     }
 
-    /// Reads the metadata of one object as it is now.
+    /// Reads the current metadata of one object.
     pub async fn get_metadata(&self, path: &str) -> Result<PartialObjectMetadata, Error> {
         self.read(path, Vec::new(), Accept::MetadataOnly).await
     }
 
-    /// Reads all objects that the selectors choose, and keeps of them what is wanted. One that cannot be read is passed over:
-    /// anyone who may write one object of a collection must not make all others unreadable.
+    /// Reads all objects that the selectors match, and keeps those for which `is_wanted` returns true. An unreadable object is
+    /// skipped: a user who may write one object of a collection must not make all others unreadable.
     pub async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -116,7 +117,7 @@ impl Client {
         Ok(items)
     }
 
-    /// Reads the metadata of all objects, of which `T` keeps as little as it can. One that cannot be read is passed over.
+    /// Reads the metadata of all objects, of which `T` keeps as little as possible. An unreadable object is skipped.
     pub async fn list_metadata<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         let take = |item: &str| {
@@ -128,8 +129,8 @@ impl Client {
         Ok(items)
     }
 
-    /// Reads all pages of a list. `take` gets the text of each object, so that never more than one is in memory as a whole
-    /// beside the text of its page.
+    /// Reads all pages of a list. `take` gets the text of each object, so that never more than one parsed object is in memory,
+    /// in addition to the text of its page.
     async fn pages(
         &self,
         path: &str,
@@ -178,7 +179,7 @@ impl Client {
         Err(too_large(&target, "pages in the list", MAXIMUM_PAGES))
     }
 
-    /// Changes one object and returns what it has become.
+    /// Patches one object and returns its new state.
     pub async fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -201,7 +202,7 @@ impl Client {
         self.write(create_call(path, body)).await
     }
 
-    /// Asks whether a request would be let through, with a `SelfSubjectAccessReview`, which every authenticated subject may create.
+    /// Asks the API server with a `SelfSubjectAccessReview` whether a request is allowed. Every authenticated user may create one.
     pub async fn may(&self, attributes: &ResourceAttributes) -> Result<AccessReview, Error> {
         let body = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -230,7 +231,7 @@ impl Client {
         })
     }
 
-    /// Opens a watch. Two at a time, so that one can replace the other without a gap.
+    /// Opens a watch. Two can be open at a time, so that one can replace the other without a gap.
     pub async fn watch<T: DeserializeOwned>(
         &self,
         request: &WatchRequest,
@@ -272,7 +273,7 @@ impl Client {
             .body(response, target, "bytes in the object", MAXIMUM_OBJECT)
             .await?;
         let object = self.transport.parse(&body, target)?;
-        // After the parser, whose words on a text that is no object say more.
+        // After the parser, whose message for text that is not an object is more precise.
         self.transport
             .expect(expected, expected.compare(&body), target)?;
         Ok(object)
@@ -282,7 +283,7 @@ impl Client {
         let target = self.transport.target(&call);
         let request = async {
             let response = self.transport.send(&call, &target).await?;
-            // The write is done. Its answer is read only to keep the connection, so that it cannot fail any more.
+            // The write is done. The response is read only to keep the connection open, so it can no longer fail.
             let _ = self
                 .transport
                 .body(response, &target, "bytes in the object", MAXIMUM_OBJECT)
@@ -293,12 +294,12 @@ impl Client {
     }
 }
 
-/// How a patch is merged into the object.
+/// The method of merging a patch into the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
     /// RFC 7386: maps are merged, lists are replaced.
     Merge,
-    /// As the kind's schema says: lists are merged by their keys. Not for custom resources.
+    /// As the schema of the kind defines: lists are merged by their keys. Not for custom resources.
     StrategicMerge,
 }
 
@@ -311,7 +312,7 @@ impl PatchKind {
     }
 }
 
-/// Which objects of a list are wanted; all of them by default.
+/// The selectors of a list; all objects match by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selectors {
     /// `fieldSelector`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All that can go wrong between us and an API server, distinguished by what there is to do about it.
+//! The errors of a request to an API server, classified by how to handle them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::tls::{TlsReason, TlsSetupError};
 use crate::sys::escape::chain;
 
-/// What was asked, of whom. Holds no secret: the server has no user information and the path no query.
+/// The verb, path and server of a request. Contains no secret: the server has no user information and the path no query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTarget {
     /// The API server.
@@ -29,235 +29,236 @@ impl fmt::Display for RequestTarget {
     }
 }
 
-/// Why a request or a watch failed. Foreign text in it is escaped and cut; a bearer token is nowhere in it.
+/// The reason why a request or a watch failed. Untrusted text in it is escaped and truncated; it never contains a bearer token.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     clippy::error_impl_error,
     reason = "the one error of this module, read as `kubeapi::Error`"
 )]
 pub enum Error {
-    /// No client can be made from the credential.
+    /// The credential cannot be used to create a client.
     #[error("the credential for {server} is not usable")]
     Credential {
         /// The API server.
         server: String,
-        /// What is wrong with it.
+        /// The problem of the credential.
         #[source]
         problem: CredentialProblem,
     },
-    /// No connection.
+    /// The connection failed.
     #[error("{target}: {reason}")]
     Connect {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// How far it came.
+        /// The step that failed.
         reason: Unreached,
-        /// The cause, where the reason does not say it all.
+        /// The cause, if `reason` does not explain everything.
         #[source]
         source: Option<reqwest::Error>,
     },
-    /// Too slow.
+    /// The request timed out.
     #[error("{target}: {phase} timed out after {limit:?}")]
     Timeout {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// In which part of it the time ran out.
+        /// The part of the request that timed out.
         phase: RequestPhase,
-        /// The time that was allowed.
+        /// The time limit.
         limit: Duration,
     },
-    /// No trust between the two sides.
+    /// The TLS handshake failed.
     #[error("{target}: {reason}")]
     Tls {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the handshake failed on.
+        /// The reason why the handshake failed.
         reason: TlsReason,
     },
-    /// 401: the server does not know who we are.
+    /// 401: the server does not accept the credential.
     #[error("{target}: unauthorized (401){}", ServerMessage(.message))]
     Unauthorized {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 403 to no one: the server saw no credential. Something in between, such as a proxy that ends TLS, took it away.
+    /// 403 for the anonymous user: the server received no credential. An intermediary, such as a proxy that terminates TLS,
+    /// removed it.
     #[error("{target}: request was treated as anonymous: the credential did not reach the server (403){}", ServerMessage(.message))]
     Anonymous {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 403: it knows, and we may not. The target holds the verb and the path that a role has to allow.
+    /// 403: the user is known and not allowed. The target has the verb and the path that a role has to allow.
     #[error("{target}: forbidden (403){}", ServerMessage(.message))]
     Forbidden {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 403: a kubelet may read its own Node alone, and asked for another one. Kubernetes before 1.32 answers 404, or with the other.
+    /// 403: a kubelet may read only its own Node, and requested another one. Kubernetes before 1.32 returns 404 or the other 403.
     #[error("{target}: the credential is for Node `{own}` (403)")]
     OtherNode {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// The Node that the credential is for, described.
+        /// The Node that the credential is for, escaped.
         own: String,
     },
     /// 404.
     #[error("{target}: not found (404){}", ServerMessage(.message))]
     NotFound {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
-        /// Whether a Kubernetes API said so. Without it the answer may be that of a proxy, or of a server that lacks the whole API group,
-        /// and proves nothing about the object.
+        /// Whether a Kubernetes API sent the 404. Otherwise it may come from a proxy, or from a server without the whole API
+        /// group, and proves nothing about the object.
         confirmed: bool,
     },
-    /// 410: the resource version is too old; read again and watch from there.
+    /// 410: the resource version is too old; read again and watch from the new version.
     #[error("{target}: the resource version is no longer available (410){}", ServerMessage(.message))]
     Gone {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 409: the object changed under us, or exists already.
+    /// 409: the object changed at the same time, or already exists.
     #[error("{target}: conflict (409){}", ServerMessage(.message))]
     Conflict {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 422: the object that would come out is not valid.
+    /// 422: the resulting object is not valid.
     #[error("{target}: the change is invalid (422){}", ServerMessage(.message))]
     Invalid {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// A watch with bookmarks, of a server whose storage does not tell its progress: one without them works.
+    /// A watch with bookmarks is not possible because the server's storage does not report its progress; one without bookmarks is.
     #[error("{target}: the storage of the server has no watch progress{}", ServerMessage(.message))]
     NoWatchProgress {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// 429 and 5xx: later.
+    /// 429 and 5xx: try again later.
     #[error("{target}: the server asks to try again later ({status}){}", ServerMessage(.message))]
     Retry {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
-        /// How long the server asked us to wait, within the bounds of `status.rs`.
+        /// The time to wait that the server requested, within the bounds of `status.rs`.
         after: Option<Duration>,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// Not sent: the API is left alone for a while after a failure.
+    /// Not sent: requests back off after a failure.
     #[error("{text}")]
     Deferred {
         /// The class of that failure.
         class: Class,
-        /// The failure, one line for people.
+        /// The failure as one line of text.
         text: Arc<str>,
-        /// How much longer no request is sent.
+        /// The remaining time of the backoff.
         left: Duration,
     },
-    /// Any other status: the same request will not do better.
+    /// Any other status: the same request will fail again.
     #[error("{target}: rejected with status {status}{}", ServerMessage(.message))]
     Rejected {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
-        /// What the server said.
+        /// The message of the server.
         message: Option<String>,
     },
-    /// More than we are willing to read.
+    /// The response exceeds a limit.
     #[error("{target}: response too large: more than {limit} {what}")]
     TooLarge {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What is too large.
+        /// The unit of the limit.
         what: &'static str,
-        /// The cap, in the unit of `what`: bytes, items or pages.
+        /// The limit, in the unit of `what`: bytes, items or pages.
         limit: usize,
     },
-    /// 3xx: never followed, since the token would go along.
+    /// 3xx: redirects are never followed, since they would send the token to another server.
     #[error("{target}: redirected ({status}) to `{to}`; redirects are not followed")]
     Redirected {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
         /// The HTTP status.
         status: u16,
-        /// Where to, described.
+        /// The target of the redirect, escaped.
         to: String,
     },
-    /// Compressed, though we did not ask for it.
+    /// Compressed, although not requested.
     #[error(
         "{target}: the response has the content encoding `{encoding}`, which was not requested"
     )]
     Compressed {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// The encoding, described.
+        /// The encoding, escaped.
         encoding: String,
     },
     /// Nested deeper than any Kubernetes object.
     #[error("{target}: the response nests deeper than {limit} levels")]
     TooDeep {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// The cap.
+        /// The limit.
         limit: usize,
     },
-    /// Another object than the one that the request names.
+    /// An object other than the one that the request names.
     #[error("{target}: requested {expected}, got {found}")]
     UnexpectedObject {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
         /// The object that the request names.
         expected: String,
-        /// What came, described.
+        /// The received object, escaped.
         found: String,
     },
-    /// Not what the Kubernetes API speaks.
+    /// The response does not follow the Kubernetes API.
     #[error("{target}: {problem}")]
     Protocol {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// What is wrong, described.
+        /// The problem, escaped.
         problem: String,
     },
-    /// A watch of which nothing has been heard, not even a bookmark.
+    /// A watch on which nothing was received, not even a bookmark.
     #[error("{target}: no data received for {limit:?}")]
     Silent {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// The time that was allowed.
+        /// The time limit.
         limit: Duration,
     },
-    /// The connection broke in the middle of an answer or of an event.
+    /// The connection broke in the middle of a response or of an event.
     #[error("{target}: connection interrupted")]
     Interrupted {
-        /// What was asked.
+        /// The request.
         target: Arc<RequestTarget>,
-        /// The cause; none when the stream ended in order but within a line.
+        /// The cause; none when the stream ended normally but within a line.
         #[source]
         source: Option<reqwest::Error>,
     },
 }
 
 impl Error {
-    /// What there is to do about it.
+    /// Returns the class, which defines how to handle the error.
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
@@ -266,7 +267,7 @@ impl Error {
             | Self::Retry { .. }
             | Self::Silent { .. }
             | Self::Interrupted { .. } => Class::Retry,
-            // A server that does not take our certificate has no quarrel about its own.
+            // A server that rejects our certificate does not have a problem with its own.
             Self::Tls {
                 reason: TlsReason::ClientCertificateRejected { .. },
                 ..
@@ -291,7 +292,8 @@ impl Error {
         }
     }
 
-    /// Whether there is surely no such object: a Kubernetes API said so, and not a proxy, or a server without the whole API group.
+    /// Reports whether the object certainly does not exist: the 404 is from a Kubernetes API, not from a proxy or a server without
+    /// the API group.
     #[must_use]
     pub fn is_absence(&self) -> bool {
         matches!(
@@ -303,12 +305,12 @@ impl Error {
         )
     }
 
-    /// Whether the API is to be left alone for a while. Where it decided on a request, whatever it decided, it works.
+    /// Reports whether requests to the API must back off. An API that decided on a request works, whatever the decision was.
     #[must_use]
     pub fn is_failure_of_api(&self) -> bool {
         match self.class() {
             Class::Retry | Class::Credential | Class::Tls => true,
-            // A list that is too large has another way, and so has a watch with bookmarks.
+            // There is an alternative to a list that is too large, and to a watch with bookmarks.
             Class::Refused => !matches!(self, Self::TooLarge { .. } | Self::NoWatchProgress { .. }),
             Class::Forbidden
             | Class::NotFound
@@ -318,12 +320,12 @@ impl Error {
         }
     }
 
-    /// Whether nothing else can be asked of the API server either.
+    /// Reports whether any other request to the API server would fail too.
     #[must_use]
     pub fn is_of_whole_api(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::Tls { .. } => true,
-            // Nothing was asked.
+            // No request was sent.
             Self::Deferred { .. } => false,
             Self::Timeout { phase, .. } => *phase == RequestPhase::Connect,
             Self::Retry { status, .. } => matches!(status, 429 | 503),
@@ -331,7 +333,7 @@ impl Error {
         }
     }
 
-    /// What is said to those who would have sent a request and do not, for `left`, because of this failure.
+    /// Returns the error for requests that are not sent for `left` because of this failure.
     #[must_use]
     pub fn deferral(&self, left: Duration) -> Self {
         Self::Deferred {
@@ -341,9 +343,9 @@ impl Error {
         }
     }
 
-    /// Whether a watch should not be opened from the same resource version again. kube-apiserver refuses a version that is
-    /// too old with 410, one that it does not understand with 400, and one that it has not reached with 504 "Too large
-    /// resource version", as after a restore of etcd. 429 and 503 say nothing of the version.
+    /// Reports whether a watch must not be opened from the same resource version again. kube-apiserver rejects a version that is
+    /// too old with 410, one that it cannot parse with 400, and one that it has not reached with 504 "Too large
+    /// resource version", as after a restore of etcd. 429 and 503 are unrelated to the version.
     #[must_use]
     pub fn is_of_version(&self) -> bool {
         match self {
@@ -353,7 +355,7 @@ impl Error {
         }
     }
 
-    /// How long the server asked us to wait before the next try.
+    /// Returns the time to wait before the next try that the server requested.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -364,26 +366,26 @@ impl Error {
     }
 }
 
-/// What there is to do about an [`Error`].
+/// The way to handle an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Try again, later and later.
+    /// Retry with increasing delays.
     Retry,
     /// Read the credential's files again.
     Credential,
-    /// Do without, and tell which role is missing.
+    /// Continue without the object, and report which role is missing.
     Forbidden,
-    /// The object is not there; see [`Error::NotFound`] for how sure that is.
+    /// The object does not exist; see [`Error::NotFound`] for how certain that is.
     NotFound,
-    /// Read again, then watch from there.
+    /// Read again, then watch from the new version.
     Gone,
-    /// Read again, decide again.
+    /// Read again, then decide again.
     Conflict,
-    /// Report it: the other side does not behave like a Kubernetes API.
+    /// Report it: the server does not behave like a Kubernetes API.
     Refused,
-    /// Report it: there is no trust between the two sides.
+    /// Report it: the TLS handshake failed.
     Tls,
-    /// Report it: something mixes up answers.
+    /// Report it: a proxy or a cache mixes up responses.
     UnexpectedObject,
 }
 
@@ -401,7 +403,7 @@ impl Class {
         Self::UnexpectedObject,
     ];
 
-    /// The name used in metrics.
+    /// Returns the name used in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -417,23 +419,23 @@ impl Class {
         }
     }
 
-    /// Whether the same request may well succeed a little later, with no one having changed a credential, a role or a server.
+    /// Reports whether the same request may succeed later without a change to a credential, a role or a server.
     #[must_use]
     pub fn is_passing(self) -> bool {
         matches!(self, Self::Retry | Self::Gone | Self::Conflict)
     }
 }
 
-/// How far the way to a server was open.
+/// The step at which a connection to a server failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreached {
-    /// Its name leads nowhere.
+    /// The name cannot be resolved.
     Name,
-    /// No network leads to its address.
+    /// There is no route to the address.
     Route,
-    /// Its machine answers, and nothing listens there.
+    /// The host responds, but nothing listens on the port.
     Port,
-    /// Anything else.
+    /// Any other step.
     Other,
 }
 
@@ -448,16 +450,16 @@ impl fmt::Display for Unreached {
     }
 }
 
-/// The part of a request in which its time ran out.
+/// The part of a request that timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestPhase {
     /// Waiting for another watch of the same client to be dropped.
     Turn,
     /// Name resolution, TCP and TLS.
     Connect,
-    /// From the request to the last line of the answer's head.
+    /// From the request to the last line of the response head.
     Headers,
-    /// Between two pieces of the body.
+    /// Between two chunks of the body.
     BodyProgress,
     /// The whole body.
     Body,
@@ -475,13 +477,13 @@ impl fmt::Display for RequestPhase {
     }
 }
 
-/// Why no client can be made from a credential.
+/// The reason why a credential cannot be used to create a client.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialProblem {
-    /// Neither `https` nor `http`.
+    /// The URL is neither `https` nor `http`.
     #[error("the server URL is neither https nor http, or has no host")]
     Server,
-    /// Nothing to verify the server with.
+    /// No CA certificate to verify the server with.
     #[error("it has no readable CA certificate")]
     NoAuthority,
     /// The private key belongs to another certificate.
@@ -494,26 +496,26 @@ pub enum CredentialProblem {
         #[source]
         source: TlsSetupError,
     },
-    /// Characters that no HTTP header can carry.
+    /// Characters that are invalid in an HTTP header.
     #[error("the token is empty or has characters that are invalid in an HTTP header")]
     Token,
-    /// Neither a DNS name nor an address.
+    /// Neither a DNS name nor an IP address.
     #[error("tls-server-name is neither a DNS name nor an IP address")]
     TlsServerName,
-    /// The proxy would be asked for the wrong host.
+    /// The proxy would connect to the wrong host.
     #[error("tls-server-name cannot be used through a proxy")]
     TlsServerNameThroughProxy,
-    /// Only HTTP proxies are spoken to.
+    /// Only HTTP proxies are supported.
     #[error("the proxy URL is neither https nor http, or has no host")]
     Proxy,
-    /// The TLS library refused its parameters.
+    /// The TLS library rejected its parameters.
     #[error("failed to set up TLS")]
     Tls {
         /// The cause.
         #[source]
         source: TlsSetupError,
     },
-    /// The HTTP library refused its parameters.
+    /// The HTTP library rejected its parameters.
     #[error("failed to set up HTTP")]
     Http {
         /// The cause.
@@ -522,7 +524,7 @@ pub enum CredentialProblem {
     },
 }
 
-/// What the server said, if it said something.
+/// The server's message, if there is one.
 struct ServerMessage<'a>(&'a Option<String>);
 
 impl fmt::Display for ServerMessage<'_> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an answer must be about: the kind, namespace, name and UID that the request names. Nothing else is believed, since a
-//! proxy or a cache that mixes up answers would have one machine labelled with the place of another.
+//! Compares a response with the kind, namespace, name and UID that the request names. Any other object is rejected: a
+//! proxy or a cache that mixes up responses must not lead to a Node with the labels of another one.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::sys::document::json::Capped;
 use crate::wire::kubeapi::client::MAXIMUM_ITEMS;
 use crate::wire::kubeapi::describe;
 
-/// The kinds of the resources that are read, by the last part of their path.
+/// The kinds of the resources that are read, by the resource in their path.
 const KINDS: [(&str, &str); 5] = [
     ("nodes", "Node"),
     ("pods", "Pod"),
@@ -21,10 +21,10 @@ const KINDS: [(&str, &str); 5] = [
     ("virtualmachineinstances", "VirtualMachineInstance"),
 ];
 
-/// What an answer must be about, as far as the request says.
+/// The expected properties of a response, as far as the request defines them.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// None for resources that are read as they come.
+    /// The kind. None for resources whose kind is not checked.
     kind: Option<&'static str>,
     namespace: Option<String>,
     name: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// What the path of a request says; nothing for one that is of no object.
+    /// Returns the properties that the path of a request defines; none if the path is not of an object.
     pub(super) fn of(path: &str) -> Self {
         let mut segments = path.split('/').skip(1);
         let version = match segments.next() {
@@ -62,7 +62,7 @@ impl Expected {
         }
     }
 
-    /// The same of one object of a collection.
+    /// Adds the name of one object of a collection.
     pub(super) fn named(self, name: Option<&str>) -> Self {
         Self {
             name: name.map(str::to_owned).or(self.name),
@@ -70,7 +70,7 @@ impl Expected {
         }
     }
 
-    /// The same of the one object that has this UID.
+    /// Adds the UID of the object.
     pub(super) fn with_uid(self, uid: Option<&str>) -> Self {
         Self {
             uid: uid.map(str::to_owned),
@@ -82,7 +82,7 @@ impl Expected {
         *self == Self::default()
     }
 
-    /// Compares the object in a text. The inner error says what came instead.
+    /// Compares the object in a text. The inner error describes the received object.
     pub(super) fn compare(&self, text: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
         if self.is_anything() {
             return Ok(Ok(()));
@@ -119,7 +119,7 @@ impl Expected {
             expected.is_none() || expected == found
         };
         let kind = found.kind.as_deref();
-        // The objects of a list do not say their kind.
+        // The objects of a list have no kind of their own.
         let is_of_kind = self.kind.is_none() || kind.is_none() || kind == self.kind;
         let is_ours = (is_of_kind || kind == Some(PARTIAL))
             && fits(&self.namespace, &found.metadata.namespace)
@@ -162,7 +162,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// Who an object is.
+/// The identity of an object.
 #[derive(Deserialize)]
 struct ExpectedObject {
     kind: Option<String>,
@@ -185,7 +185,7 @@ struct Identities {
 }
 
 impl super::transport::Transport {
-    /// The error that a comparison comes to.
+    /// Converts the result of a comparison to an error.
     pub(super) fn expect(
         &self,
         expected: &Expected,

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes of a stream, taken out line by line.
+//! Splits the bytes of a stream into lines.
 
 use std::ops::Range;
 
-/// Cap of one line of a watch: two objects of the largest size.
+/// The maximum length of one line of a watch: two objects of the maximum size.
 pub const MAXIMUM_LINE: usize = 4 * 1024 * 1024;
-/// A buffer that grew beyond this for one line is given back when the line is done: the process lives for months.
+/// The buffer size that is kept. A larger buffer is freed when its line is done: the process runs for months.
 const KEPT_BUFFER: usize = 64 * 1024;
-/// A line is longer than [`MAXIMUM_LINE`].
+/// The error for a line longer than [`MAXIMUM_LINE`].
 #[derive(Debug, PartialEq)]
 pub(crate) struct LineTooLong;
 
-/// Bytes of a stream, taken out line by line. What has no end of line yet is not a line.
+/// A buffer that splits the bytes of a stream into lines. Text without a line end is not yet a line.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    /// Where the next line begins.
+    /// The start of the next line.
     start: usize,
-    /// Up to where no end of line was found.
+    /// The end of the part that has no line end.
     searched: usize,
 }
 
@@ -29,7 +29,7 @@ impl Lines {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next line that is not blank. It stays in the buffer until the next call.
+    /// Returns the next line that is not blank. It stays in the buffer until the next call.
     pub(crate) fn next_line(&mut self) -> Result<Option<Range<usize>>, LineTooLong> {
         loop {
             let unseen = self.buffer.get(self.searched..).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Lines {
         self.buffer.get(line).unwrap_or_default()
     }
 
-    /// Gives back the memory of lines that are done.
+    /// Frees the memory of lines that are done.
     pub(crate) fn release(&mut self) {
         if self.start == self.buffer.len() && self.buffer.capacity() > KEPT_BUFFER {
             *self = Self::default();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The HTTP wire to a Kubernetes API server: a thin typed client on `reqwest` and `rustls`. It knows no label keys, no findings and no policy.
+//! The HTTP client for a Kubernetes API server: a thin typed layer on `reqwest` and `rustls`. It has no label keys, no findings
+//! and no policy.
 //!
-//! The other side is not trusted: every answer has a cap in time, in size and in depth; redirects, compression and proxies of the environment
-//! are refused; what it says reaches messages escaped and cut. Nothing is retried here: an [`Error`] tells by its [`Class`] what there is to do.
+//! The server is not trusted: every response has a limit on time, size and depth; redirects, compression and proxies of the
+//! environment are rejected; its text in messages is escaped and truncated. Nothing is retried here: the [`Class`] of an [`Error`]
+//! defines how to handle it.
 //!
-//! To add a request: a method of [`Client`] in `client.rs` that builds a `transport::Call`; caps, times and errors come with it.
+//! To add a request: write a method of [`Client`] in `client.rs` that builds a `transport::Call`; it has the same limits, timeouts
+//! and errors.
 
 mod address;
 mod age;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a server shows to anyone: its certificate and its clock.
+//! Reads the certificate and the clock of a server without authentication.
 //!
-//! No credential is sent, and what is shown is not believed: it only explains why a server is not trusted, or why it does not
-//! trust us.
+//! No credential is sent, and the result is not trusted: it only explains why the server is not trusted, or why the server does
+//! not trust the agent.
 
 use reqwest::header::DATE;
 use reqwest::tls::TlsInfo;
@@ -16,19 +16,19 @@ use super::transport::{Accept, Call, Timeouts, Transport};
 use crate::access::{Credential, ServerVerification};
 use crate::wire::backoff::Backoff;
 
-/// Everybody may ask for it, and an answer that says no has a date as well.
+/// A path that every user may read; a response with an error status has a date as well.
 const PATH: &str = "/version";
 
-/// What a server shows to anyone.
+/// The certificate and the clock of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// Its certificate, DER. None without TLS.
+    /// The certificate of the server, DER. None without TLS.
     pub certificate: Option<Vec<u8>>,
-    /// What time it is there, in seconds since 1970 (`Date`, RFC 9110 section 6.6.1).
+    /// The time of the server, in seconds since 1970 (`Date`, RFC 9110 section 6.6.1).
     pub date: Option<i64>,
 }
 
-/// Asks the credential's server, by the way that the credential names and as no one.
+/// Sends an anonymous request to the credential's server, through the proxy of the credential.
 pub async fn probe(credential: &Credential, timeouts: Timeouts) -> Result<ShownCertificate, Error> {
     let anonymous = Credential {
         kubeconfig: credential.kubeconfig.clone(),
@@ -64,7 +64,7 @@ fn shown(response: &Response) -> ShownCertificate {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, which is a date of mails too.
+/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT`, which is also a valid mail date.
 fn parse(date: &str) -> Option<i64> {
     let date = OffsetDateTime::parse(date, &Rfc2822).ok()?;
     Some(date.unix_timestamp())

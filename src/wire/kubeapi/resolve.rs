@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leads every name to the server's own host, for `tls-server-name`: the URL then holds the name that TLS asks for and verifies.
+//! Resolves every name to the server's own host, for `tls-server-name`: the URL then has the name that TLS sends and verifies.
 
 use std::net::{IpAddr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// A resolver that is asked for the name of `tls-server-name` and answers with the addresses of the host that the kubeconfig names.
+/// A resolver that returns the addresses of the host in the kubeconfig when it gets the name of `tls-server-name`.
 #[derive(Debug, Clone)]
 pub(super) struct ServerHost {
     host: String,
 }
 
 impl ServerHost {
-    /// `host` as a URL holds it: an IPv6 address stands in brackets.
+    /// Creates a resolver. `host` has the form of a URL host: an IPv6 address is in brackets.
     pub(super) fn new(host: &str) -> Self {
         let bare = host
             .strip_prefix('[')
@@ -26,7 +26,7 @@ impl ServerHost {
 
 impl Resolve for ServerHost {
     fn resolve(&self, _name: Name) -> Resolving {
-        // Port 0 leaves the port to the URL.
+        // Port 0 means the port of the URL.
         if let Ok(address) = self.host.parse::<IpAddr>() {
             let addresses: Addrs = Box::new(std::iter::once(SocketAddr::new(address, 0)));
             return Box::pin(std::future::ready(Ok(addresses)));
@@ -54,7 +54,7 @@ mod tests {
             ("192.0.2.7", "192.0.2.7:0"),
             ("[2001:db8::7]", "[2001:db8::7]:0"),
         ] {
-            // No runtime here: a lookup would panic.
+            // Without a runtime, a lookup would panic.
             let mut resolving = ServerHost::new(host).resolve("api.example".parse().unwrap());
             let polled = Future::poll(resolving.as_mut(), &mut Context::from_waker(Waker::noop()));
             let Poll::Ready(Ok(addresses)) = polled else {

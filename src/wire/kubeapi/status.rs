@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the status of an answer, or of an error event in a watch, to the error that it is.
+//! Converts the status of a response, or of an error event in a watch, to an error.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{Error, RequestTarget};
 
-/// A server may not ask us to wait less than this: zero would make a loop.
+/// The minimum time to wait at the server's request: zero would lead to a busy loop.
 pub const SHORTEST_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Nor more than this: a wrong header must not silence the agent for a day.
+/// The maximum time to wait at the server's request: a wrong header must not stop the agent for a day.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// A status of the server, be it of an HTTP answer or of an error event in a watch.
+/// A status of an HTTP response or of an error event in a watch.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) status: u16,
-    /// What the server said, described. Set only when a `metav1.Status` was read.
+    /// The server's message, escaped. Set only when a `metav1.Status` was read.
     pub(super) message: Option<String>,
-    /// The Node of the credential, described, where the server refused to tell of another one.
+    /// The Node of the credential, escaped, if the server denied access to another one.
     pub(super) own_node: Option<String>,
     pub(super) confirmed: bool,
     pub(super) retry_after: Option<Duration>,
 }
 
-/// The error that a status is.
+/// Returns the error for a status.
 pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Error {
     let Answered {
         status,
@@ -64,13 +64,13 @@ pub(super) fn from_status(target: Arc<RequestTarget>, answered: Answered) -> Err
     }
 }
 
-/// Whether an authorizer speaks of the user that stands for a request without any credential.
+/// Reports whether the message of an authorizer names the anonymous user.
 fn is_of_none(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.contains("User \"system:anonymous\""))
 }
 
-/// The Node of a kubelet that asked for another one: the authorizer of Kubernetes 1.32 and later says `node 'n1' cannot read 'n2', only its
-/// own Node object`. To be asked of the whole message: it is longer than what is shown of one.
+/// Returns the Node of a kubelet that requested another one: the authorizer of Kubernetes 1.32 and later reports `node 'n1' cannot
+/// read 'n2', only its own Node object`. Needs the whole message, not the truncated one.
 pub(super) fn own_node(message: &str) -> Option<&str> {
     let reason = message.strip_suffix(", only its own Node object")?;
     let (_, reason) = reason.rsplit_once("node '")?;
@@ -78,12 +78,12 @@ pub(super) fn own_node(message: &str) -> Option<&str> {
     (!own.is_empty()).then_some(own)
 }
 
-/// Whether kube-apiserver refuses a watch with bookmarks because of its etcd, one before 3.4.31 or from 3.5.0 to 3.5.12.
+/// Reports whether kube-apiserver rejects a watch with bookmarks because of its etcd: before 3.4.31, or from 3.5.0 to 3.5.12.
 fn is_without_progress(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.contains("RequestWatchProgress is disabled"))
 }
 
-/// The value of a `Retry-After` header. A date is ignored like garbage: it would make our clock a part of the agreement.
+/// Parses a `Retry-After` header. A date is ignored like an invalid value: it would depend on our clock.
 pub(super) fn parse_retry_after(header: &str) -> Option<Duration> {
     let digits = header.trim();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -92,7 +92,7 @@ pub(super) fn parse_retry_after(header: &str) -> Option<Duration> {
     Some(clamp_retry_after(digits.parse().unwrap_or(u64::MAX)))
 }
 
-/// A number of seconds that the server asked us to wait, within our own bounds.
+/// Converts the number of seconds to wait that the server requested, within our bounds.
 pub(super) fn clamp_retry_after(seconds: u64) -> Duration {
     Duration::from_secs(seconds).clamp(SHORTEST_RETRY_AFTER, LONGEST_RETRY_AFTER)
 }

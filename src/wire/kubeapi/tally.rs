@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::{Class, Error};
 use super::warning::Warnings;
 
-/// The head of a successful response came.
+/// The head of a successful response arrived.
 const OK: &str = "ok";
 
-/// The deadline passed before the head of the response came.
+/// The head of the response did not arrive before the deadline.
 const TIMEOUT: &str = "timeout";
 
-/// The requests that ended in one way.
+/// The number of requests with the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
-    /// How many warnings the server sent with its responses.
+    /// The number of warnings that the server sent with its responses.
     pub warnings: u64,
 }
 
-/// Requests by their result, since the start of the process. Clones share the numbers.
+/// The number of requests by their result, since the start of the process. Clones share the numbers.
 #[derive(Debug, Clone)]
 pub struct Tally(Arc<TallyData>);
 
@@ -33,7 +33,7 @@ struct TallyData {
 }
 
 impl Default for Tally {
-    /// Every result is there, with zero: a first failure is a growth, and not a new number that began at one.
+    /// Creates a counter of zero for every result: a first failure is then an increase, and not a new series that starts at one.
     fn default() -> Self {
         let classes = Class::ALL.iter().map(|class| class.as_str());
         let results = [OK, TIMEOUT].into_iter().chain(classes);
@@ -45,13 +45,13 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The numbers.
+    /// Returns the numbers.
     pub fn counts(&self) -> BTreeMap<&'static str, Count> {
         let counts = self.0.counts.lock();
         counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// One request that is about to be sent.
+    /// Registers a request that is about to be sent.
     pub(super) fn begin(&self) -> Pending<'_> {
         Pending {
             tally: self,
@@ -60,7 +60,7 @@ impl Tally {
         }
     }
 
-    /// The warnings that were logged.
+    /// Returns the warnings that were logged.
     pub(super) fn warnings(&self) -> &Warnings {
         &self.0.warnings
     }
@@ -73,7 +73,7 @@ impl Tally {
     }
 }
 
-/// A request that was sent. It is counted when it is dropped, so that one that times out is counted too.
+/// A request that was sent. It is counted when it is dropped, so that a request that times out is counted too.
 #[derive(Debug)]
 pub(super) struct Pending<'a> {
     tally: &'a Tally,
@@ -82,12 +82,12 @@ pub(super) struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// The server sent so many warnings with its response.
+    /// Adds the warnings that the server sent with its response.
     pub(super) fn warned(&mut self, warnings: u64) {
         self.warnings = warnings;
     }
 
-    /// It has ended by itself.
+    /// Records the result of a request that was not dropped early.
     pub(super) fn end<T>(mut self, outcome: &Result<T, Error>) {
         self.result = match outcome {
             Ok(_) => OK,

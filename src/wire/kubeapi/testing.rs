@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For tests only: a network in memory in the place of the real one. Everything above it is the real client.
+//! An in-memory network for tests. All layers above it are those of the real client.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::error::{Error, RequestPhase, RequestTarget, Unreached};
 use super::transport::{Accept, Call, Timeouts};
 use crate::access::Credential;
 
-/// What a request asks for.
+/// The parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     /// `get`, `list`, `watch`, `patch`, `create`.
@@ -21,31 +21,31 @@ pub(crate) struct Asked<'a> {
     pub(crate) path: &'a str,
     /// The query.
     pub(crate) query: &'a [(&'static str, String)],
-    /// Whether only metadata is asked for.
+    /// Whether only the metadata is requested.
     pub(crate) is_metadata_only: bool,
     /// The body.
     pub(crate) body: Option<&'a Value>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failed {
     /// Nothing listens.
     Refused,
     /// The connection was not established in time.
     Connect,
-    /// The head of the answer did not arrive in time.
+    /// The head of the response did not arrive in time.
     Headers,
     /// The connection was reset.
     Reset,
 }
 
-/// The answer to a request.
+/// The future response to a request.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Response, Failed>> + Send + 'a>>;
 
-/// One client's connections to one API server.
+/// The connections of one client to one API server.
 pub(crate) trait Wire: Send + Sync {
-    /// Sends a request and reads the head of the answer.
+    /// Sends a request and reads the head of the response.
     fn answer<'a>(&'a self, asked: Asked<'a>, timeouts: Timeouts) -> Answering<'a>;
 }
 
@@ -90,19 +90,19 @@ impl dyn Wire {
     }
 }
 
-/// Makes the wire for a credential.
+/// A function that creates the simulated connection for a credential.
 pub(crate) type Dialer = Box<dyn Fn(&Credential) -> Arc<dyn Wire>>;
 
 thread_local! {
     static NETWORK: RefCell<Option<(reqwest::Client, Dialer)>> = const { RefCell::new(None) };
 }
 
-/// Makes every client that this thread creates from now on use `dialer`. `http` is never used.
+/// Makes every client that this thread creates after the call use `dialer`. `http` is never used.
 pub(crate) fn replace_network(http: reqwest::Client, dialer: Dialer) {
     NETWORK.set(Some((http, dialer)));
 }
 
-/// The wire that takes the place of the network on this thread.
+/// Returns the connection that replaces the network on this thread.
 pub(super) fn wire_to(credential: &Credential) -> Option<(reqwest::Client, Arc<dyn Wire>)> {
     NETWORK.with_borrow(|network| {
         let (http, dialer) = network.as_ref()?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Foreign text made fit for a message: one line, nothing that moves a cursor, never long.
+//! Makes untrusted text safe for a message: one line, no characters that move the cursor, limited length.
 
 use crate::sys::escape::one_line;
 
-/// A foreign text is cut after so many characters: enough for any sentence of the API server, too little to flood a journal.
+/// The number of characters after which untrusted text is truncated: enough for any sentence of the API server, too little to
+/// flood a journal.
 pub(super) const MAXIMUM_CHARACTERS: usize = 200;
 
-/// The text with every control and direction character escaped, cut after so many characters.
+/// Returns the text with every control and direction character escaped, truncated to the maximum length.
 #[must_use]
 pub fn describe(foreign: &str) -> String {
     one_line(foreign.trim(), MAXIMUM_CHARACTERS).into_owned()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The connections to one API server: how they are opened, what each request carries, and how long its answer's head may take.
+//! The connections to one API server: how they are opened, the headers of each request, and the timeout of the response head.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
@@ -22,28 +22,28 @@ use crate::access::{Credential, ServerVerification};
 use crate::sys::escape::chain;
 use crate::wire::backoff::Backoff;
 
-/// So long a connection may be quiet before the kernel asks whether the peer lives.
+/// The idle time of a connection before the kernel sends keepalive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// And so often it then asks, three times.
+/// The interval of the probes. The kernel sends three.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Data that stays unacknowledged for so long breaks the connection: as long as keepalive takes for a quiet one.
+/// The time for which data may be unacknowledged before the connection breaks: the same as for an idle connection with keepalive.
 const USER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Watches at the same time: one, and for a moment the one that replaces it.
+/// The number of watches at the same time: one, and briefly the one that replaces it.
 const WATCHES: usize = 2;
-/// Idle connections kept: the one that requests use.
+/// The number of idle connections that are kept: the one for requests.
 const IDLE_CONNECTIONS: usize = 1;
 
 const USER_AGENT: &str = concat!("harvester-node-agent/", env!("CARGO_PKG_VERSION"));
 
-/// How long each part of a request may take.
+/// The timeouts of each part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Name resolution, TCP and TLS. Default 5 s.
     pub connect: Duration,
-    /// From the request to the last line of the answer's head, including the time for connecting. Default 10 s.
+    /// From the request to the last line of the response head, including the time to connect. Default 10 s.
     pub headers: Duration,
-    /// From one piece of a body to the next. Default 10 s.
+    /// From one chunk of a body to the next. Default 10 s.
     pub body_progress: Duration,
     /// A whole body. Default 30 s.
     pub body: Duration,
@@ -63,7 +63,7 @@ impl Default for Timeouts {
     }
 }
 
-/// What is asked for.
+/// The requested representation of an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Accept {
     Object,
@@ -83,28 +83,28 @@ pub(super) struct Call<'a> {
     pub(super) body: Option<(&'static str, &'a serde_json::Value)>,
 }
 
-/// A connection pool to one API server, and what each request to it carries.
+/// A connection pool for one API server, and the headers of each request.
 pub(super) struct Transport {
     http: reqwest::Client,
-    /// For messages: no user information, query or fragment.
+    /// The server for messages: no user information, query or fragment.
     pub(super) server: String,
-    /// Where requests go; its host is `tls-server-name` when that is set.
+    /// The base URL of requests; its host is `tls-server-name` if that is set.
     base: Url,
-    /// The host that the kubeconfig names, when the one in `base` is another.
+    /// The host in the kubeconfig, if `base` has another one.
     host: Option<HeaderValue>,
     authorization: Option<HeaderValue>,
-    /// Kept to be taken out of foreign text.
+    /// Kept to remove it from untrusted text.
     pub(super) token: Option<SecretString>,
     pub(super) timeouts: Timeouts,
     tally: Tally,
     pub(super) backoff: Backoff,
-    /// The failure for which the API is left alone: its class, and one line for people.
+    /// The failure for which requests back off: its class, and one line of text.
     failure: std::sync::Mutex<Option<(Class, Arc<str>)>>,
-    /// One request at a time, so that they all use one connection.
+    /// Allows one request at a time, so that all requests use one connection.
     requesting: Mutex<()>,
-    /// One watch at a time, and the one that replaces it.
+    /// Allows one watch at a time, and the one that replaces it.
     watching: Arc<Semaphore>,
-    /// In the place of the network.
+    /// Replaces the network.
     #[cfg(test)]
     simulated: Option<Arc<dyn super::testing::Wire>>,
 }
@@ -154,7 +154,7 @@ impl Transport {
             .no_proxy()
             .http1_only()
             .connect_timeout(timeouts.connect)
-            // Of a server that is not verified, its certificate is all that is known of it.
+            // The certificate is the only known property of a server that is not verified.
             .tls_info(credential.verify_server == ServerVerification::Skipped)
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -227,7 +227,7 @@ impl Transport {
         }
     }
 
-    /// Makes a request when no other one is under way, unless the API is left alone.
+    /// Runs a request when no other one is in progress, unless requests back off.
     pub(super) async fn in_turn<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
@@ -236,7 +236,7 @@ impl Transport {
         self.unless_deferred(request).await
     }
 
-    /// Makes a request unless the API is left alone, and takes note of what became of it.
+    /// Runs a request unless requests back off, and records its result.
     pub(super) async fn unless_deferred<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
@@ -267,7 +267,7 @@ impl Transport {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn to hold a watch; an error when those before it are still held, since waiting for them could be indefinitely.
+    /// Acquires the permit to hold a watch. Times out while the earlier watches are held, since that wait would have no limit.
     pub(super) async fn watch_turn(
         &self,
         target: &Arc<RequestTarget>,
@@ -292,7 +292,7 @@ impl Transport {
         })
     }
 
-    /// Sends the request and reads the head of the answer. What comes back is a success in JSON and not compressed.
+    /// Sends the request and reads the head of the response, which is a success, in JSON, and not compressed.
     pub(super) async fn send(
         &self,
         call: &Call<'_>,
@@ -312,7 +312,7 @@ impl Transport {
         outcome
     }
 
-    /// Sends the request and reads the head of the answer, whatever it says.
+    /// Sends the request and reads the head of the response, whatever its status.
     pub(super) async fn answer(
         &self,
         call: &Call<'_>,
@@ -357,7 +357,7 @@ impl Transport {
         self.head(request.send(), target).await
     }
 
-    /// Waits for the head of the answer. The HTTP library limits the time for connecting within it.
+    /// Waits for the head of the response. The HTTP library limits the time to connect within it.
     async fn head(
         &self,
         sending: impl Future<Output = reqwest::Result<Response>>,

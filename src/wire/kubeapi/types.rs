@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few fields that all Kubernetes objects share. Every one may be missing: what has to be there is for the reader of it to say.
+//! The few fields that all Kubernetes objects share. Every one may be missing: the caller decides which ones are required.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,10 +11,10 @@ use crate::sys::document::json::{
     owner_api_version, owner_kind, owner_name, owner_references, owner_uid, resource_version, uid,
 };
 
-/// The kind of an object of which only the metadata was asked for.
+/// The kind of an object of which only the metadata was requested.
 pub(super) const PARTIAL: &str = "PartialObjectMetadata";
 
-/// An object of any kind, of which only the metadata was asked for.
+/// An object of any kind, of which only the metadata was requested.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialObjectMetadata {
@@ -33,7 +33,7 @@ pub struct ObjectMeta {
     /// Namespace, absent for objects of the whole cluster.
     #[serde(deserialize_with = "namespace")]
     pub namespace: Option<String>,
-    /// Tells an object from another of the same name at another time.
+    /// Distinguishes objects that had the same name at different times.
     #[serde(deserialize_with = "uid")]
     pub uid: Option<String>,
     /// Version of the object, opaque.
@@ -45,10 +45,10 @@ pub struct ObjectMeta {
     /// Annotations.
     #[serde(deserialize_with = "annotations")]
     pub annotations: StringMap,
-    /// Owners. An object has one or two; each costs more in memory than the `{}` that it may be in an answer.
+    /// Owners. An object has one or two; each costs more memory than the `{}` that it may be in a response.
     #[serde(deserialize_with = "owner_references")]
     pub owner_references: Capped<OwnerReference, 64>,
-    /// Set once the object is on its way out.
+    /// Set while the object is being deleted.
     #[serde(deserialize_with = "deletion_timestamp")]
     pub deletion_timestamp: Option<String>,
 }
@@ -71,7 +71,7 @@ pub struct OwnerReference {
     pub uid: Option<String>,
 }
 
-/// An object with the version at which it was read, which the type of the object need not know.
+/// An object with the version at which it was read; the type of the object need not have that field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Versioned<T> {
     /// The object.
@@ -91,7 +91,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Versioned<T> {
     }
 }
 
-/// An object, or nothing where it cannot be read as one.
+/// An object, or `None` if it cannot be parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readable<T>(pub Option<T>);
 
@@ -102,7 +102,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Readable<T> {
     }
 }
 
-/// One page of a list, as the API sends it. The objects stay unparsed until their turn comes.
+/// One page of a list, as the API sends it. The objects are parsed later, one at a time.
 #[derive(Deserialize)]
 pub(super) struct Page<'a> {
     #[serde(default, deserialize_with = "null_is_default")]
@@ -118,19 +118,19 @@ pub(super) struct ListMeta {
     pub(super) continue_token: Option<String>,
 }
 
-/// `metav1.Status`: how the API says that something failed.
+/// `metav1.Status`: the description of a failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiStatus {
-    /// Always `Status` when a Kubernetes API speaks.
+    /// Always `Status` in a response of a Kubernetes API.
     pub kind: Option<String>,
-    /// What happened, for people. Foreign text.
+    /// The description of the failure. Untrusted text.
     pub message: Option<String>,
-    /// What happened, one word.
+    /// The reason of the failure, one word.
     pub reason: Option<String>,
-    /// The HTTP status that fits.
+    /// The corresponding HTTP status.
     pub code: Option<u16>,
-    /// More of it.
+    /// Additional details.
     #[serde(deserialize_with = "null_is_default")]
     pub details: StatusDetails,
 }
@@ -139,17 +139,17 @@ pub struct ApiStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
-    /// The object that it is about.
+    /// The name of the object.
     pub name: Option<String>,
-    /// How long to wait before the next try.
+    /// The time to wait before the next try.
     pub retry_after_seconds: Option<u64>,
 }
 
-/// What to ask about in a `SelfSubjectAccessReview`.
+/// The request to check with a `SelfSubjectAccessReview`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceAttributes {
-    /// Absent: all namespaces, or a resource that has none.
+    /// Absent: all namespaces, or a resource without namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// `get`, `list`, `watch`, `patch` and so on.
@@ -158,7 +158,7 @@ pub struct ResourceAttributes {
     pub group: String,
     /// Plural, lower case.
     pub resource: String,
-    /// `status` and the like.
+    /// A subresource, such as `status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subresource: Option<String>,
     /// Absent: every object of the resource.
@@ -166,16 +166,16 @@ pub struct ResourceAttributes {
     pub name: Option<String>,
 }
 
-/// The answer of a `SelfSubjectAccessReview`.
+/// The result of a `SelfSubjectAccessReview`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccessReview {
-    /// Whether the request would be let through.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Whether an authorizer said no, where `allowed` false alone says that none said yes.
+    /// Whether an authorizer denied the request; without it, `allowed` false means that none allowed it.
     pub denied: bool,
-    /// Why, described.
+    /// The reason, escaped.
     pub reason: Option<String>,
-    /// What went wrong while it was decided, described.
+    /// The error of the evaluation, escaped.
     pub evaluation_error: Option<String>,
 }
 
@@ -203,7 +203,7 @@ pub(super) struct EventFrame<'a> {
     pub(super) object: &'a RawValue,
 }
 
-/// The part of any object that a watch needs to go on after it.
+/// The part of any object that a watch needs to continue after it.
 #[derive(Deserialize)]
 pub(super) struct EventObject {
     pub(super) metadata: VersionedMeta,

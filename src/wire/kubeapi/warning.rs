@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The `Warning` headers of an API server: an API that is deprecated, a field that it does not know.
+//! Logs the `Warning` headers of an API server, such as a deprecated API or an unknown field.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use reqwest::header::{HeaderMap, WARNING};
 
-/// So many different texts are remembered. A server that has more to say is counted, and not logged.
+/// The maximum number of texts that are remembered. Further warnings are counted, but not logged.
 const MAXIMUM_TEXTS: usize = 32;
 
 /// The texts that were logged.
@@ -16,13 +16,13 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Whether a text, described, is to be logged: it is the first of its kind.
+    /// Reports whether an escaped text is to be logged, since it is new.
     fn is_news(&self, text: &str) -> bool {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.len() < MAXIMUM_TEXTS && texts.insert(text.to_owned())
     }
 
-    /// Logs the warnings of a response that are new, described by `describe`. Answers how many there are.
+    /// Logs the new warnings of a response, escaped by `describe`. Returns the number of all warnings.
     pub(super) fn take(
         &self,
         server: &str,
@@ -41,7 +41,7 @@ impl Warnings {
     }
 }
 
-/// The text of a header such as `299 - "unknown field \"spec.x\""`; the whole of one in another form.
+/// Returns the text of a header such as `299 - "unknown field \"spec.x\""`; the whole header if it has another form.
 fn text_of(header: &str) -> String {
     let Some((_, quoted)) = header.split_once('"') else {
         return header.to_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A watch: a long answer, one event per line, that is believed alive only while something is heard of it.
+//! A watch: a long response with one event per line, which must not be silent for longer than a limit.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,47 +20,48 @@ use super::lines::{Lines, MAXIMUM_LINE};
 use super::transport::{Accept, Call, Transport};
 use super::types::{EventFrame, EventObject};
 
-/// However few bookmarks come, a stream that is silent for so long is replaced.
+/// The silence after which a stream is replaced, even if the server sends no bookmarks.
 pub const LONGEST_SILENCE: Duration = Duration::from_secs(30 * 60);
-/// How long the server may keep a stream open. API servers choose 30 to 60 minutes themselves, and what stands between us and them is made
-/// for that; an hour costs the fewest new streams, and a stream that went stale unnoticed is replaced within it.
+/// The time for which the server is asked to keep a stream open. API servers choose 30 to 60 minutes by default, and proxies allow
+/// for that; an hour needs the fewest new streams, and a stale stream that was not noticed is replaced within it.
 const STREAM_TIME: Duration = Duration::from_secs(3600);
-/// After the silence is over, what has arrived meanwhile gets this long to be seen: a guest that was paused wakes to its timers and its
-/// sockets at once.
+/// The time after the silence limit to read what has already arrived: when a paused guest resumes, its timers expire at the same
+/// time as its sockets become readable.
 const LAST_CHANCE: Duration = Duration::from_millis(250);
 
-/// The time that one event costs; a live migration is some thirty of them.
+/// The time that one event costs; a live migration has about thirty events.
 const EVENT_PERIOD: Duration = Duration::from_millis(10);
-/// How much of an event's text the same time again pays for: 2 MB a second.
+/// The length of an event's text for each additional millisecond: 2 MB a second.
 const BYTES_A_MILLISECOND: usize = 2000;
-/// What may be read without a pause: two hundred events, or 4 MB.
+/// The amount that may be read without a pause: two hundred events, or 4 MB.
 const BURST: Duration = Duration::from_secs(2);
 
-/// A stream that sends more than is read for so long is ended: what it has to say is late, and a new one begins with the
-/// object as it is now.
+/// The time after which a stream that sends more than is read is ended: its events are late, and a new stream begins with the
+/// current state of the object.
 const LONGEST_FLOOD: Duration = Duration::from_secs(10);
 
-/// What to watch, and from where on.
+/// The objects to watch, and the resource version to start from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchRequest {
     /// The path of the collection.
     pub path: String,
-    /// The one object that is watched; all when absent.
+    /// The one object to watch; all objects when absent.
     pub name: Option<String>,
-    /// The version to go on from. Without it the stream begins with what there is.
+    /// The version to continue from. Without it the stream begins with the existing objects.
     pub resource_version: Option<String>,
-    /// Whether the metadata is all that is wanted.
+    /// Whether only the metadata is requested.
     pub metadata_only: bool,
-    /// The silence that this stream is allowed until its first bookmark; [`silence_limit`] computes it. Absent: `Timeouts::watch_silence`.
+    /// The silence limit of this stream until its first bookmark; [`silence_limit`] computes it. Absent:
+    /// `Timeouts::watch_silence`.
     pub silence_limit: Option<Duration>,
-    /// How long the server may keep the stream open.
+    /// The time for which the server may keep the stream open.
     pub stream_time: Duration,
-    /// Whether bookmarks are asked for.
+    /// Whether bookmarks are requested.
     pub bookmarks: bool,
 }
 
 impl WatchRequest {
-    /// A watch of a collection from what there is, of whole objects, with the usual times.
+    /// Creates a request to watch a collection from its existing objects, with whole objects and the default times.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl WatchRequest {
     }
 }
 
-/// An open watch. Its events are of one stream: when that is over, the caller opens another.
+/// An open watch. Its events are those of one stream: when the stream is over, the caller opens another one.
 pub struct Watch<T> {
     transport: Arc<Transport>,
     target: Arc<RequestTarget>,
@@ -83,64 +84,64 @@ pub struct Watch<T> {
     /// None once the stream is over.
     live: Option<Live>,
     lines: Lines,
-    /// The one timer of the stream, re-armed by each event.
+    /// The only timer of the stream, reset by each event.
     ///
-    /// None where the kernel gave no descriptor for it: then TCP alone finds a dead peer.
+    /// None if the kernel had no file descriptor for it: then only TCP detects a peer that is gone.
     silence: Option<Alarm>,
-    /// Set when the silence is over, until an event shows that the stream lives after all.
+    /// Set at the silence limit, until an event shows that the stream works.
     last_chance: Option<Instant>,
     limit: Duration,
     bookmarks: u64,
     pace: WatchPace,
-    /// Until then nothing is read: what comes faster waits in the server.
+    /// The time until which nothing is read: further data waits in the server.
     paused_until: Option<Instant>,
     objects: PhantomData<fn() -> T>,
 }
 
 struct Live {
     response: Response,
-    /// The turn to hold a watch ends with the stream.
+    /// The permit to hold a watch, released at the end of the stream.
     _turn: OwnedSemaphorePermit,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent<T> {
-    /// The object is there, new or changed, or was there when the watch began.
+    /// The object is new or changed, or existed when the watch began.
     Changed {
-        /// The object as it is.
+        /// The new state of the object.
         object: T,
-        /// From here on another watch can go on.
+        /// The version from which another watch can continue.
         resource_version: String,
     },
-    /// The object is gone, or no longer chosen by the selector.
+    /// The object was deleted, or the selector no longer matches it.
     Deleted {
-        /// The object as it was.
+        /// The last state of the object.
         object: T,
-        /// From here on another watch can go on.
+        /// The version from which another watch can continue.
         resource_version: String,
     },
-    /// An object that was not asked for. It is not read.
+    /// An object that was not requested. It is not read.
     Foreign {
-        /// What was asked for and what came, described.
+        /// The requested and the received object, escaped.
         what: String,
     },
-    /// Nothing happened up to this version.
+    /// No change up to this version.
     Bookmark {
-        /// From here on another watch can go on.
+        /// The version from which another watch can continue.
         resource_version: String,
     },
-    /// The server ended the stream in order, or it is long over.
+    /// The server ended the stream normally, or the stream was already over.
     Ended,
 }
 
-/// Limits how much of a stream is read, so that a server that sends without end costs a few percent of one processor. TCP
-/// holds up what is not read.
+/// Limits the rate at which a stream is read, so that a server that sends without end costs a few percent of one processor. TCP
+/// flow control delays the rest.
 #[derive(Debug)]
 struct WatchPace {
-    /// When all that was read so far is paid for.
+    /// The time at which the cost of all data read so far is paid.
     paid_at: Instant,
-    /// Since when there was always something that was not paid for.
+    /// The time since which there was always unpaid cost.
     busy_since: Instant,
 }
 
@@ -152,12 +153,12 @@ impl WatchPace {
         }
     }
 
-    /// Whether more than a burst was sent for too long.
+    /// Reports whether more than a burst was sent for too long.
     fn is_flooded(&self, now: Instant) -> bool {
         self.paid_at > now + BURST && now - self.busy_since > LONGEST_FLOOD
     }
 
-    /// Takes one event of so many bytes at `now`. Answers until when the next one waits.
+    /// Adds the cost of one event of `bytes` bytes at `now`. Returns the time until which the next event waits.
     fn take(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         let of_bytes = u32::try_from(bytes / BYTES_A_MILLISECOND).unwrap_or(u32::MAX);
         let cost = EVENT_PERIOD + Duration::from_millis(1).saturating_mul(of_bytes);
@@ -169,9 +170,9 @@ impl WatchPace {
     }
 }
 
-/// The silence that the next stream is allowed, given how many streams in a row ended silent without ever having had a bookmark.
+/// Returns the silence limit of the next stream, given the number of consecutive streams that ended silent without a bookmark.
 ///
-/// Some proxies and old servers send no bookmarks: there silence proves nothing, and a dead peer is found by TCP.
+/// Some proxies and old servers send no bookmarks: there silence proves nothing, and TCP detects a peer that is gone.
 #[must_use]
 pub fn silence_limit(usual: Duration, silent_streams_without_bookmark: u32) -> Duration {
     let factor = 2_u32.saturating_pow(silent_streams_without_bookmark);
@@ -238,7 +239,7 @@ pub(super) async fn open<T>(
     })
 }
 
-/// The end of the silence that is allowed.
+/// Waits until the silence limit.
 async fn over(silence: Option<&Alarm>) {
     match silence {
         Some(alarm) => alarm.ring().await,
@@ -247,7 +248,7 @@ async fn over(silence: Option<&Alarm>) {
 }
 
 impl<T> Watch<T> {
-    /// How many bookmarks this stream has had.
+    /// Returns the number of bookmarks of this stream.
     #[must_use]
     pub fn bookmarks_seen(&self) -> u64 {
         self.bookmarks
@@ -260,7 +261,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Ends the stream for good. After a fault in it nothing that follows can be believed.
+    /// Ends the stream. After an error, no further data of it can be trusted.
     fn end(&mut self) {
         self.live = None;
         self.lines = Lines::default();
@@ -268,7 +269,8 @@ impl<T> Watch<T> {
 }
 
 impl<T: DeserializeOwned> Watch<T> {
-    /// The next event. After an error and after [`WatchEvent::Ended`] the stream is over, and every further call answers `Ended` at once.
+    /// Returns the next event. After an error and after [`WatchEvent::Ended`] the stream is over, and every further call returns
+    /// `Ended` at once.
     ///
     /// May be dropped at any time without losing an event.
     pub async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
@@ -284,7 +286,7 @@ impl<T: DeserializeOwned> Watch<T> {
             if let Some(until) = self.paused_until {
                 sleep_until(until).await;
                 self.paused_until = None;
-                // No one listened meanwhile.
+                // Nothing was read during the pause.
                 self.heard();
             }
             if let Some(line) = self.lines.next_line().map_err(|_| self.line_too_long())? {
@@ -298,7 +300,7 @@ impl<T: DeserializeOwned> Watch<T> {
                 let event = event?;
                 if matches!(event, WatchEvent::Bookmark { .. }) {
                     self.bookmarks = self.bookmarks.saturating_add(1);
-                    // This server sends bookmarks, so silence means something again.
+                    // This server sends bookmarks, so the usual silence limit applies again.
                     self.limit = self.limit.min(self.transport.timeouts.watch_silence);
                     self.heard();
                 }
@@ -307,7 +309,7 @@ impl<T: DeserializeOwned> Watch<T> {
             let Some(live) = &mut self.live else {
                 return Ok(WatchEvent::Ended);
             };
-            // Each branch may be dropped at any point: a piece that was taken is handed on without another wait.
+            // Each branch may be dropped at any point: a chunk that was received is processed without another wait.
             let piece = match self.last_chance {
                 None => tokio::select! {
                     biased;
@@ -353,7 +355,7 @@ impl<T: DeserializeOwned> Watch<T> {
         }
         let frame: EventFrame<'_> = serde_json::from_slice(line).map_err(unreadable)?;
         let text = frame.object.get();
-        // As bytes, as everywhere: each type is read in one way only, and its second way would be as much code again.
+        // As bytes, as everywhere: parsing the same types from text too would duplicate the parser's code.
         let bytes = text.as_bytes();
         if frame.kind == "ERROR" {
             return Err(self.transport.event_error(text, &self.target));
@@ -424,7 +426,7 @@ impl<T> fmt::Debug for Watch<T> {
     }
 }
 
-/// In a field selector a comma begins another requirement; a name must not be able to.
+/// Escapes a value of a field selector: a comma would begin another requirement, which a name must not be able to do.
 fn escape_field_value(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for character in value.chars() {
@@ -453,7 +455,7 @@ mod tests {
             now = until.unwrap_or(now);
         }
         assert_eq!(now - began, EVENT_PERIOD * 1500 - BURST);
-        // A pause pays for the next burst, and for no more than one.
+        // An idle period allows one burst, and no more.
         now += Duration::from_secs(3600);
         assert_eq!(pace.take(300, now), None);
         let large = pace.take(8_000_000, now).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The addresses of this machine, for one look at them: `getifaddrs(3)`, which asks rtnetlink.
+//! Reads the addresses of this system once, with `getifaddrs(3)`, which uses rtnetlink.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,15 +8,15 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
-/// Why the addresses are not known.
+/// The reason why the addresses are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
-    /// The kernel does not list them; a sandbox without `AF_NETLINK` forbids to ask.
+    /// The kernel does not list them; a sandbox without `AF_NETLINK` does not permit the request.
     #[error("failed to list the addresses of this node")]
     Kernel(#[source] Errno),
 }
 
-/// Each interface that has any, with its addresses; loopback and link-local ones are left out. A name may be any text:
+/// Returns each interface that has addresses, with these; loopback and link-local addresses are left out. A name may be any text:
 /// escape it before it is shown.
 ///
 /// # Errors
@@ -40,7 +40,7 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(v6)
 }
 
-/// Whether another machine can know it.
+/// Reports whether another system may be able to reach the address.
 fn is_reachable(address: &IpAddr) -> bool {
     let is_local = match address {
         IpAddr::V4(v4) => v4.is_link_local(),

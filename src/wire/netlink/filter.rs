@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A classic BPF program (`Documentation/networking/filter.rst`) that keeps announcements and drops the rest in the kernel.
 //!
-//! A Kubernetes node makes and removes interfaces all the time. With this program on the socket they cost us nothing: no
-//! wake-up, and no room in the buffer in which an announcement may wait.
+//! A Kubernetes node creates and removes interfaces all the time. With this program on the socket they need no wake-up, and no
+//! space in the buffer that announcements may need.
 
 use socket2::SockFilter;
 
 use super::message::{HEADER, IFLA_EVENT, LINK_HEADER, NOTIFY_PEERS, RTM_NEWLINK};
 
-// Instructions (`include/uapi/linux/bpf_common.h`), A and X being the two registers.
+// Instructions (`include/uapi/linux/bpf_common.h`); A and X are the two registers.
 /// A = k
 const LOAD: u16 = 0x00;
 /// X = k
@@ -21,16 +21,16 @@ const LOAD_WORD_AT: u16 = 0x20;
 const LOAD_WORD_AT_X: u16 = 0x40;
 /// X = A
 const TO_X: u16 = 0x07;
-/// Skips some instructions if A = k, others if not.
+/// Skips a number of instructions if A = k, another number if not.
 const JUMP_IF: u16 = 0x15;
 /// Keeps the first k bytes.
 const KEEP: u16 = 0x06;
 
-/// Where `nlmsg_type` stands.
+/// The offset of `nlmsg_type`.
 const TYPE_AT: u32 = 4;
-/// Where the value of an attribute stands, after its header.
+/// The offset of the value in an attribute, after its header.
 const VALUE_AT: u32 = 4;
-/// The kernel's own instruction (`SKF_AD_OFF + SKF_AD_NLATTR`): A = where the attribute X is, searched from A on; 0 if nowhere.
+/// The kernel's own instruction (`SKF_AD_OFF + SKF_AD_NLATTR`): A = the offset of attribute X, searched from A on; 0 if not found.
 const FIND_ATTRIBUTE: u32 = (-0x1000_i32 + 12).cast_unsigned();
 
 /// Keeps `RTM_NEWLINK` with `IFLA_EVENT` = `IFLA_EVENT_NOTIFY_PEERS`.
@@ -41,7 +41,7 @@ pub type Program = [SockFilter; 11];
 
 /// Keeps `RTM_NEWLINK` with this `IFLA_EVENT`.
 pub const fn only(event: u32) -> Program {
-    // Numbers in a packet are taken for network order, and those of netlink have the machine's.
+    // Loads assume network byte order for numbers in a packet, but netlink uses the byte order of the host.
     [
         SockFilter::new(LOAD_HALF_AT, 0, 0, TYPE_AT),
         SockFilter::new(JUMP_IF, 0, 8, RTM_NEWLINK.to_be() as u32),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The NICs of this machine: from the kernel itself, and in a tree or a sandbox without netlink from sysfs.
+//! Reads the NICs of this system: from netlink, or, in a tree or a sandbox without netlink, from sysfs.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use crate::facts::machine::Mac;
 use crate::facts::nic::{Announce, Nic};
 use crate::sys::root::{ReadError, Root};
 
-/// Where sysfs shows each link.
+/// The sysfs directory of the links.
 const CLASS: &str = "/sys/class/net";
 
-/// Every file that is read here is one short line.
+/// The maximum size of a file, in bytes. Every file that is read here has one short line.
 const LINE_MAX: u64 = 4096;
 
-/// `addr_assign_type` of an address that belongs to the hardware (`NET_ADDR_PERM`, `include/uapi/linux/netdevice.h`).
+/// The `addr_assign_type` of an address that belongs to the hardware (`NET_ADDR_PERM`, `include/uapi/linux/netdevice.h`).
 const ADDRESS_PERMANENT: &str = "0";
 
-/// The bus of virtio devices, whatever carries it: PCI, MMIO or a channel.
+/// The bus of virtio devices, whatever their transport: PCI, MMIO or channel I/O.
 pub const VIRTIO: &str = "virtio";
 
-/// The NICs with a device behind them, in the kernel's order. CNI devices (veth, `cali*`, `flannel.*`, bridges) have none,
-/// nor have a VLAN, a bond or a macvlan on top of a NIC.
+/// Returns the NICs that have a device, in the kernel's order. CNI devices (veth, `cali*`, `flannel.*`, bridges) have none,
+/// and neither do VLANs, bonds and macvlans on top of a NIC.
 ///
 /// # Errors
 ///
-/// When neither netlink nor sysfs tells.
+/// When neither netlink nor sysfs lists them.
 pub fn read_nics(root: &Root) -> Result<Vec<Nic>, ReadError> {
     let links = match root.is_live().then(list_links) {
         Some(Ok(links)) => links,
@@ -45,7 +45,7 @@ fn named(name: &std::ffi::OsString) -> Link {
     }
 }
 
-/// What the link is, completed with what only sysfs tells.
+/// Converts a link to a NIC, with the properties that only sysfs has.
 fn nic(root: &Root, link: Link) -> Option<Nic> {
     if link.kind.is_some() {
         return None;
@@ -61,7 +61,7 @@ fn nic(root: &Root, link: Link) -> Option<Nic> {
         Some(features) => Announce::of_features(&features),
         None => Announce::Unknown,
     };
-    // Kernels before 5.6 tell it there only.
+    // Kernels before 5.6 report it only there.
     let address = link.address.or_else(|| {
         let assigned = line("addr_assign_type");
         let is_permanent = assigned.is_none_or(|kind| kind.trim() == ADDRESS_PERMANENT);
@@ -78,9 +78,9 @@ fn nic(root: &Root, link: Link) -> Option<Nic> {
     })
 }
 
-/// The bus of the device behind a link, as sysfs tells it: for kernels whose messages do not, before 5.14.
+/// Returns the bus of the device of a link from sysfs: for kernels before 5.14, whose messages do not include it.
 pub fn bus_of(root: &Root, name: &str) -> Option<String> {
-    // A name is one component of a path, and nothing else.
+    // A name must be a single component of a path.
     let name = Path::new(name).file_name().filter(|last| *last == name)?;
     last_name(root, &Path::new(CLASS).join(name).join("device/subsystem"))
 }

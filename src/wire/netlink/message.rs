@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages of rtnetlink, as far as this agent reads them. Numbers and shapes: `include/uapi/linux/rtnetlink.h`,
+//! The messages of rtnetlink that the agent reads. Numbers and layouts: `include/uapi/linux/rtnetlink.h`,
 //! `include/uapi/linux/if_link.h`.
 
 use rtnetlink::packet_core::{DecodeError, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
 
 use crate::facts::machine::Mac;
 
-/// A link is new, or something about it is.
+/// A link is new or has changed.
 pub const RTM_NEWLINK: u16 = 16;
-/// Asks for links.
+/// A request for links.
 pub const RTM_GETLINK: u16 = 18;
 
-/// Bytes of `struct nlmsghdr`.
+/// The size of `struct nlmsghdr`, in bytes.
 pub const HEADER: usize = 16;
-/// Bytes of `struct ifinfomsg`, which stands before the attributes of a link.
+/// The size in bytes of `struct ifinfomsg`, which precedes the attributes of a link.
 pub const LINK_HEADER: usize = 16;
 
 /// The name, text.
 const IFLA_IFNAME: u16 = 3;
-/// What kind of software device it is, nested.
+/// The kind of software device, nested.
 const IFLA_LINKINFO: u16 = 18;
 /// In [`IFLA_LINKINFO`]: the kind, text such as `vlan`.
 const IFLA_INFO_KIND: u16 = 1;
-/// What the kernel tells of, u32. Since Linux 4.13.
+/// The event that the message reports, u32. Since Linux 4.13.
 pub const IFLA_EVENT: u16 = 44;
 /// The address that belongs to the hardware. Since Linux 5.6.
 const IFLA_PERM_ADDRESS: u16 = 54;
-/// The bus of the device behind the link, text such as `virtio`. Since Linux 5.14.
+/// The bus of the link's device, text such as `virtio`. Since Linux 5.14.
 const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 
-/// `IFLA_EVENT_NOTIFY_PEERS`: the link tells its neighbours where it is now.
+/// `IFLA_EVENT_NOTIFY_PEERS`: the link announces its new location to its neighbors.
 pub const NOTIFY_PEERS: u32 = 4;
 
-/// A message that breaks the rules of netlink.
+/// A message that violates the netlink format.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
     /// A length field is wrong.
     #[error("a netlink message has a wrong length")]
     Length(#[source] DecodeError),
-    /// It ends before its fixed part does.
+    /// The message ends before the end of its fixed part.
     #[error("a netlink message is too short")]
     Short,
 }
@@ -50,28 +50,28 @@ pub enum Message {
     Link(Link),
     /// The end of a list.
     Done,
-    /// The kernel refuses, with this errno; 0 is an acknowledgement.
+    /// An error of the kernel, with this errno; 0 is an acknowledgement.
     Refused(i32),
     /// Another type.
     Other(u16),
 }
 
-/// A network interface, as one message tells of it. Text is foreign: escape it before it is shown.
+/// A network interface, as described in one message. Its text is untrusted: escape it before it is shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// The name.
     pub name: String,
-    /// What the kernel tells of, where it says so.
+    /// The event that the message reports, if it has one.
     pub event: Option<u32>,
     /// The address that belongs to the hardware.
     pub address: Option<Mac>,
     /// The kind of software device; none for hardware.
     pub kind: Option<String>,
-    /// The bus of the device behind it; none for software devices, and for all before Linux 5.14.
+    /// The bus of its device; none for software devices, and for all before Linux 5.14.
     pub bus: Option<String>,
 }
 
-/// The messages of one datagram. Ends after the first that breaks a rule: what follows it cannot be found.
+/// Returns the messages of one datagram. Ends after the first invalid message: the start of the next one is unknown.
 pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Result<Message, MessageError>> {
     std::iter::from_fn(move || {
         if datagram.is_empty() {
@@ -131,12 +131,12 @@ fn kind(info: &[u8]) -> Result<Option<String>, MessageError> {
     Ok(None)
 }
 
-/// The first four bytes, in the machine's order.
+/// Returns the first four bytes as a number in native byte order.
 fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// The bytes before the terminating zero.
+/// Returns the bytes before the terminating zero.
 fn text(value: &[u8]) -> String {
     let text = value.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sockets of rtnetlink: one that hears of links, and a short-lived one that asks for them.
+//! Sockets of rtnetlink: one that receives events of links, and a short-lived one that lists the links.
 
 use std::io;
 use std::time::Duration;
@@ -13,36 +13,36 @@ use socket2::{SockFilter, SockRef};
 
 use super::message::{HEADER, LINK_HEADER, Link, Message, MessageError, RTM_GETLINK, messages};
 
-/// The port id of the kernel. A message from any other was made up by a process.
+/// The port ID of the kernel. A message from any other port ID was sent by a process.
 pub const KERNEL: u32 = 0;
 
 /// Multicast group `RTNLGRP_LINK`, as a bit.
 pub const LINKS: u32 = 1;
 
-/// Room for announcements of a few dozen NICs at once; the kernel's own limit may be lower.
+/// The size of the receive buffer: enough for announcements of a few dozen NICs at once; the kernel's own limit may be lower.
 pub const RECEIVE_BUFFER: usize = 256 << 10;
 
 /// The largest part of a list that the kernel sends at once (`netlink_recvmsg`).
 const PART_MAX: usize = 32 << 10;
 
-/// The most parts of one list: more than a hundred thousand links.
+/// The maximum number of parts of one list: more than a hundred thousand links.
 const PARTS_MAX: usize = 10_000;
 
-/// The kernel answers within the call; this is for one that never ends its list.
+/// The timeout of a list. The kernel responds within the system call; this is for a list that never ends.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Attribute of a request: what is wanted and what is not, u32.
+/// The attribute of a request that defines what the response contains, u32.
 const IFLA_EXT_MASK: u16 = 29;
-/// In [`IFLA_EXT_MASK`]: no statistics, which make up half of an answer.
+/// In [`IFLA_EXT_MASK`]: no statistics, which are half of a response.
 const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
-/// Why links cannot be heard of or listed.
+/// The reason why links cannot be observed or listed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// A sandbox forbids such sockets.
+    /// A sandbox does not permit such sockets.
     #[error("netlink sockets are not permitted (`RestrictAddressFamilies=` without `AF_NETLINK`)")]
     Forbidden,
-    /// No socket.
+    /// The socket cannot be opened.
     #[error("failed to open a netlink socket")]
     Open(#[source] io::Error),
     /// The open socket failed.
@@ -51,10 +51,10 @@ pub enum NetlinkError {
     /// The kernel does not list its links.
     #[error("the kernel rejected the request for the list of links")]
     Refused(#[source] io::Error),
-    /// The list breaks the rules.
+    /// The list is invalid.
     #[error("the list of links from the kernel cannot be parsed")]
     Garbled(#[source] MessageError),
-    /// The list is cut off, late or without end.
+    /// The list is truncated, late or endless.
     #[error("the list of links from the kernel is incomplete")]
     Incomplete,
 }
@@ -68,46 +68,46 @@ impl NetlinkError {
     }
 }
 
-/// What a socket gave.
+/// The result of a read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// A datagram.
     Datagram {
-        /// Its bytes; more than there was room for are lost.
+        /// Its length in bytes; bytes beyond the end of the buffer are lost.
         length: usize,
-        /// Port id of the sender.
+        /// The port ID of the sender.
         sender: u32,
     },
-    /// The kernel had more to say than the buffer holds, and dropped what did not fit.
+    /// The receive buffer was full, and the kernel dropped messages.
     Overrun,
-    /// Nothing in the time that the socket waits, or a signal came first.
+    /// No message before the timeout of the socket, or a signal interrupted the call.
     Nothing,
 }
 
-/// Where messages come from: the kernel, or a test.
+/// A source of messages: the kernel, or a test.
 pub trait MessageSource {
-    /// Waits for the next message, and blocks the thread until it is there.
+    /// Waits for the next message, and blocks the thread until it arrives.
     ///
     /// # Errors
     ///
-    /// When the source will never give anything again.
+    /// When the source will never return a message again.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
 }
 
-/// Hears of links.
+/// A socket that receives events of links.
 #[derive(Debug)]
 pub struct LinkSocket(Socket);
 
 impl LinkSocket {
-    /// Hears what `filter` keeps from now on, with room for `receive_buffer` bytes of the kernel's memory.
+    /// Opens a socket that receives the events that `filter` keeps, with a receive buffer of `receive_buffer` bytes in the kernel.
     ///
     /// # Errors
     ///
-    /// When the kernel gives us no socket or takes no filter.
+    /// When the kernel does not provide a socket or does not accept the filter.
     pub fn open(filter: &[SockFilter], receive_buffer: usize) -> Result<Self, NetlinkError> {
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
         let options = SockRef::from(&socket);
-        // The filter comes before the subscription, or what happens in between would not go through it.
+        // The filter is set before the subscription, otherwise events between the two would not be filtered.
         options
             .attach_filter(filter)
             .and_then(|()| options.set_recv_buffer_size(receive_buffer))
@@ -116,7 +116,7 @@ impl LinkSocket {
         Ok(Self(socket))
     }
 
-    /// The same, but no one waits longer for a message.
+    /// Sets the maximum time to wait for a message.
     #[cfg(test)]
     pub(crate) fn with_timeout(self, limit: Duration) -> Self {
         SockRef::from(&self.0)
@@ -146,11 +146,11 @@ fn receive(socket: &Socket, mut buffer: &mut [u8]) -> io::Result<Received> {
     }
 }
 
-/// Asks the kernel for all links of our network namespace.
+/// Lists all links of our network namespace.
 ///
 /// # Errors
 ///
-/// When there is no socket, or the answer is late or wrong.
+/// When there is no socket, or the response is late or invalid.
 pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
     let socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::open)?;
     SockRef::from(&socket)
@@ -180,7 +180,7 @@ pub fn list_links() -> Result<Vec<Link>, NetlinkError> {
     Err(NetlinkError::Incomplete)
 }
 
-/// `RTM_GETLINK` for all links, without statistics.
+/// Returns an `RTM_GETLINK` for all links, without statistics.
 fn request() -> Vec<u8> {
     let attribute = 8_u16;
     let length = HEADER + LINK_HEADER + usize::from(attribute);
@@ -188,7 +188,7 @@ fn request() -> Vec<u8> {
     request.extend((length as u32).to_ne_bytes());
     request.extend(RTM_GETLINK.to_ne_bytes());
     request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    // Sequence number, port id, and a link header that names no link.
+    // Sequence number, port ID, and a link header that selects no link.
     request.resize(HEADER + LINK_HEADER, 0);
     request.extend(attribute.to_ne_bytes());
     request.extend(IFLA_EXT_MASK.to_ne_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests of netlink: messages of a real kernel, and a real kernel.
+//! Tests of netlink, with messages of a real kernel, and with the running kernel.
 
 use super::addresses::list_addresses;
 use super::inventory::read_nics;
@@ -10,13 +10,13 @@ use crate::facts::nic::{Announce, Nic};
 use crate::sys::root::Root;
 use crate::testing::{own_namespaces, run};
 
-/// What Linux 6.18 tells of a virtio NIC, its address replaced and its statistics set to zero.
+/// The message of Linux 6.18 about a virtio NIC, with its address replaced and its statistics set to zero.
 pub(crate) const VIRTIO: &[u8] = include_bytes!("captured/virtio.bin");
 
 /// An event of Linux 6.18: the features of a veth changed (`IFLA_EVENT_FEATURES`).
 pub(crate) const FEATURES: &[u8] = include_bytes!("captured/features.bin");
 
-/// A message with one more attribute.
+/// Returns a message with one more attribute.
 pub(crate) fn with(message: &[u8], kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = message.to_vec();
     bytes.extend((value.len() as u16 + 4).to_ne_bytes());
@@ -28,7 +28,7 @@ pub(crate) fn with(message: &[u8], kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A message of this type about a link, without attributes.
+/// Returns a message of this type about a link, without attributes.
 pub(crate) fn bare(kind: u16) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..4].copy_from_slice(&32_u32.to_ne_bytes());
@@ -90,7 +90,7 @@ fn no_byte_can_break_the_reader() {
         for value in [0, 1, 3, 4, 0x7f, 0x80, 0xff] {
             let mut bytes = VIRTIO.to_vec();
             bytes[index] = value;
-            // It ends, and says something.
+            // Parsing ends and returns at least one result.
             assert!(messages(&bytes).count() >= 1, "byte {index} = {value}");
         }
     }
@@ -126,7 +126,7 @@ fn netlink_and_sysfs_report_the_same_nics() {
         nics.sort_by(|a, b| a.name.cmp(&b.name));
         nics
     };
-    // The same files by another way: it is not taken for the running system, so netlink is not asked.
+    // The same files through another path: it does not count as the running system, so netlink is not used.
     assert!(!Root::new("/proc/self/root").is_live());
     assert_eq!(by_name("/"), by_name("/proc/self/root"));
 }

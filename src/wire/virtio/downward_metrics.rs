@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Asks the host for its metrics on KubeVirt's virtio-serial port (`pkg/downwardmetrics/virtio-serial/server.go`).
+//! Requests the metrics of the host on KubeVirt's virtio-serial port (`pkg/downwardmetrics/virtio-serial/server.go`).
 //!
-//! The request is two lines, the second blank. The answer is a document and a blank line, with no length and no number that
-//! would tell which request it answers. So an answer that an earlier asker left unread comes to the next one: what lies in
-//! the port before the request is thrown away, and a document is believed by the time that stands in it.
+//! The request is two lines, the second blank. The response is a document and a blank line, without a length and without an ID of
+//! the request. So the next reader gets a response that an earlier one left unread: data in the port before
+//! the request is dropped, and a document is accepted only by its timestamp.
 //!
-//! The port is open only while we ask, because other programs need it too. The host takes one request in a second.
+//! The port is open only during a request, because other programs need it too. The host accepts one request per second.
 
 use std::time::Duration;
 
@@ -20,31 +20,31 @@ pub const PORT: &str = "org.github.vhostmd.1";
 
 const REQUEST: &[u8] = b"GET /metrics/XML\n\n";
 
-/// The host's word for a request that it does not understand.
+/// The host's response to an invalid request.
 const REFUSAL: &[u8] = b"INVALID REQUEST";
 
-/// Ends a message. A document holds no blank line.
+/// The end of a message. A document has no blank line.
 const END: &[u8] = b"\n\n";
 
-/// All that is read for one question, in bytes. KubeVirt's document has about 2500.
+/// The maximum number of bytes that are read for one request. KubeVirt's document has about 2500.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// A document may be older than the request by this, in seconds: the host keeps whole seconds and its clock is not ours.
+/// The maximum age of a document before the request, in seconds: the host uses whole seconds, and its clock may differ from ours.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// How long to wait for the host.
+/// The timeouts for the host.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadTimeouts {
-    /// Until it takes the request: no one may be there.
+    /// Until the host accepts the request: nothing may be connected.
     pub send: Duration,
-    /// From then until it has answered, a second request included.
+    /// From then until it has responded, including a second request.
     pub receive: Duration,
-    /// For our own answer behind one that is not ours. No second request goes out earlier.
+    /// To wait for our own response after a rejected one. No second request is sent earlier.
     pub again: Duration,
 }
 
 impl Default for ReadTimeouts {
-    /// For each request the host asks QEMU for numbers, which may take 12 s.
+    /// For each request the host queries QEMU, which may take 12 s.
     fn default() -> Self {
         Self {
             send: Duration::from_secs(5),
@@ -54,13 +54,13 @@ impl Default for ReadTimeouts {
     }
 }
 
-/// Why the host's metrics could not be had.
+/// The reason why the host's metrics are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The host does not offer the port.
+    /// The host does not provide the port.
     #[error("the host does not provide the port `{PORT}`")]
     NotOffered,
-    /// A port has one reader, and it is another program for the moment.
+    /// A port has one reader, which is currently another program.
     #[error(
         "the port `{PORT}` is in use by another program, such as vm-dump-metrics; retrying later"
     )]
@@ -68,36 +68,36 @@ pub enum AskError {
     /// The port cannot be used.
     #[error("failed to use the port `{PORT}`")]
     Port(#[source] PortError),
-    /// The port is there, and no virt-handler behind it.
+    /// The port exists, but virt-handler does not serve it.
     #[error("nothing on the host reads from `{PORT}`: sending the request timed out after {} ms", .0.as_millis())]
     NotServed(Duration),
-    /// The request was taken and not answered.
+    /// The request was accepted, and no response arrived.
     #[error("no response from the host on `{PORT}` within {} ms", .0.as_millis())]
     NoAnswer(Duration),
-    /// virt-handler went away after it took the request.
+    /// virt-handler closed the port after it accepted the request.
     #[error("the host closed `{PORT}` before it responded")]
     HungUp,
-    /// More than any answer has.
+    /// Longer than any valid response.
     #[error("the response on `{PORT}` is longer than {ANSWER_MAX} bytes")]
     TooLarge,
-    /// The host's own refusal.
+    /// The host rejected the request.
     #[error("the host responded `INVALID REQUEST` on `{PORT}`")]
     Refused,
-    /// Bytes that are no text.
+    /// The response is not text.
     #[error("the response on `{PORT}` is not valid UTF-8")]
     NotText,
-    /// A document that says nothing about the host.
+    /// The document has no metrics of the host.
     #[error("unexpected response on `{PORT}`")]
     Document(#[source] MetricsError),
-    /// A document from before the request. Either it answered someone else, or the clocks differ.
+    /// The document is older than the request. It is for another reader, or the clocks differ.
     #[error(
         "the response on `{PORT}` is stale: it is {} s older than the request, or the clocks of host and guest differ",
         asked.saturating_sub(*time)
     )]
     Stale {
-        /// When the host wrote it, by its clock.
+        /// The time of the document, by the clock of the host.
         time: i64,
-        /// When it was asked, by ours.
+        /// The time of the request, by our clock.
         asked: i64,
     },
 }
@@ -112,11 +112,11 @@ impl From<PortError> for AskError {
     }
 }
 
-/// Asks the host once for what it says of itself. `wall` is the time now, in seconds since 1970.
+/// Requests the metrics of the host once. `wall` is the current time, in seconds since 1970.
 ///
 /// # Errors
 ///
-/// When the host has no such port, or did not give a document of now in time.
+/// When the host has no such port, or did not return a current document in time.
 pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Result<HostMetrics, AskError> {
     let mut question = Question {
         port: Port::open(root, PORT)?,
@@ -127,22 +127,22 @@ pub async fn ask(root: &Root, wall: i64, timeouts: ReadTimeouts) -> Result<HostM
         .await
         .map_err(|_| AskError::NotServed(timeouts.send))??;
     let received = timeout(timeouts.receive, question.receive(wall, timeouts.again)).await;
-    // What came and could not be believed says more than that nothing else came.
+    // The reason why a response was rejected is more precise than the timeout for the next one.
     let rejected = question.rejected;
     received.unwrap_or_else(|_| Err(rejected.unwrap_or(AskError::NoAnswer(timeouts.receive))))
 }
 
-/// One question on an open port. The port is closed with it.
+/// One request on an open port. Dropping it closes the port.
 #[derive(Debug)]
 struct Question {
     port: Port,
     answer: MetricsAnswer,
-    /// Why the last message was not believed.
+    /// The reason why the last message was rejected.
     rejected: Option<AskError>,
 }
 
 impl Question {
-    /// Writes the request when there is room. All that came before is not its answer.
+    /// Writes the request when there is space. All data before it is not its response.
     async fn send(&mut self) -> Result<(), AskError> {
         let mut rest = REQUEST;
         loop {
@@ -159,8 +159,8 @@ impl Question {
         }
     }
 
-    /// Reads until a message can be believed. One that cannot may be what an earlier asker left: then ours stands behind
-    /// it, or the host is asked once more.
+    /// Reads until a message is accepted. A rejected one may be the response to an earlier reader: then ours follows
+    /// it, or the request is sent once more.
     async fn receive(&mut self, wall: i64, again: Duration) -> Result<HostMetrics, AskError> {
         match judge(&self.message().await?, wall) {
             Ok(metrics) => return Ok(metrics),
@@ -173,7 +173,7 @@ impl Question {
         judge(&self.message().await?, wall)
     }
 
-    /// The first message that can be believed.
+    /// Returns the first message that is accepted.
     async fn believed(&mut self, wall: i64) -> Result<HostMetrics, AskError> {
         loop {
             match judge(&self.message().await?, wall) {
@@ -183,7 +183,7 @@ impl Question {
         }
     }
 
-    /// The next whole message. Cancel-safe.
+    /// Returns the next whole message. Cancel-safe.
     async fn message(&mut self) -> Result<Vec<u8>, AskError> {
         loop {
             let host = self.read_all()?;
@@ -197,7 +197,7 @@ impl Question {
         }
     }
 
-    /// Reads what is there, and says how it ended.
+    /// Reads the available data, and returns the result of the last read.
     fn read_all(&mut self) -> Result<Read, AskError> {
         let mut buffer = [0; READ_MAX];
         loop {
@@ -212,7 +212,7 @@ impl Question {
     }
 }
 
-/// Whether a message is the host's word of now.
+/// Checks that a message has current metrics.
 fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
     if message == REFUSAL {
         return Err(AskError::Refused);
@@ -227,19 +227,19 @@ fn judge(message: &[u8], wall: i64) -> Result<HostMetrics, AskError> {
     }
 }
 
-/// More was read than any answer has.
+/// The error for more data than any valid response has.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// What came from the port, cut into messages.
+/// The data from the port, split into messages.
 #[derive(Debug, Default)]
 pub(crate) struct MetricsAnswer {
     bytes: Vec<u8>,
-    /// Bytes at the start in which no message ends.
+    /// The number of bytes at the start in which no message ends.
     searched: usize,
-    /// Bytes that came in all.
+    /// The number of bytes received in total.
     received: usize,
-    /// Whether the message that begins here began before the request.
+    /// Whether the first message in the buffer began before the request.
     left_over: bool,
 }
 
@@ -253,7 +253,7 @@ impl MetricsAnswer {
         Ok(())
     }
 
-    /// The next whole message, without its end.
+    /// Returns the next whole message, without its end.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         loop {
             let message = self.cut()?;
@@ -263,7 +263,7 @@ impl MetricsAnswer {
         }
     }
 
-    /// Says that the request went out only now.
+    /// Records that the request was sent just now.
     fn asked(&mut self) {
         while self.take().is_some() {}
         self.left_over = !self.bytes.is_empty();

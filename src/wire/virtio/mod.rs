@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Channels to the host: virtio-serial ports, found by the name that the host gave them, and vhostmd's disk.
 //!
-//! The wire only: what a port says is a fact for `observe`, and that one hangs up is a reason for `triggers`. The port of
-//! QEMU's own guest agent is never opened: it has one reader, and that is qemu-ga.
+//! Protocols only: the data of a port is an observation for `observe`, and the end of a connection is a reason for `triggers`. The
+//! port of QEMU's own guest agent is never opened: it has one reader, which is qemu-ga.
 //!
-//! To add a channel: a file here that speaks its protocol over a [`port::Port`].
+//! To add a channel: add a file here that implements its protocol on a [`port::Port`].
 
 pub mod downward_metrics;
 pub mod port;

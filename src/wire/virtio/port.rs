@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One virtio-serial port (`drivers/char/virtio_console.c`).
 //!
-//! What the kernel does, which is not what a socket does: a second opener gets `EBUSY`; a read gives at most 4096 bytes, and
-//! 0 while no one on the host holds the other end, after which the same descriptor works again when someone does; a
-//! hot-unplugged port gives `ENODEV`.
+//! The kernel's driver differs from a socket: a second `open` fails with `EBUSY`; a read returns at most 4096 bytes, and
+//! 0 while nothing on the host has the port open, after which the same descriptor works again when something does; a
+//! hot-unplugged port returns `ENODEV`.
 
 use std::fs::File;
 use std::io;
@@ -15,31 +15,31 @@ use nix::sys::epoll::EpollFlags;
 use crate::sys::epoll::EdgeTriggered;
 use crate::sys::root::Root;
 
-/// Where udev links ports by name (systemd's `50-udev-default.rules`).
+/// The directory of udev's links to ports by name (systemd's `50-udev-default.rules`).
 pub const BY_NAME: &str = "/dev/virtio-ports";
 
-/// Where the kernel tells the name of each port, before udev made the link.
+/// The directory in which the kernel reports the name of each port, before udev creates the link.
 const CLASS: &str = "/sys/class/virtio-ports";
 
-/// The most that the kernel's driver gives to one read.
+/// The maximum number of bytes that the kernel's driver returns from one read.
 pub const READ_MAX: usize = 4096;
 
-/// A name is short; more is not one.
+/// The maximum length of a name, in bytes.
 const NAME_MAX: u64 = 256;
 
-/// Why a port cannot be used.
+/// The reason why a port cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// The host does not offer a port of this name.
+    /// The host does not provide a port of this name.
     #[error("the host does not provide the port `{0}`")]
     NotOffered(String),
-    /// Another program holds it: a port has one reader.
+    /// Another program has it open: a port has one reader.
     #[error("the port `{}` is in use by another program", .0.display())]
     Busy(PathBuf),
-    /// The kernel refused access.
+    /// The kernel denied access.
     #[error("not permitted to open the port `{}`", .0.display())]
     Denied(PathBuf),
-    /// The port was taken away while it was open.
+    /// The port was removed while it was open.
     #[error("the host removed the port `{}`", .0.display())]
     Unplugged(PathBuf),
     /// Any other failure.
@@ -47,7 +47,7 @@ pub enum PortError {
     Io {
         /// The port.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -58,20 +58,20 @@ impl PortError {
         match source.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EBUSY) => Self::Busy(path),
             Some(Errno::EACCES | Errno::EPERM) => Self::Denied(path),
-            // A pseudo-terminal, which plays a port in tests, gives EIO for good.
+            // A pseudo-terminal, which replaces a port in tests, returns EIO permanently.
             Some(Errno::ENODEV | Errno::EIO) => Self::Unplugged(path),
             _ => Self::Io { path, source },
         }
     }
 }
 
-/// The device of the port with this name, where the host offers one.
+/// Returns the device of the port with this name, if the host provides one.
 pub fn find(root: &Root, name: &str) -> Option<PathBuf> {
     let linked = Path::new(BY_NAME).join(name);
     if root.link_target(&linked).is_some() || root.exists(&linked) {
         return Some(linked);
     }
-    // The link comes a moment after the device, and not at all without udev.
+    // The link is created shortly after the device, and not at all without udev.
     let ports = root.list(CLASS).ok()?;
     let named = |port: &std::ffi::OsString| {
         let file = Path::new(CLASS).join(port).join("name");
@@ -82,23 +82,23 @@ pub fn find(root: &Root, name: &str) -> Option<PathBuf> {
     Some(Path::new("/dev").join(port))
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes, at least one.
+    /// The number of bytes, at least one.
     Data(usize),
-    /// Nothing now; the host side is there.
+    /// No data yet; the host has the port open.
     Nothing,
-    /// Nothing, and no one holds the other end.
+    /// No data, and the host does not have the port open.
     HostAway,
 }
 
-/// What changed.
+/// A change of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// There is something to read, or room to write again.
+    /// There is data to read, or space to write.
     Ready,
-    /// No one holds the other end any more. There may still be something to read.
+    /// The host has closed the port. There may still be data to read.
     HostAway,
 }
 
@@ -106,17 +106,17 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Port {
     path: PathBuf,
-    // Before the file: an epoll instance must not outlive what it follows.
+    // Declared before the file: an epoll instance must not outlive the file that it watches.
     edges: EdgeTriggered,
     file: File,
 }
 
 impl Port {
-    /// Opens the port with this name, without waiting for anything.
+    /// Opens the port with this name, without waiting.
     ///
     /// # Errors
     ///
-    /// When the host offers none, someone else holds it, or the kernel refuses.
+    /// When the host provides none, another program has it open, or the kernel denies access.
     pub fn open(root: &Root, name: &str) -> Result<Self, PortError> {
         let path = find(root, name).ok_or_else(|| PortError::NotOffered(name.to_owned()))?;
         let file = root
@@ -128,11 +128,11 @@ impl Port {
         Self::new(path, file)
     }
 
-    /// A port on a descriptor that is open already and does not block.
+    /// Creates a port from an open, non-blocking file.
     ///
     /// # Errors
     ///
-    /// When the kernel cannot tell of its changes.
+    /// When the kernel cannot report its changes.
     pub fn new(path: PathBuf, file: File) -> Result<Self, PortError> {
         let interest = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT;
         match EdgeTriggered::of(&file, interest) {
@@ -141,17 +141,17 @@ impl Port {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for a change. Read until there is [`Read::Nothing`] or [`Read::HostAway`] after each: a change is reported once.
+    /// Waits for a change. After each change, read until [`Read::Nothing`] or [`Read::HostAway`]: a change is reported once.
     /// Cancel-safe.
     ///
     /// # Errors
     ///
-    /// When the port is gone.
+    /// When the port was removed.
     pub async fn changed(&self) -> Result<Change, PortError> {
         match self.edges.next().await {
             Ok(flags) if flags.contains(EpollFlags::EPOLLHUP) => Ok(Change::HostAway),
@@ -160,11 +160,11 @@ impl Port {
         }
     }
 
-    /// Reads what is there, at most [`READ_MAX`] bytes at a time.
+    /// Reads the available data, at most [`READ_MAX`] bytes at a time.
     ///
     /// # Errors
     ///
-    /// When the port is gone.
+    /// When the port was removed.
     pub fn read(&self, buffer: &mut [u8]) -> Result<Read, PortError> {
         match io::Read::read(&mut &self.file, buffer) {
             Ok(0) => Ok(Read::HostAway),
@@ -176,11 +176,11 @@ impl Port {
         }
     }
 
-    /// Writes as much as there is room for; 0 while no one holds the other end or it does not read.
+    /// Writes as much as there is space for; 0 while the host does not have the port open or does not read.
     ///
     /// # Errors
     ///
-    /// When the port is gone.
+    /// When the port was removed.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, PortError> {
         match io::Write::write(&mut &self.file, bytes) {
             Ok(count) => Ok(count),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the host's metrics from vhostmd's disk: 256 KiB that the host writes again every five seconds
+//! Reads the host's metrics from vhostmd's disk: 256 KiB that the host rewrites every five seconds
 //! (`pkg/downwardmetrics/vhostmd/disk.go`).
 //!
-//! Sixteen bytes come first, as four big-endian numbers: the signature `mvbd`, whether the host is writing now, the sum of
-//! the body's bytes, and their number. Nothing locks it, so the head is read again after the body and must be the same.
+//! The header has sixteen bytes, as four big-endian numbers: the signature `mvbd`, whether the host is writing, the sum of the
+//! body's bytes, and the body's length. There is no lock, so the header is read again after the body and must not have changed.
 
 use std::fs::File;
 use std::io;
@@ -18,100 +18,100 @@ use crate::sys::root::Root;
 
 const SIGNATURE: [u8; 4] = *b"mvbd";
 
-/// Bytes before the body.
+/// The size of the header, in bytes.
 const HEAD: usize = 16;
 
-/// The longest body.
+/// The maximum length of the body, in bytes.
 const BODY_MAX: usize = 262_120;
 
-/// What `/sys/block/*/size` says of such a disk: sectors of 512 bytes, whatever the disk's own are.
+/// The `/sys/block/*/size` of such a disk: in sectors of 512 bytes, whatever the disk's sector size is.
 const SECTORS: &str = "512";
 
-/// Every disk takes reads of this size and alignment past the page cache.
+/// The size and alignment of reads without the page cache, which every disk supports.
 const BLOCK: usize = 4096;
 
 const SYS_BLOCK: &str = "/sys/block";
 
-/// A number with a line break.
+/// The maximum size of the file, in bytes: a number and a line end.
 const SIZE_MAX: u64 = 32;
 
-/// Times that a disk is read while the host is writing to it.
+/// The number of reads while the host is writing to the disk.
 const TRIES: usize = 3;
 
-/// How the names of virtio-blk disks begin (`drivers/block/virtio_blk.c`).
+/// The prefix of the names of virtio-blk disks (`drivers/block/virtio_blk.c`).
 const VIRTIO: &str = "vd";
 
-/// How the unit is made to allow it.
+/// The drop-in that permits the service to read the disk.
 const DROP_IN: &str = "/usr/share/doc/harvester-node-agent/examples/systemd/vhostmd.conf";
 
-/// Between two of them; the host writes for much less.
+/// The time between two reads; the host writes for much less.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A disk of a host that is in trouble may not answer at all.
+/// The timeout of a read. A disk of a failing host may not respond at all.
 const STALL: Duration = Duration::from_secs(5);
 
-/// Why a disk that is vhostmd's gave no metrics.
+/// The reason why vhostmd's disk returned no metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// The kernel refused access.
+    /// The kernel denied access.
     #[error("not permitted to read the disk `{}`; to allow it for the service: {DROP_IN}", .0.display())]
     Denied(PathBuf),
-    /// Any other failure to read.
+    /// Any other read error.
     #[error("failed to read the disk `{}`", .disk.display())]
     Io {
         /// The disk.
         disk: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The host was writing each time it was read.
+    /// The host was writing during each read.
     #[error("the host is writing the metrics on `{}`", .0.display())]
     Busy(PathBuf),
-    /// The body does not add up to what the head says.
+    /// The body does not match the checksum in the header.
     #[error("the metrics on `{}` do not match their checksum", .0.display())]
     Checksum(PathBuf),
-    /// The body would be longer than the disk.
+    /// The length in the header is larger than the disk.
     #[error("the metrics on `{}` have a length of {length} bytes, more than {BODY_MAX}", .disk.display())]
     TooLarge {
         /// The disk.
         disk: PathBuf,
-        /// The length that it claims, in bytes.
+        /// The length in the header, in bytes.
         length: u32,
     },
-    /// The disk ends before the body does.
+    /// The disk ends before the end of the body.
     #[error("the metrics on `{}` are truncated", .0.display())]
     Truncated(PathBuf),
-    /// Bytes that are no text.
+    /// The metrics are not text.
     #[error("the metrics on `{}` are not valid UTF-8", .0.display())]
     NotText(PathBuf),
-    /// A document that says nothing about the host.
+    /// The document has no metrics of the host.
     #[error("the metrics on `{}` are invalid", .disk.display())]
     Document {
         /// The disk.
         disk: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the document.
         source: MetricsError,
     },
-    /// It cannot be determined which of them is the host's.
+    /// Several disks have the signature, and the host's disk cannot be determined.
     #[error("`{}` is not the only metrics disk", .0.display())]
     Several(PathBuf),
-    /// The read did not come back.
+    /// The read timed out.
     #[error("reading the metrics disk timed out after {} s", STALL.as_secs())]
     Stalled,
 }
 
 impl DiskError {
-    /// Whether the next round may find the host done with writing.
+    /// Reports whether the host may have finished writing in the next round.
     fn is_half_written(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Checksum(_))
     }
 }
 
-/// Reads what the host says of itself; `None` where it offers no such disk.
+/// Reads the metrics of the host; `None` if it provides no such disk.
 ///
 /// # Errors
 ///
-/// When there is one and it gave no whole document.
+/// When there is one and it returned no complete document.
 pub async fn read(root: &Root) -> Result<Option<HostMetrics>, DiskError> {
     read_with_pause(root, PAUSE).await
 }
@@ -130,7 +130,7 @@ async fn read_with_pause(root: &Root, pause: Duration) -> Result<Option<HostMetr
     read_aside(root, &disks).await
 }
 
-/// Reads in a thread of its own: nothing limits the time that the kernel waits for a disk.
+/// Reads in a separate thread: the time that the kernel waits for a disk is unlimited.
 async fn read_aside(root: &Root, disks: &[PathBuf]) -> Result<Option<HostMetrics>, DiskError> {
     let (root, disks) = (root.clone(), disks.to_vec());
     let reading = tokio::task::spawn_blocking(move || match signed(&root, &disks)? {
@@ -143,13 +143,13 @@ async fn read_aside(root: &Root, disks: &[PathBuf]) -> Result<Option<HostMetrics
     }
 }
 
-/// A disk that may be vhostmd's by what the kernel says of it, without reading it: one in trouble must not hold us up.
+/// Returns a disk that may be vhostmd's according to sysfs, without reading it: a failing disk must not block the agent.
 pub fn find(root: &Root) -> Option<PathBuf> {
     small_disks(root).into_iter().next()
 }
 
-/// The virtio disks as large as vhostmd's that the guest cannot write: what a loop device or a volume holds is a user's word
-/// and not the host's.
+/// Returns the read-only virtio disks of the size of vhostmd's disk: the content of a loop device or a volume is from a user,
+/// not from the host.
 fn small_disks(root: &Root) -> Vec<PathBuf> {
     let names = root.list(SYS_BLOCK).unwrap_or_default();
     let says = |name: &std::ffi::OsString, file: &str, text: &str| {
@@ -164,7 +164,7 @@ fn small_disks(root: &Root) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The one disk with the signature. One that cannot be read counts only where none has it.
+/// Returns the one disk with the signature. An unreadable disk is an error only if no disk has it.
 fn signed(root: &Root, disks: &[PathBuf]) -> Result<Option<(PathBuf, File)>, DiskError> {
     let mut failed = None;
     let mut found = None;
@@ -201,7 +201,7 @@ pub(crate) fn read_metrics(disk: PathBuf, file: &File) -> Result<HostMetrics, Di
     let Some(head) = Head::parse(blocks(HEAD)?.bytes()) else {
         return Err(DiskError::Truncated(disk));
     };
-    // The rest of such a head means nothing yet.
+    // The other fields of such a header are not valid yet.
     if head.busy {
         return Err(DiskError::Busy(disk));
     }
@@ -227,13 +227,13 @@ pub(crate) fn read_metrics(disk: PathBuf, file: &File) -> Result<HostMetrics, Di
     HostMetrics::parse(text, Via::Disk).map_err(|source| DiskError::Document { disk, source })
 }
 
-/// The sum of all bytes, modulo 2³².
+/// Returns the sum of all bytes, modulo 2³².
 fn sum(body: &[u8]) -> u32 {
     body.iter()
         .fold(0, |sum: u32, byte| sum.wrapping_add(u32::from(*byte)))
 }
 
-/// The first bytes of the disk, after the signature.
+/// The header of the disk, without the signature.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     busy: bool,
@@ -255,8 +255,8 @@ impl Head {
     }
 }
 
-/// Whole blocks from the start of a disk, in memory that begins at a multiple of [`BLOCK`], as reads past the page cache
-/// need it.
+/// Whole blocks from the start of a disk, in memory aligned to [`BLOCK`], as required for reads without the page
+/// cache.
 #[derive(Debug)]
 struct Blocks {
     memory: Vec<u8>,
@@ -265,7 +265,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Reads at least `length` bytes, or as many as there are.
+    /// Reads at least `length` bytes, or all bytes if there are fewer.
     fn read(file: &File, length: usize) -> io::Result<Self> {
         let length = length.next_multiple_of(BLOCK);
         let mut memory = vec![0; length + BLOCK];

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands that take a fault out of an image: for the running system, or for a tree from outside.
+//! The commands that remove a fault from an image: in the running system, or in a mounted tree.
 
 use std::path::{Path, PathBuf};
 
 use crate::facts::guest_agent::Family;
 use crate::sys::escape::shell_word;
 
-/// The tree that the commands apply to.
+/// The tree to which the commands apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageTree {
     dir: PathBuf,
 }
 
 impl ImageTree {
-    /// The tree at `dir`, an absolute path; `/` is the running system.
+    /// Creates the tree at `dir`, an absolute path; `/` is the running system.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Removes files, and directories with all that is in them.
+    /// Removes files, and directories with all their content.
     pub(super) fn remove(&self, paths: &[&Path]) -> String {
         let paths: Vec<String> = paths.iter().map(|path| self.path(path)).collect();
         format!("rm -rf {}", paths.join(" "))
     }
 
-    /// Keeps a file and takes its content.
+    /// Empties a file, but keeps it.
     pub(super) fn empty(&self, path: &Path) -> String {
         format!("truncate -s 0 {}", self.path(path))
     }
 
-    /// Makes a line of a TOML file a comment. No line changes its number, so that several such commands can follow each other.
+    /// Comments out a line of a TOML file. Line numbers do not change, so several such commands can run in sequence.
     pub(super) fn comment_out(&self, path: &Path, line: usize) -> String {
         format!("sed -i '{line}s/^/#/' {}", self.path(path))
     }
 
-    /// Takes a key of the top level, with its value on the same line, out of a YAML file.
+    /// Removes a top-level key, with its value on the same line, from a YAML file.
     pub(super) fn delete_yaml(&self, path: &Path, key: &str) -> String {
         let key = key.replace('+', "[+]");
         format!(
@@ -43,7 +43,7 @@ impl ImageTree {
         )
     }
 
-    /// Takes a variable out of an environment file.
+    /// Removes a variable from an environment file.
     pub(super) fn delete_variable(&self, path: &Path, name: &str) -> String {
         format!(
             "sed -i '/^[[:space:]]*{name}[[:space:]]*=/d' {}",
@@ -51,7 +51,7 @@ impl ImageTree {
         )
     }
 
-    /// Takes items that begin with these labels out of a list of a YAML file; with them its key, on a line of its own.
+    /// Removes items that begin with these labels from a list in a YAML file; also the key, if it is on its own line.
     pub(super) fn delete_items(&self, path: &Path, labels: &[String], key: Option<&str>) -> String {
         let key = key.map(|key| {
             let key = key.replace('+', "[+]");
@@ -72,7 +72,7 @@ impl ImageTree {
         )
     }
 
-    /// Puts one plain text where another ends a word.
+    /// Replaces one text with another at the end of a word.
     pub(super) fn replace(&self, path: &Path, old: &str, new: &str) -> String {
         let old = old.replace('.', "[.]");
         format!(
@@ -81,12 +81,12 @@ impl ImageTree {
         )
     }
 
-    /// Takes a file away that no one can make sense of.
+    /// Removes a file that cannot be parsed.
     pub(super) fn correct_or_remove(&self, path: &Path) -> String {
         format!("{}  # or correct it", self.remove(&[path]))
     }
 
-    /// Has systemd change how a unit is started.
+    /// Changes how systemd starts a unit.
     pub(super) fn systemctl(&self, verb: &str, unit: &str) -> String {
         let unit = shell_word(unit);
         match self.outside() {
@@ -95,7 +95,7 @@ impl ImageTree {
         }
     }
 
-    /// Runs a command of our own.
+    /// Runs a command of the agent.
     pub(super) fn ourselves(&self, command: &str) -> String {
         match self.outside() {
             None => format!("harvester-node-agent {command}"),
@@ -103,12 +103,12 @@ impl ImageTree {
         }
     }
 
-    /// Looks again, at all.
+    /// Repeats the check as root.
     pub(super) fn check_as_root(&self) -> String {
         format!("sudo {}", self.ourselves("bake-check"))
     }
 
-    /// Installs us from a package in the working directory.
+    /// Installs the agent from a package in the working directory.
     pub(super) fn install_ourselves(&self, family: Family) -> String {
         match (family, self.outside()) {
             (Family::Debian, None) => "apt-get install -y ./harvester-node-agent_*.deb".to_owned(),
@@ -128,7 +128,7 @@ impl ImageTree {
         }
     }
 
-    /// Installs QEMU's guest agent from the distribution.
+    /// Installs the QEMU guest agent from the distribution.
     pub(super) fn install_guest_agent(&self, family: Family) -> String {
         let chroot = self
             .outside()
@@ -147,7 +147,7 @@ impl ImageTree {
         shell_word(&self.dir.join(path).to_string_lossy())
     }
 
-    /// The directory as a shell's word; `None` for the running system.
+    /// Returns the directory as a shell word, or `None` for the running system.
     fn outside(&self) -> Option<String> {
         (self.dir != Path::new("/")).then(|| shell_word(&self.dir.to_string_lossy()))
     }

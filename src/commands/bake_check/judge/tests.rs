@@ -39,7 +39,7 @@ fn file(path: &str, text: &str) -> ImageTextFile {
     }
 }
 
-/// The remedies, for a tree from outside.
+/// Returns the commands for a mounted tree.
 fn remedies(image: &Image) -> Vec<String> {
     let faults = judge(image, &ImageTree::new("/mnt"));
     faults.into_iter().map(|fault| fault.remedy).collect()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the registries of RKE2 and K3s come with a login. Of it only the presence is checked.
+//! Reports whether the registries of RKE2 and K3s have credentials. Only the presence of a credential is checked.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use crate::observe::distribution::DistributionProblem;
 use crate::sys::document::yaml::{DocumentError, YamlValue, parse};
 use crate::sys::root::Root;
 
-/// What each of the two reads (<https://docs.k3s.io/installation/private-registry>).
+/// The registries file of each distribution (<https://docs.k3s.io/installation/private-registry>).
 const FILES: [(DistributionKind, &str); 2] = [
     (DistributionKind::Rke2, "/etc/rancher/rke2/registries.yaml"),
     (DistributionKind::K3s, "/etc/rancher/k3s/registries.yaml"),
 ];
 
-/// The largest such file; they are below 16 KiB.
+/// The maximum size of such a file; typical ones are below 16 KiB.
 const FILE_MAX: u64 = 1 << 20;
 
-/// One for each file with a login, and why a file could not be understood.
+/// Returns one setting for each file with a credential, and an error for each file that cannot be parsed.
 pub(super) fn read(root: &Root) -> (Vec<Unshareable>, Vec<DistributionProblem>) {
     let mut found = Vec::new();
     let mut problems = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Root) -> (Vec<Unshareable>, Vec<DistributionProblem>) 
     (found, problems)
 }
 
-/// `configs.<registry>.auth` that holds anything.
+/// Reports whether any `configs.<registry>.auth` has a value.
 fn has_login(document: &YamlValue) -> bool {
     let Some(YamlValue::Map(registries)) = document.get("configs") else {
         return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Units as their files describe them, in a tree whose systemd does not run (systemd.unit(5)).
+//! Units as described by their files, in a tree whose systemd is not running (systemd.unit(5)).
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::commands::bake_check::facts::UnitFile;
 use crate::facts::guest_agent::Enablement;
 use crate::sys::root::Root;
 
-/// Directories with units; an earlier one hides the files of the same name in a later one.
+/// The unit directories; a file in an earlier one overrides those of the same name in later ones.
 const DIRECTORIES: [&str; 4] = [
     "/etc/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -15,20 +15,20 @@ const DIRECTORIES: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
-/// Directories with rules of udev.
+/// The directories of udev rules.
 const RULES: [&str; 3] = [
     "/etc/udev/rules.d",
     "/usr/lib/udev/rules.d",
     "/lib/udev/rules.d",
 ];
 
-/// Units and rules are a few lines.
+/// The maximum size of a unit or rules file, which has only some lines.
 const FILE_MAX: u64 = 64 << 10;
 
-/// A link to here masks.
+/// A link to this path masks a unit.
 const NOTHING: &str = "/dev/null";
 
-/// The first of the names that has a unit.
+/// Returns the first of the names that has a unit.
 pub(super) fn find(root: &Root, names: &[&str]) -> Option<UnitFile> {
     names.iter().find_map(|name| unit(root, name))
 }
@@ -52,7 +52,7 @@ fn unit(root: &Root, name: &str) -> Option<UnitFile> {
     })
 }
 
-/// Whether another unit wants or requires it: `systemctl enable` makes a link, a distribution may ship one.
+/// Reports whether another unit wants or requires this one. `systemctl enable` creates the link, or a distribution ships it.
 fn is_wanted(root: &Root, name: &str) -> bool {
     DIRECTORIES.iter().any(|dir| {
         let children = root.list(dir).unwrap_or_default();
@@ -68,14 +68,14 @@ fn is_wanted(root: &Root, name: &str) -> bool {
     })
 }
 
-/// Whether a rule of udev has a device start it.
+/// Reports whether a udev rule starts the unit for a device.
 fn is_in_rules(root: &Root, name: &str) -> bool {
     RULES.iter().any(|dir| {
         let files = root.list(dir).unwrap_or_default();
         files.iter().any(|file| {
             let text = root.read_text(Path::new(dir).join(file), FILE_MAX);
             text.is_ok_and(|text| {
-                // A backslash at the end of a line goes on with the next one.
+                // A backslash at the end of a line continues it on the next one.
                 let text = text.replace("\\\n", " ");
                 let mut lines = text
                     .lines()

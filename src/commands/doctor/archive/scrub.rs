@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Takes out of a text whatever looks like a secret.
+//! Removes everything that resembles a secret from a text.
 //!
-//! None of our own texts holds one; this is for those of others, such as a unit with a password in a proxy's address, or a
-//! record that a library wrote. It works by three signs: the name before a value (`named`: `password: ...`), a form that
-//! only secrets have (`shapes`: PEM, `https://user:password@...`), and characters in no order, as random bytes have them in
-//! base64, base64url, hexadecimal or any other alphabet (`random`). Rather too much is removed than too little, but nothing
-//! of what we write ourselves: no setting of our units, no text of the catalogue.
+//! Texts of the agent have no secrets. This is for other texts, such as a unit with a password in a proxy URL, or a record from a
+//! library. Three signs identify a secret: the name before a value (`named`: `password: ...`), a form that only secrets have
+//! (`shapes`: PEM, `https://user:password@...`), and random characters in base64, base64url, hexadecimal or any other alphabet
+//! (`random`). When in doubt, the text is removed, but never a text of the agent: no setting of our units, no text of the catalog.
 //!
-//! The texts may be anyone's, and large: each step takes time in proportion to the text.
+//! The texts are untrusted and may be large: each step takes linear time.
 
 mod forms;
 mod named;
@@ -16,11 +15,11 @@ mod shapes;
 
 use serde_json::Value;
 
-/// Stands for what was removed.
+/// The placeholder for removed text.
 pub const REMOVED: &str = "[removed]";
 
-/// Fields of a journal record that are kept, beside our own, which begin with `HNA_`. Others hold command lines, ids of this
-/// machine, or what someone put there. Those with `_` in front are journald's own word of who sent it.
+/// The fields of a journal record that are kept, in addition to our own with the prefix `HNA_`. Other fields contain command
+/// lines, IDs of this machine, or arbitrary data. Fields with the prefix `_` are trusted: journald adds them.
 const FIELDS: [&str; 12] = [
     "__REALTIME_TIMESTAMP",
     "PRIORITY",
@@ -36,17 +35,17 @@ const FIELDS: [&str; 12] = [
     "_TRANSPORT",
 ];
 
-/// How our own fields begin.
+/// The prefix of our own fields.
 const OWN_FIELDS: &str = "HNA_";
 
-/// A text without its secrets. The same text comes out of a second pass.
+/// Returns a text without its secrets. A second pass does not change the result.
 pub fn text(text: &str) -> String {
     let text = named::without(&shapes::without_pem(text));
     let text = shapes::without_words(&shapes::without_users(&text));
     random::without(&forms::without(&text))
 }
 
-/// A JSON document without its secrets; its shape stays.
+/// Removes the secrets from a JSON document; its structure does not change.
 pub fn value(value: &mut Value) {
     match value {
         Value::String(string) => *string = text(string),
@@ -66,7 +65,7 @@ pub fn value(value: &mut Value) {
     }
 }
 
-/// A journal record (`journalctl -o json`) with the fields that are of use, without their secrets. None for what is no record.
+/// Returns the useful fields of a journal record (`journalctl -o json`) without their secrets, or `None` for any other line.
 pub fn record(line: &str) -> Option<Value> {
     let Value::Object(fields) = serde_json::from_str(line).ok()? else {
         return None;
@@ -80,7 +79,7 @@ pub fn record(line: &str) -> Option<Value> {
     Some(record)
 }
 
-/// A field that is no UTF-8 comes as a list of bytes.
+/// Converts a field that is not valid UTF-8, which is a list of bytes.
 fn readable(content: Value) -> Value {
     let bytes: Option<Vec<u8>> = content.as_array().and_then(|numbers| {
         let bytes = numbers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What did an ordinary round not get to see? The running agent passes over it in silence where nothing follows from it.
+//! The gaps of an ordinary round. The running agent does not report them if they have no consequence.
 
 use crate::catalogue::{Code, Finding, Group};
 use crate::commands::doctor::facts::{Gap, Need};
@@ -11,13 +11,13 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 /// The privileges of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {
-    /// Those of root: what it may not read, the agent may not read either.
+    /// Root: a file that it cannot read is not readable for the agent either.
     All,
-    /// Those of someone else, who may not read the credentials.
+    /// Another user, who cannot read the credentials.
     Unprivileged,
 }
 
-/// What the round could not check.
+/// Returns the checks that the round could not do.
 pub fn gaps(
     observation: &Observation,
     identity: &Identity,
@@ -87,7 +87,7 @@ pub fn gaps(
     gaps.into_iter().flatten().chain(files).collect()
 }
 
-/// What is said of the distribution's files that this user may not read.
+/// Returns the errors about files of the distribution that this user is not allowed to read.
 fn denied_files(
     observation: &Observation,
     privileges: Privileges,
@@ -105,7 +105,7 @@ fn denied_files(
     })
 }
 
-/// Where Harvester's API did not tell which VM this machine is. A search that found none, or several, is a finding.
+/// Returns the gap if Harvester's API did not identify the VM. A search with no result or several results is a finding instead.
 fn unknown_vm(identity: &Identity) -> Option<Gap> {
     let (OwnVm::Unknown(why) | OwnVm::Remembered(_, why)) = &identity.vm else {
         return None;
@@ -118,7 +118,7 @@ fn unknown_vm(identity: &Identity) -> Option<Gap> {
     })
 }
 
-/// The host of a VM that no one tells of. A VM that was read and runs nowhere is a finding.
+/// Returns the gap if no source has the host of the VM. A VM that was read but is not running is a finding instead.
 fn unknown_host(
     observation: &Observation,
     identity: &Identity,
@@ -140,7 +140,7 @@ fn unknown_host(
     })
 }
 
-/// Whether a finding only says that this user may not read what the agent, as root, may.
+/// Reports whether a finding exists only because this user lacks the permissions of the agent, which runs as root.
 pub fn is_hidden(finding: &Finding, observation: &Observation, privileges: Privileges) -> bool {
     match finding.code {
         Code::HarvesterCredentialInvalid => forbidden(&observation.harvester, privileges).is_some(),
@@ -159,7 +159,7 @@ fn forbidden<T>(seen: &Fact<T>, privileges: Privileges) -> Option<&Unavailable> 
         .filter(|why| is_few && why.kind == UnavailableKind::Forbidden)
 }
 
-/// A credential that this user may not read; one that cannot be read for another reason is a finding.
+/// Returns the gap for a credential that this user is not allowed to read. Any other read error is a finding instead.
 fn hidden<T>(
     group: Group,
     what: &'static str,
@@ -175,7 +175,7 @@ fn hidden<T>(
     })
 }
 
-/// What was not asked, because something before it is missing; a question without an answer is a finding.
+/// Returns the gap for a request that was skipped because of an earlier failure. A failed request is a finding instead.
 fn unasked<T>(group: Group, what: &'static str, seen: &Fact<T>) -> Option<Gap> {
     let why = seen
         .why()

@@ -157,7 +157,7 @@ fn what_only_root_may_read_is_a_gap_for_others_and_a_finding_for_root() {
             (is_gap, is_gap)
         );
         assert_eq!(is_hidden(&metrics, &world.observation, privileges), is_gap);
-        // What follows from it is a gap for both.
+        // The consequences are gaps in both cases.
         for group in [Group::HarvesterApi, Group::Placement] {
             assert!(gaps.iter().any(|gap| gap.group == group), "{group:?}");
         }

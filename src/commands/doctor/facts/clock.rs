@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Can the clock be believed? A wrong clock looks like an ended certificate. What the servers say the time is stands in
-//! `servers`.
+//! The clock: with a wrong clock, a valid certificate looks expired. The clocks of the servers are in `servers`.
 
 use super::Gap;
 use crate::catalogue::Group;
@@ -9,19 +8,19 @@ use crate::facts::{Fact, Unavailable};
 /// The clock of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockFacts {
-    /// Whether the kernel was informed that the time is kept in step (`adjtimex(2)`, `STA_UNSYNC` not set).
+    /// Whether the kernel clock is synchronized (`adjtimex(2)`, `STA_UNSYNC` not set).
     pub synchronized: Fact<bool>,
 }
 
 impl ClockFacts {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             synchronized: Fact::Failed(why.clone()),
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let gap = Gap::of(
             Group::Machine,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who else has a hand in our names, labels and addresses?
+//! Other writers and owners of our names, labels and addresses.
 
 use super::Gap;
 use super::instance::{InstanceFacts, Interface};
@@ -7,30 +7,30 @@ use crate::catalogue::Group;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable};
 
-/// What may contradict us.
+/// The facts that may conflict with ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts {
-    /// What Harvester says of our VM. Absent where it is gone.
+    /// Harvester's data about our VM. Absent if the VM is deleted.
     pub instance: Fact<InstanceFacts>,
-    /// All instances of our namespace, our own among them.
+    /// All VMIs of our namespace, including our own.
     pub namespace: Fact<Vec<Vmi>>,
-    /// The hosts that may be listed.
+    /// The hosts that the credential can list.
     pub hosts: Fact<Vec<Host>>,
-    /// The addresses of this machine, link-local ones left out.
+    /// The addresses of this machine, without link-local ones.
     pub addresses: Fact<Vec<Interface>>,
 }
 
-/// A host of Harvester.
+/// A Harvester host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its label `topology.kubernetes.io/zone`.
+    /// The label `topology.kubernetes.io/zone`.
     pub zone: Option<String>,
 }
 
 impl Conflicts {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             instance: Fact::Failed(why.clone()),
@@ -40,7 +40,7 @@ impl Conflicts {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let harvester = Group::HarvesterApi;
         let gaps = [

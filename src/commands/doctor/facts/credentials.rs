@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What are the credential files, and how long do they last? Never a value of theirs.
+//! The types and expiration of the credential files. Never contains a secret.
 
 use std::path::PathBuf;
 
@@ -12,100 +12,100 @@ use crate::facts::{Fact, Unavailable};
 /// Both credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// What stands at each place where the Harvester credential is looked for, in the order of the search.
+    /// The paths where the Harvester credential is searched, in the order of the search, with their content.
     pub places: Fact<Vec<CredentialPlace>>,
-    /// The token of the Harvester credential. Absent where it has a client certificate in its place.
+    /// The token of the Harvester credential. Absent if it has a client certificate instead.
     pub token: Fact<Token>,
-    /// The certificates of both: of the kubelet, and the authorities that are trusted.
+    /// The certificates of both: the client certificate of the kubelet, and the trusted CA certificates.
     pub certificates: Fact<Vec<CertificateFacts>>,
-    /// Whether the Harvester credential may read storage classes, as the CSI driver must. Absent where the agent has a credential
-    /// of its own, which the CSI driver does not use.
+    /// Whether the Harvester credential can read storage classes, as the CSI driver requires. Absent if the agent has its own
+    /// credential, which the CSI driver does not use.
     pub csi_role: Fact<bool>,
 }
 
-/// A place where the Harvester credential is looked for.
+/// A path where the Harvester credential is searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialPlace {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// The file of the distribution whose `cloud-provider-config` names it.
+    /// The file of the distribution whose `cloud-provider-config` refers to it.
     pub named_in: Option<PathBuf>,
-    /// What stands there.
+    /// The content.
     pub content: CredentialContent,
 }
 
-/// What stands at a place for a file.
+/// The content of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialContent {
-    /// Nothing.
+    /// Not found.
     Nothing,
-    /// A file without a byte.
+    /// An empty file.
     EmptyFile,
     /// A file.
     File,
     /// A directory.
     Directory,
-    /// That could not be found out.
+    /// Unknown: the path could not be read.
     Unknown,
 }
 
-/// What a token says of itself.
+/// The public part of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Who made it.
+    /// The issuer.
     pub kind: TokenFacts,
-    /// When it was made, in seconds since 1970.
+    /// The time of issue, in seconds since 1970.
     pub issued: Option<i64>,
-    /// When it ends, in seconds since 1970.
+    /// The expiration time, in seconds since 1970.
     pub expires: Option<i64>,
 }
 
-/// Who made a token.
+/// The issuer of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenFacts {
     /// Kubernetes, for a service account.
     ServiceAccount(ServiceAccount),
-    /// Rancher, for one of its users; it may end by a setting that the token does not tell.
+    /// Rancher, for one of its users; its expiration is not in the token.
     Rancher {
-        /// The name of the token object, which is no secret.
+        /// The name of the token object, which is not a secret.
         name: String,
     },
-    /// Neither is to be seen.
+    /// Unknown: the token has neither form.
     Opaque,
 }
 
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// At which of the two APIs it is of use.
+    /// The API that it is used for.
     pub api: Api,
-    /// What it proves there.
+    /// The purpose.
     pub role: CredentialRole,
-    /// The kubeconfig that it belongs to, or the address of the server that shows it.
+    /// The kubeconfig that contains it, or the address of the server that presents it.
     pub origin: String,
-    /// Its subject, on one line.
+    /// The subject, on one line.
     pub subject: String,
-    /// Valid from, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub begins: i64,
-    /// Valid until, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     pub ends: i64,
-    /// The names and addresses that it is for.
+    /// The names and addresses for which it is valid.
     pub names: Vec<String>,
 }
 
-/// What a certificate proves.
+/// The purpose of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialRole {
-    /// Who we are.
+    /// A client certificate: identifies us.
     Client,
-    /// That a server is the right one, for those whose certificate it signed.
+    /// A CA certificate: verifies the certificates that it signed.
     Authority,
-    /// Who the server is.
+    /// A server certificate: identifies the server.
     Server,
 }
 
 impl Credentials {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             places: Fact::Failed(why.clone()),
@@ -115,7 +115,7 @@ impl Credentials {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::HarvesterCredential;
         let gaps = [

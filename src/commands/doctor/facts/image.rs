@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What did the image bring that belongs to one machine, and does it start the agent? Of what `bake-check` looks for, only
-//! what tells something on a machine that runs.
+//! Data from the image that must be unique to one machine, and whether the agent starts at boot. Only those checks of `bake-check`
+//! that are useful on a running machine.
 
 use std::path::PathBuf;
 
@@ -10,28 +10,28 @@ use crate::commands::bake_check::facts::UnitFile;
 use crate::facts::guest_agent::Enablement;
 use crate::facts::{Fact, Unavailable};
 
-/// What the image brought.
+/// The data that the image may have brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// When cloud-init first ran on this machine, in seconds since 1970. Absent where it did not.
+    /// The time of the first run of cloud-init on this machine, in seconds since 1970. Absent if it did not run.
     pub began: Fact<i64>,
-    /// What only one machine may have and that is here.
+    /// The files that must be unique to one machine.
     pub belongings: Fact<Vec<Belonging>>,
-    /// The unit of the agent itself. Absent where none is installed, as in a tree for tests.
+    /// The unit of the agent. Absent if it is not installed, as in a test tree.
     pub unit: Fact<UnitFile>,
 }
 
-/// A thing that only one machine may have.
+/// A file that must be unique to one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Belonging {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// When it was written, in seconds since 1970.
+    /// The modification time, in seconds since 1970.
     pub written: i64,
 }
 
 impl Image {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             began: Fact::Failed(why.clone()),
@@ -40,7 +40,7 @@ impl Image {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::Image;
         let gaps = [
@@ -55,7 +55,7 @@ impl Image {
         gaps.into_iter().flatten().collect()
     }
 
-    /// Whether the next boot starts the agent, where that is known.
+    /// Reports whether the agent starts at the next boot, if known.
     pub fn starts_agent(&self) -> Option<bool> {
         let unit = self.unit.known()?;
         Some(!unit.is_masked && unit.enablement != Enablement::Disabled)

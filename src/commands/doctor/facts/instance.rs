@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What does Harvester say of our VM beyond what the running agent reads of it?
+//! The data of the VMI in Harvester that only `doctor` reads.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -18,42 +18,42 @@ use crate::sys::document::json::{
     spec_interfaces, status_interface_name, status_interface_source, status_interfaces,
 };
 
-/// What `pkg/virt-handler` writes as the source of an interface that the guest agent reported.
+/// The source of an interface that the guest agent reported, as set by `pkg/virt-handler`.
 const GUEST_AGENT: &str = "guest-agent";
 
-/// Interfaces of one VM. The guest agent reports those of each container, too.
+/// The maximum number of interfaces of one VM. The guest agent also reports those of each container.
 const INTERFACES_MAX: usize = 4096;
 
-/// Conditions of a VM; there are about ten.
+/// The maximum number of conditions of a VM; there are about ten.
 const CONDITIONS_MAX: usize = 256;
 
-/// Addresses of one interface that are kept. With kube-proxy in IPVS mode, an interface of the guest has one for each Service.
+/// The maximum number of kept addresses of one interface. With kube-proxy in IPVS mode, an interface has one for each Service.
 const ADDRESSES_MAX: usize = 64;
 
-/// What only `doctor` reads of the VM's instance.
+/// The data of the VMI that only `doctor` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireInstance")]
 pub struct InstanceFacts {
-    /// Label `harvesterhci.io/creator`.
+    /// The label `harvesterhci.io/creator`.
     pub creator: Option<String>,
-    /// Label `guestcluster.harvesterhci.io/name`.
+    /// The label `guestcluster.harvesterhci.io/name`.
     pub guest_cluster: Option<String>,
-    /// The image that runs the VM is of this release of KubeVirt.
+    /// The release of KubeVirt, from the image that runs the VM.
     pub launcher: Fact<Release>,
-    /// Why it cannot be live-migrated: reason and message of condition `LiveMigratable` that is `False`.
+    /// The reason why it cannot be live-migrated: reason and message of the condition `LiveMigratable` if `False`.
     pub not_migratable: Option<String>,
-    /// Whether the host hears QEMU's guest agent: condition `AgentConnected`.
+    /// Whether the host is connected to the QEMU guest agent: condition `AgentConnected`.
     pub agent_connected: bool,
-    /// What Harvester believes to be the addresses of the guest's NICs.
+    /// The addresses of the NICs of the guest, according to Harvester.
     pub interfaces: Vec<Interface>,
 }
 
 /// A NIC and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name: in the VM's definition, or in this machine.
+    /// The name: in the VM's specification, or on this machine.
     pub name: String,
-    /// Its addresses.
+    /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -91,7 +91,7 @@ struct WireInstanceDevices {
     interfaces: Capped<WireInstanceGiven, INTERFACES_MAX>,
 }
 
-/// An interface that the VM was given.
+/// An interface in the specification of the VM.
 #[derive(Deserialize)]
 struct WireInstanceGiven {
     #[serde(default, deserialize_with = "spec_interface_name")]
@@ -126,7 +126,7 @@ struct WireInstanceSeen {
     ip_addresses: Addresses,
 }
 
-/// The first addresses of a list of texts; what is no address is left out.
+/// The first addresses of a list of strings; invalid ones are omitted.
 #[derive(Default)]
 struct Addresses(Vec<IpAddr>);
 
@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for AddressesVisitor {
     }
 }
 
-/// One address, if the text is one.
+/// An address, if the string is valid.
 struct Address(Option<IpAddr>);
 
 impl<'de> Deserialize<'de> for Address {
@@ -218,7 +218,7 @@ impl From<WireInstance> for InstanceFacts {
     }
 }
 
-/// `virt-launcher:1.5.2-150600.5.1`, with a registry before it.
+/// Parses an image such as `virt-launcher:1.5.2-150600.5.1`, with a registry before it.
 fn launcher(image: Option<&str>) -> Fact<Release> {
     let tag = image
         .unwrap_or_default()
@@ -228,8 +228,8 @@ fn launcher(image: Option<&str>) -> Fact<Release> {
     release(tag.map(|(_, tag)| tag))
 }
 
-/// Returns the interfaces that the VM was given and whose addresses the guest itself has reported. One without a name was made by the
-/// guest (cni0, cali*), and behind masquerade the address is that of the pod.
+/// Returns the interfaces of the specification with addresses that the guest itself reported. An interface without a name was
+/// created by the guest (cni0, cali*), and with masquerade the address is that of the pod.
 fn interfaces(given: &[WireInstanceGiven], seen: Vec<WireInstanceSeen>) -> Vec<Interface> {
     let masked = given.iter().filter(|given| given.masquerade.is_some());
     let masked: BTreeSet<&str> = masked.filter_map(|given| given.name.as_deref()).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What does our Node say beyond what the running agent reads of it?
+//! The data of our Node that only `doctor` reads.
 
 use core::net::IpAddr;
 
@@ -16,35 +16,35 @@ use crate::sys::document::json::{
     taint_key, taint_time, taints,
 };
 
-/// The taint of a Node that a cloud provider has not taken on, or is to take on again.
+/// The taint of a Node that a cloud provider has not initialized, or must initialize again.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Taints of a Node; there are a few.
+/// The maximum number of taints of a Node; typically some.
 const TAINTS_MAX: usize = 256;
 
-/// Addresses of a Node; there are about three.
+/// The maximum number of addresses of a Node; there are about three.
 const ADDRESSES_MAX: usize = 256;
 
-/// What only `doctor` reads of the Node.
+/// The data of the Node that only `doctor` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WireGuestNode")]
 pub struct NodeDetails {
     /// `status.nodeInfo.kubeletVersion`.
     pub kubelet: Fact<Release>,
-    /// The taint of a Node that no cloud provider has taken on. Absent where it has none.
+    /// The taint of a Node that no cloud provider has initialized. Absent if it has no such taint.
     pub uninitialized: Fact<Uninitialized>,
-    /// `status.addresses` with type `InternalIP`; those that are no address are left out.
+    /// The addresses in `status.addresses` with type `InternalIP`; invalid ones are omitted.
     pub internal_ips: Fact<Vec<IpAddr>>,
 }
 
-/// `node.cloudprovider.kubernetes.io/uninitialized`.
+/// The taint `node.cloudprovider.kubernetes.io/uninitialized`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uninitialized {
-    /// What it keeps away: `NoSchedule` from a kubelet that registers, `PreferNoSchedule` from Harvester's cloud provider when
-    /// it is to read region and zone again.
+    /// The effect: `NoSchedule` from a kubelet that registers, `PreferNoSchedule` from Harvester's cloud provider if it must read
+    /// region and zone again.
     pub effect: String,
-    /// Since when, in seconds since 1970: when it was added; or when the Node was made, for the taint of a kubelet that
-    /// registers.
+    /// The time when it was added, in seconds since 1970; for the taint of a kubelet that registers, the creation time of the
+    /// Node.
     pub since: Option<i64>,
 }
 
@@ -130,7 +130,7 @@ impl From<WireGuestNode> for NodeDetails {
 }
 
 impl NodeDetails {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             kubelet: Fact::Failed(why.clone()),
@@ -139,7 +139,7 @@ impl NodeDetails {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let node = Group::Node;
         let gaps = [
@@ -151,7 +151,7 @@ impl NodeDetails {
     }
 }
 
-/// Returns the release that a field of an object of an API names. Absent where it is missing or empty.
+/// Parses the release in a field of an API object. Absent if the field is missing or empty.
 pub fn release(text: Option<&str>) -> Fact<Release> {
     match text.filter(|text| !text.is_empty()) {
         None => Fact::Absent,
@@ -170,7 +170,7 @@ fn uninitialized(taint: WireGuestNodeTaint, created: Option<String>) -> Uninitia
     Uninitialized { effect, since }
 }
 
-/// Returns the time of a text of an API, in seconds since 1970.
+/// Parses the time in a field of an API object, in seconds since 1970.
 pub(super) fn seconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     Some(time.unix_timestamp())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What runs on our Node that acts on it? The pods that the kubelet's credential may list: those of this Node.
+//! The pods on our Node that affect it. The kubelet's credential can list only the pods of this Node.
 
 use serde::Deserialize;
 
@@ -22,27 +22,27 @@ const CSI_DRIVER: &str = "harvester-csi-driver";
 /// The image of KubeVirt's own cloud provider.
 const KUBEVIRT_CLOUD_PROVIDER: &str = "kubevirt-cloud-controller-manager";
 
-/// What the images of Calico and Canal have in their names.
+/// The string in the names of all images of Calico and Canal.
 const CALICO: &str = "calico";
 
-/// Containers of one pod.
+/// The maximum number of containers of one pod.
 const CONTAINERS_MAX: usize = 256;
 
-/// Images and restarts of one pod that are kept.
+/// The maximum number of kept images and restarts of one pod.
 const KEPT_MAX: usize = 8;
 
-/// What is said of a version that is not to be seen here.
+/// The reason why a version is unknown on this Node.
 const ELSEWHERE: &str = "it has no pod on this Node, and the kubelet credential cannot list pods of other Nodes; to find it: \
     kubectl -n kube-system get pods -o wide | grep harvester";
 
-/// The pods of our Node, and what they tell.
+/// The pods of our Node, and the components that they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pods {
-    /// Each with its images.
+    /// The pods, each with its images.
     pub here: Fact<Vec<Pod>>,
-    /// Harvester's cloud provider. Absent where nothing says that there is one.
+    /// Harvester's cloud provider. Absent if there is no sign of it.
     pub cloud_provider: Fact<Component>,
-    /// Harvester's CSI driver. Absent where it is not installed.
+    /// Harvester's CSI driver. Absent if it is not installed.
     pub csi_driver: Fact<Component>,
 }
 
@@ -52,52 +52,52 @@ pub struct Pods {
 pub struct Pod {
     /// `namespace/name`.
     pub reference: String,
-    /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`: thousands of pods may be
-    /// listed.
+    /// The images of its containers that matter here, such as `rancher/harvester-csi-driver:v0.2.2`; the list may have thousands
+    /// of pods.
     pub images: Vec<String>,
-    /// Those of its containers that ended and were started again; only of the programs of Harvester.
+    /// The containers that were restarted; only of Harvester components.
     pub restarts: Vec<Restarts>,
 }
 
-/// A container that ended and was started again.
+/// A container that was restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restarts {
-    /// Its name.
+    /// The name.
     pub container: String,
-    /// How often.
+    /// The number of restarts.
     pub count: u64,
-    /// When it ended last, in seconds since 1970.
+    /// The time of the last termination, in seconds since 1970.
     pub ended: Option<i64>,
-    /// Why it ended last: `Error`, `OOMKilled`.
+    /// The reason of the last termination: `Error`, `OOMKilled`.
     pub reason: String,
-    /// With which code.
+    /// The exit code of the last termination.
     pub exit_code: Option<i64>,
 }
 
-/// A program of Harvester in the guest cluster.
+/// A Harvester component in the guest cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
-    /// Its release.
+    /// The release.
     pub release: Release,
-    /// Who says so.
+    /// The source of the release.
     pub origin: PodOrigin,
 }
 
-/// Who tells the version of a [`Component`].
+/// The source of the version of a [`Component`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodOrigin {
-    /// The image of a pod that runs here, `namespace/name`.
+    /// The image of a pod on this Node, `namespace/name`.
     Pod(String),
-    /// The release of RKE2 that brings it along: derived, and wrong where its chart was upgraded by itself.
+    /// The release of RKE2 that bundles it: derived, and wrong if its chart was upgraded separately.
     BundledWith(Release),
 }
 
-/// What is known of the cloud provider beside the pods.
+/// The facts about the cloud provider in addition to the pods.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Provision<'a> {
-    /// The release of our RKE2, where its configuration asks for Harvester's cloud provider.
+    /// The release of our RKE2, if it is configured for Harvester's cloud provider.
     pub rke2: Option<&'a Release>,
-    /// Whether Harvester's cloud provider has taken on our Node, or is asked to.
+    /// Whether Harvester's cloud provider has initialized our Node, or is configured.
     pub has_cloud_provider: bool,
 }
 
@@ -190,12 +190,12 @@ impl From<WirePod> for Pod {
 }
 
 impl Pod {
-    /// Whether it runs the cloud provider or the CSI driver of Harvester.
+    /// Reports whether it runs Harvester's cloud provider or CSI driver.
     pub fn is_of_harvester(&self) -> bool {
         self.tag(CLOUD_PROVIDER).is_some() || self.tag(CSI_DRIVER).is_some()
     }
 
-    /// The tag of its image of this name, the last part of the image's path.
+    /// Returns the tag of its image with this name, the last part of the path of the image.
     fn tag(&self, name: &str) -> Option<&str> {
         let images = self.images.iter();
         let mut tags = images.filter_map(|image| {
@@ -222,7 +222,7 @@ impl Restarts {
 }
 
 impl Pods {
-    /// From the pods of our Node, and where these do not tell from what RKE2 brings along.
+    /// Determines the components from the pods of our Node, or from the release of RKE2 that bundles them.
     pub fn new(here: Fact<Vec<Pod>>, provision: Provision<'_>) -> Self {
         let bundled = |table| {
             let rke2 = provision.rke2?;
@@ -244,7 +244,7 @@ impl Pods {
                 None => Fact::Absent,
             },
         };
-        // It runs on every Node: where it is not seen among the pods, it is not installed or starts later.
+        // It runs on every Node: if it has no pod here, it is not installed or starts later.
         let csi_driver = match component(&here, CSI_DRIVER) {
             Some(seen) => seen,
             None => match (bundled(rke2_charts::CSI_DRIVER), &here) {
@@ -260,13 +260,13 @@ impl Pods {
         }
     }
 
-    /// The pod of KubeVirt's own cloud provider, where it runs here.
+    /// Returns the pod of KubeVirt's own cloud provider, if it runs here.
     pub fn kubevirt_cloud_provider(&self) -> Option<&Pod> {
         let mut pods = self.here.known()?.iter();
         pods.find(|pod| pod.tag(KUBEVIRT_CLOUD_PROVIDER).is_some())
     }
 
-    /// Whether Calico makes the network of pods here, as far as is known.
+    /// Reports whether Calico is the CNI plugin here, or this is unknown.
     pub fn may_use_calico(&self) -> bool {
         self.here.known().is_none_or(|pods| {
             let mut images = pods.iter().flat_map(|pod| &pod.images);
@@ -274,7 +274,7 @@ impl Pods {
         })
     }
 
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         let failed = || Fact::Failed(why.clone());
         Self {
@@ -284,7 +284,7 @@ impl Pods {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let group = Group::Versions;
         let components = [
@@ -303,7 +303,7 @@ impl Pods {
     }
 }
 
-/// The program of an image that one of the pods runs.
+/// Returns the component with this image that one of the pods runs.
 fn component(here: &Fact<Vec<Pod>>, name: &str) -> Option<Fact<Component>> {
     let mut pods = here.known()?.iter();
     let (pod, tag) = pods.find_map(|pod| Some((pod, pod.tag(name)?)))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which Harvester cloud provider and CSI driver does a release of RKE2 bring along? For a Node that does not run them where
-//! they can be seen. Source: `scripts/build-images` of each RKE2 release.
+//! The Harvester cloud provider and CSI driver that each release of RKE2 bundles, for a Node that does not run them itself.
+//! Source: `scripts/build-images` of each RKE2 release.
 //!
-//! To follow a new release: a row with the first RKE2 release of each minor version that brings it.
+//! To add a new release: a row with the first RKE2 release of each minor version that bundles it.
 
 use crate::facts::release::Rank;
 
-/// A version, and the first RKE2 release of each minor version that brings it.
+/// A version, and the first RKE2 release of each minor version that bundles it.
 type Row = (&'static str, &'static [Rank]);
 
 const fn r(minor: u32, patch: u32) -> Rank {
@@ -17,7 +17,7 @@ const fn rebuilt(minor: u32, patch: u32, rebuild: u32) -> Rank {
     Rank::rebuilt(1, minor, patch, rebuild)
 }
 
-/// `rancher/harvester-cloud-provider`.
+/// The versions of `rancher/harvester-cloud-provider`.
 pub const CLOUD_PROVIDER: &[Row] = &[
     (
         "v0.1.4",
@@ -50,7 +50,7 @@ pub const CLOUD_PROVIDER: &[Row] = &[
     ),
 ];
 
-/// `rancher/harvester-csi-driver`.
+/// The versions of `rancher/harvester-csi-driver`.
 pub const CSI_DRIVER: &[Row] = &[
     (
         "v0.1.6",
@@ -83,7 +83,7 @@ pub const CSI_DRIVER: &[Row] = &[
     ),
 ];
 
-/// What `rke2` brings; `None` where the table does not reach.
+/// Returns the version that `rke2` bundles, or `None` if the table does not have it.
 pub fn of(table: &[Row], rke2: Rank) -> Option<&'static str> {
     let brings = |first: &&Rank| first.minor() == rke2.minor() && **first <= rke2;
     let rows = table.iter().rev();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What do the two servers show to anyone? Their certificates and their clocks, of which nothing is verified.
+//! The unauthenticated data of the two servers: their certificates and clocks, without verification.
 
 use super::Gap;
 use super::credentials::CertificateFacts;
@@ -10,23 +10,23 @@ use crate::facts::{Fact, Unavailable};
 /// Both servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Servers {
-    /// Harvester's.
+    /// The Harvester API server.
     pub harvester: Fact<Shown>,
-    /// The guest cluster's, which may run on this very machine and by its clock.
+    /// The API server of the guest cluster, which may run on this machine and share its clock.
     pub guest: Fact<Shown>,
 }
 
-/// What one of them shows.
+/// The unauthenticated data of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Its certificate. None without TLS, or where it is no certificate.
+    /// The certificate. `None` without TLS, or if it is invalid.
     pub certificate: Option<CertificateFacts>,
-    /// Seconds by which its clock is ahead of ours. None where its answer has no date.
+    /// The time in seconds by which its clock is ahead of ours. `None` if its response has no date.
     pub ahead: Option<i64>,
 }
 
 impl Servers {
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         Self {
             harvester: Fact::Failed(why.clone()),
@@ -34,7 +34,7 @@ impl Servers {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let what = "the server's certificate and clock";
         let gaps = [
@@ -44,7 +44,7 @@ impl Servers {
         gaps.into_iter().flatten().collect()
     }
 
-    /// Those that were seen.
+    /// Returns the servers that could be read.
     pub fn seen(&self) -> impl Iterator<Item = (Api, &Shown)> {
         let servers = [(Api::Harvester, &self.harvester), (Api::Guest, &self.guest)];
         servers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which versions meet here? As each side tells them; nothing is compared here.
+//! The versions of the components, as each one reports them. They are compared in `judge`.
 
 use super::Gap;
 use super::instance::InstanceFacts;
@@ -7,21 +7,21 @@ use crate::catalogue::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable};
 
-/// The versions that the two APIs tell. A text that is no release, such as `master-head`, is a version that is not known.
+/// The versions from the two APIs. A string that is not a release, such as `master-head`, is an unknown version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// Harvester: its setting `server-version`, such as `v1.6.1`. Absent on plain KubeVirt.
+    /// The release of Harvester: its setting `server-version`, such as `v1.6.1`. Absent on KubeVirt without Harvester.
     pub harvester: Fact<Release>,
-    /// KubeVirt: `gitVersion` of its subresource API, or the image that runs the VM, such as `v1.5.2`.
+    /// The release of KubeVirt: `gitVersion` of its subresource API, or the image that runs the VM, such as `v1.5.2`.
     pub kubevirt: Fact<Release>,
-    /// Kubernetes of the hosts: `gitVersion` of `/version`, such as `v1.33.5+rke2r1`.
+    /// The Kubernetes release of the hosts: `gitVersion` of `/version`, such as `v1.33.5+rke2r1`.
     pub host_kubernetes: Fact<Release>,
-    /// The guest cluster's API server: `gitVersion` of `/version`.
+    /// The release of the API server of the guest cluster: `gitVersion` of `/version`.
     pub guest_kubernetes: Fact<Release>,
 }
 
 impl Versions {
-    /// The same, with KubeVirt's version from the image that runs the VM where KubeVirt itself does not tell.
+    /// Returns the versions, with that of KubeVirt from the image that runs the VM if its API does not have it.
     pub fn or_of(self, instance: &Fact<InstanceFacts>) -> Self {
         let launcher = instance
             .known()
@@ -35,7 +35,7 @@ impl Versions {
         }
     }
 
-    /// None of it, for one reason.
+    /// Creates facts that are all unavailable for the same reason.
     pub fn unseen(why: &Unavailable) -> Self {
         let unseen = || Fact::Failed(why.clone());
         Self {
@@ -46,7 +46,7 @@ impl Versions {
         }
     }
 
-    /// What could not be checked.
+    /// Returns the checks that could not be done.
     pub fn gaps(&self) -> Vec<Gap> {
         let facts = [
             ("the version of Harvester", &self.harvester),

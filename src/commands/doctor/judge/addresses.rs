@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Do the Node, Harvester and this machine agree on its addresses?
+//! Compares the addresses of the Node, of the VM in Harvester, and of this machine.
 
 use core::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::Case;
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::instance::Interface;
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let Some(node) = case.examination.node.internal_ips.known() else {
         return Vec::new();
@@ -26,8 +26,8 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     vec![Finding::new(Code::AddressDiffers, differing.join("; "))]
 }
 
-/// What the Node says that this machine does not have. Where that is not known, Harvester's word counts, which it has from
-/// the guest agent.
+/// Returns the addresses of the Node that this machine does not have. If those of this machine are unknown, Harvester's from the
+/// guest agent are used instead.
 fn stale_on_node(case: &Case<'_>, node: &[IpAddr]) -> Option<String> {
     let machine = case.examination.conflicts.addresses.known();
     let instance = case.examination.conflicts.instance.known();
@@ -41,7 +41,7 @@ fn stale_on_node(case: &Case<'_>, node: &[IpAddr]) -> Option<String> {
         .copied()
         .filter(|address| !known.contains(address))
         .collect();
-    // The VM's interfaces may be without any address: the guest agent has not reported yet.
+    // The interfaces of the VM have no address until the guest agent reports them.
     if stale.is_empty() || known.is_empty() {
         return None;
     }
@@ -56,11 +56,11 @@ fn stale_on_node(case: &Case<'_>, node: &[IpAddr]) -> Option<String> {
     ))
 }
 
-/// What Harvester believes that this machine does not have.
+/// Returns the addresses in Harvester that this machine does not have.
 fn stale_on_harvester(case: &Case<'_>) -> Option<String> {
     let machine = all(case.examination.conflicts.addresses.known()?);
     let instance = case.examination.conflicts.instance.known()?;
-    // One address that is right is enough: temporary and virtual ones come and go between two words of the guest agent.
+    // One correct address is sufficient: temporary and virtual ones change between two reports of the guest agent.
     let is_stale = |interface: &&Interface| {
         let addresses = all(std::slice::from_ref(*interface));
         !addresses.iter().any(|address| machine.contains(address))
@@ -79,7 +79,7 @@ fn stale_on_harvester(case: &Case<'_>) -> Option<String> {
     ))
 }
 
-/// All addresses but link-local ones, which no Node has.
+/// Returns all addresses except link-local ones, which no Node has.
 fn all(interfaces: &[Interface]) -> Vec<IpAddr> {
     let addresses = interfaces.iter().flat_map(|interface| &interface.addresses);
     addresses
@@ -106,7 +106,7 @@ fn of_harvester(case: &Case<'_>) -> String {
     }
 }
 
-/// The addresses of the NICs with a device behind them; where they have none, as below a bond, those of all.
+/// Returns the addresses of the NICs with a device; if they have none, as below a bond, those of all interfaces.
 fn of_machine(case: &Case<'_>) -> String {
     let Some(interfaces) = case.examination.conflicts.addresses.known() else {
         return "the addresses of this VM are unknown".to_owned();

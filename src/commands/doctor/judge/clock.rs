@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Can the clock be believed? Where it cannot, ended certificates are its consequence and not the cause.
+//! Checks the clock. If it is wrong, expired certificates are a consequence, not the cause.
 //!
-//! A server's clock may be wrong as well, and the guest's own server may run on this very machine. So a difference alone is a
-//! warning; it is the cause of a trouble only where one of the two clocks makes a certificate or token valid and the other
-//! does not.
+//! The clock of a server may be wrong as well, and the guest cluster's server may run on this machine. So a difference alone is a
+//! warning. It is the cause of a problem only if a certificate or token is valid according to only one of the clocks.
 
 use super::{Case, date};
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::facts::observation::Api;
 
-/// Seconds by which clocks may differ. A date in an answer is cut to a second, and the answer takes its time.
+/// The maximum difference between clocks, in seconds: the date in a response has no fractions, and the response takes time.
 const DIFFERENCE_MAX: i64 = 60;
 
-/// Something that is valid for a time.
+/// The validity of a certificate or token.
 struct Lifetime {
     what: String,
     begins: i64,
@@ -26,7 +25,7 @@ impl Lifetime {
     }
 }
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let lives = lives(case);
     let now = case.now.wall.unix_timestamp();
@@ -47,7 +46,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
             findings.push(Finding::new(Code::ClockDrift, text));
         }
         (None, _) if is_confirmed(case) => {}
-        // No one tells the time, and something was made in the future.
+        // No server reports the time, and a certificate or token is from the future.
         (None, _) => findings.extend(lives.iter().find(|life| now < life.begins).map(|life| {
             let text = format!(
                 "it is {} on this node, and {} is not yet valid ({})",
@@ -65,7 +64,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The server whose clock differs most from ours.
+/// Returns the server whose clock differs most from ours.
 fn differing(case: &Case<'_>) -> Option<(Api, i64)> {
     let servers = case.examination.servers.seen();
     servers
@@ -74,13 +73,13 @@ fn differing(case: &Case<'_>) -> Option<(Api, i64)> {
         .max_by_key(|(_, ahead)| ahead.saturating_abs())
 }
 
-/// Whether Harvester has our time: the guest's server may have it from this very machine.
+/// Reports whether Harvester confirms our time. The guest cluster's server does not count: it may run on this machine.
 fn is_confirmed(case: &Case<'_>) -> bool {
     let harvester = case.examination.servers.harvester.known();
     harvester.is_some_and(|shown| shown.ahead.is_some())
 }
 
-/// What is valid by one of the two clocks and not by the other.
+/// Returns the certificate or token that is valid according to only one of the two clocks.
 fn contradicted(lives: &[Lifetime], now: i64, differing: Option<(Api, i64)>) -> Option<&Lifetime> {
     let (_, ahead) = differing?;
     let theirs = now.saturating_add(ahead);
@@ -89,7 +88,7 @@ fn contradicted(lives: &[Lifetime], now: i64, differing: Option<(Api, i64)>) -> 
         .find(|life| life.covers(now) != life.covers(theirs))
 }
 
-/// All that is valid for a time: the token and the certificates.
+/// Returns everything with a validity: the token and the certificates.
 fn lives(case: &Case<'_>) -> Vec<Lifetime> {
     let credentials = &case.examination.credentials;
     let token = credentials.token.known();

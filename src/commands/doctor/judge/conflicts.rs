@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who else has a hand in our names and labels, and does everything that moves with the VM move?
+//! Checks for conflicting writers of our names and labels, and for VM settings that prevent the VM or its labels from moving.
 
 use super::Case;
 use crate::catalogue::{Code, Finding};
@@ -7,16 +7,16 @@ use crate::facts::Fact;
 use crate::facts::topology::TWINS;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};
 
-/// Who we are in `managedFields`.
+/// The field manager of the agent in `managedFields`.
 const OURS: &str = "harvester-node-agent";
 
-/// VMs that are named where several share hardware with ours; a namespace may hold thousands.
+/// The maximum number of VMs in a finding about shared hardware; a namespace may have thousands.
 const NAMED_MAX: usize = 5;
 
-/// Fewer hosts than these are in one zone by nature.
+/// The minimum number of hosts for a finding that all are in one zone.
 const HOSTS_LEAST: usize = 2;
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
         conflict(case),
@@ -32,7 +32,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     .collect()
 }
 
-/// Someone else wrote a topology label last, and not what the host says.
+/// Returns a finding if another field manager overwrote a topology label with a value that differs from the host's.
 fn conflict(case: &Case<'_>) -> Option<Finding> {
     let node = case.observation.node.known()?;
     let topology = &case.placement?.known.as_ref()?.topology;
@@ -57,7 +57,7 @@ fn conflict(case: &Case<'_>) -> Option<Finding> {
     finding(Code::TopologyLabelOverwritten, &texts)
 }
 
-/// A topology key and its deprecated beta key that disagree.
+/// Returns a finding if a topology key and its deprecated beta key differ.
 fn twins(case: &Case<'_>) -> Option<Finding> {
     let node = case.observation.node.known()?;
     let labels = &node.labels;
@@ -84,7 +84,7 @@ fn twins(case: &Case<'_>) -> Option<Finding> {
     finding(Code::BetaLabelsDiffer, &texts)
 }
 
-/// Other VMs of the namespace with hardware that is ours.
+/// Returns a finding if other VMs of the namespace have the same hardware IDs as ours.
 fn neighbours(case: &Case<'_>) -> Option<Finding> {
     let own = case.identity.vmi()?;
     let others = case.examination.conflicts.namespace.known()?.iter();
@@ -124,7 +124,7 @@ fn one_zone(case: &Case<'_>) -> Option<Finding> {
 
 fn vm_labels(case: &Case<'_>) -> Option<Finding> {
     let instance = case.examination.conflicts.instance.known()?;
-    // On a KubeVirt without Harvester these labels mean nothing.
+    // On KubeVirt without Harvester, these labels have no meaning.
     if case.examination.versions.harvester == Fact::Absent {
         return None;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Are the credentials of the right kind, do they lead to the right server, are they kept well, and do they last?
+//! Checks the type, server, path and expiration of the credentials.
 
 use super::Case;
 use crate::catalogue::{Code, Expiry, Finding, Group};
@@ -12,10 +12,10 @@ use crate::facts::UnavailableKind;
 use crate::facts::observation::{Api, Harvester};
 use crate::sys::escape::shell_word;
 
-/// How a path through Rancher begins; the name of a cluster follows.
+/// The prefix of a path through Rancher; the name of a cluster follows.
 const RANCHER_PROXY: &str = "/k8s/clusters/";
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let credentials = &case.examination.credentials;
     let mut findings = Vec::new();
@@ -38,7 +38,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Tokens of the wrong kind for the server that they are sent to.
+/// Returns a finding if the type of a token does not match its server.
 fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
     let file = harvester.kubeconfig.display();
@@ -67,7 +67,7 @@ fn token(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     }
 }
 
-/// The address of Harvester's web page, whose certificate has another authority and which may answer with a page.
+/// Returns a finding for the address of Harvester's UI, which has another CA and may respond with an HTML page.
 fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let kind = case.observation.candidates.why()?.kind;
     let is_odd = matches!(kind, UnavailableKind::Tls | UnavailableKind::Refused);
@@ -79,7 +79,7 @@ fn address(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     Some(Finding::new(Code::ServerIsHarvesterUi, text))
 }
 
-/// The parts of a server's address that tell what answers there.
+/// The parts of a server address that identify the type of the server.
 struct Address<'a> {
     host: &'a str,
     has_port: bool,
@@ -87,7 +87,7 @@ struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// Of the public form of a URL: no user, no query.
+    /// Parses the public form of a URL: without user and query.
     fn of(server: &'a str) -> Self {
         let rest = server.split_once("://").map_or(server, |(_, rest)| rest);
         let (authority, path) = match rest.find('/') {
@@ -103,25 +103,25 @@ impl<'a> Address<'a> {
         };
         Self {
             host,
-            // A port that is the usual one of https is not in the public form.
+            // The public form omits the default port of https.
             has_port: !port.is_empty(),
             path: path.trim_end_matches('/'),
         }
     }
 
-    /// The ingress of Harvester, where its web page is, or the Rancher within it, whatever its port.
+    /// Reports whether this is Harvester's ingress, with its UI, or its built-in Rancher, on any port.
     fn is_web(&self) -> bool {
         self.path == "/k8s/clusters/local" || (!self.has_port && self.path.is_empty())
     }
 
-    /// A Rancher that manages this Harvester: Harvester itself is `local` only to the one within it.
+    /// Reports whether this is an external Rancher that manages this Harvester: only the built-in one has Harvester as `local`.
     fn is_external_rancher(&self) -> bool {
         let cluster = self.path.strip_prefix(RANCHER_PROXY);
         cluster.is_some_and(|cluster| cluster != "local")
     }
 }
 
-/// A token for one namespace, and a kubeconfig for another, in which nothing is found.
+/// Returns a finding if the token and the kubeconfig have different namespaces, and no VM is found.
 fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     let token = case.examination.credentials.token.known()?;
     let TokenFacts::ServiceAccount(account) = &token.kind else {
@@ -144,7 +144,7 @@ fn namespace(case: &Case<'_>, harvester: &Harvester) -> Option<Finding> {
     Some(Finding::new(Code::CredentialNamespaceDiffers, text))
 }
 
-/// What stands in the way of the search: it ends at the first thing that is there.
+/// Returns a finding for a path that stops the search: the search uses the first path that exists.
 fn in_the_way(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
     let why = case.observation.harvester.why()?;
     if why.kind != UnavailableKind::Credential {
@@ -170,7 +170,7 @@ fn in_the_way(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
     }
 }
 
-/// A path in the distribution's configuration with nothing there, while the credential in use is elsewhere.
+/// Returns a finding for a configured path that does not exist, while the credential in use is elsewhere.
 fn named_in_vain(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
     let used = &case.observation.harvester.known()?.kubeconfig;
     let place = places
@@ -193,7 +193,7 @@ fn group(api: Api) -> Group {
     }
 }
 
-/// A certificate of an authority or of a server that ends. The running agent tells of the kubelet's own.
+/// Returns a finding for a CA or server certificate that expires. The running agent reports the kubelet's client certificate.
 fn ends(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     let (End::Over(when) | End::Near(when)) =
         reported(certificate.ends, case.now.wall.unix_timestamp())?;
@@ -223,7 +223,7 @@ fn ends(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     Some(finding.with_remedy(step))
 }
 
-/// Returns how it is renewed: in a few words, and as a step.
+/// Returns how to renew a certificate: in short, and as a step.
 fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
     match (role, api) {
         (CredentialRole::Authority, Api::Harvester) => (
@@ -245,7 +245,7 @@ fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
     }
 }
 
-/// A server whose certificate is for other names than the one that is asked for, and that is not trusted.
+/// Returns a finding if an untrusted server certificate is not valid for the name of the server.
 fn misnamed(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> {
     let (failure, group) = match certificate.api {
         Api::Harvester => (case.observation.candidates.why(), Group::HarvesterApi),
@@ -270,7 +270,7 @@ fn misnamed(case: &Case<'_>, certificate: &CertificateFacts) -> Option<Finding> 
     Some(Finding::new(Code::ServerNotInCertificate, text).about(group))
 }
 
-/// Whether one of the names is this host (RFC 9525, 6.3: a star stands for one label in front).
+/// Reports whether one of the names matches this host (RFC 9525, 6.3: a wildcard matches only the leftmost label).
 fn is_for(names: &[String], host: &str) -> bool {
     let parent = host.split_once('.').map(|(_, parent)| parent);
     names.iter().any(|name| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A world in which an examination finds nothing, unless a test changes it.
+//! A node whose examination has no findings, unless a test changes it.
 
 use serde_json::json;
 
@@ -23,17 +23,17 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 /// The time of the fixtures, in seconds since 1970.
 pub(super) const NOW: i64 = 1_795_000_000;
 
-/// The address that all agree on.
+/// The address of the Node, in Harvester and on this machine.
 pub(super) const ADDRESS: &str = "172.19.106.159";
 
-/// A world and its examination.
+/// A node and its examination.
 pub(super) struct Bench {
     pub(super) world: World,
     pub(super) examination: Examination,
 }
 
 impl Bench {
-    /// An RKE2 node that Rancher made, on a Harvester of its time.
+    /// Creates an RKE2 node of a Rancher cluster, with a Harvester release of the same age.
     pub(super) fn new() -> Self {
         let mut world = World::new();
         world.node().provider_id = Some("harvester://vm-uid".to_owned());
@@ -86,7 +86,7 @@ impl Bench {
         Self { world, examination }
     }
 
-    /// Codes and texts of what one question finds.
+    /// Returns the codes and texts of the findings of one topic.
     pub(super) fn found(
         &self,
         question: impl Fn(&Case<'_>) -> Vec<Finding>,
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// The Node gets another name than the VM has.
+    /// Gives the Node another name than the VM.
     pub(super) fn rename_node(&mut self) {
         if let Fact::Known(kubelet) = &mut self.world.observation.kubelet {
             kubelet.node_name = crate::facts::names::NodeName::parse("renamed").unwrap();
@@ -143,7 +143,7 @@ pub(super) fn addresses(list: &[(&str, &str)]) -> Fact<Vec<Interface>> {
     Fact::Known(interfaces.collect())
 }
 
-/// An examination that saw nothing.
+/// Returns an examination without any facts.
 pub(crate) fn unseen() -> Examination {
     let why = Unavailable::new(UnavailableKind::Unreachable, "no answer");
     Examination {
@@ -159,7 +159,7 @@ pub(crate) fn unseen() -> Examination {
     }
 }
 
-/// What a question finds in a world.
+/// Returns the findings of one topic.
 fn ask(
     world: &World,
     examination: &Examination,
@@ -176,7 +176,7 @@ fn ask(
     })
 }
 
-/// The codes of what a question finds in a world.
+/// Returns the codes of the findings of one topic.
 pub(crate) fn codes(
     world: &World,
     examination: &Examination,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Did the image bring what belongs to one machine, and does the next boot start the agent?
+//! Checks for an identity that came from the image, and whether the agent starts at the next boot.
 
 use super::{Case, date};
 use crate::catalogue::{Code, Finding};
 use crate::commands::doctor::facts::image::Belonging;
 
-/// Seconds between the making of a machine-id and the first note of cloud-init, at most: a boot takes minutes, and images are
-/// built days before.
+/// The maximum time in seconds between the creation of the machine-id and the first run of cloud-init: a boot takes minutes, and
+/// images are built days before.
 const FIRST_BOOT_MAX: i64 = 3600;
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let image = &case.examination.image;
     let mut findings = Vec::new();

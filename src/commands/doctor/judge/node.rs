@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Has the right cloud provider taken our Node on, and if not, why not?
+//! Checks whether the right cloud provider has initialized our Node, and if not, why not.
 
 use super::{Case, date};
 use crate::catalogue::{Code, Finding};
@@ -8,26 +8,26 @@ use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
 
-/// For how long the taint is nothing to report: a cloud provider takes a Node on within seconds once it runs, and its
-/// image may have to be pulled first.
+/// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
+/// to be pulled first.
 const GRACE_SECONDS: i64 = 120;
 
-/// Starts of a container after which it ends again and again; a few belong to each upgrade.
+/// The minimum number of restarts that are reported; each upgrade causes some.
 const RESTARTS_LEAST: u64 = 3;
 
-/// For how long an end is of today: the kubelet waits five minutes between two starts at most.
+/// The maximum age of a termination that is reported: the kubelet waits at most five minutes between two starts.
 const RECENT_SECONDS: i64 = 3600;
 
-/// What the kubelet says of a container that ended with its machine.
+/// The reason in the status of a container that was terminated by a reboot.
 const OF_REBOOT: &str = "Unknown";
 
-/// The first cloud provider that finds a VM by the name that its guest agent tells (harvester/harvester#4947).
+/// The first release of the cloud provider that finds a VM by the name from its guest agent (harvester/harvester#4947).
 const BY_GUEST_AGENT: Rank = Rank::of(0, 2, 1);
 
-/// What Harvester's cloud provider sets; the UID of the VM follows.
+/// The prefix of Harvester's providerID; the UID of the VM follows.
 const HARVESTER: &str = "harvester://";
 
-/// What is wrong.
+/// Returns the findings.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     [
         uninitialized(case),
@@ -45,7 +45,7 @@ fn uninitialized(case: &Case<'_>) -> Option<Finding> {
     let age = taint
         .since
         .map(|since| case.now.wall.unix_timestamp().saturating_sub(since));
-    // One of the future is a matter of clocks, and gets no grace period.
+    // A time in the future is a clock problem, and has no grace period.
     if age.is_some_and(|age| (-GRACE_SECONDS..GRACE_SECONDS).contains(&age)) {
         return None;
     }
@@ -74,7 +74,7 @@ fn since(taint: &Uninitialized) -> Option<String> {
     Some(rfc3339(time))
 }
 
-/// The first thing on the way from the kubelet to the cloud provider that explains it.
+/// Returns the first cause between the kubelet and the cloud provider.
 fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
     if let Some(cause) = other_name(case) {
         return cause;
@@ -100,7 +100,8 @@ fn cause(case: &Case<'_>, taint: &Uninitialized) -> String {
     }
 }
 
-/// The cloud provider looks for a VM of the Node's name, and since 0.2.1 also for one whose guest agent tells that name.
+/// Returns the cause if the names differ: the cloud provider searches by Node name, and since 0.2.1 also by the guest agent's
+/// name.
 fn other_name(case: &Case<'_>) -> Option<String> {
     let (node, vm) = case.node_and_vm().filter(|(node, vm)| node != vm)?;
     let release = case.examination.pods.cloud_provider.known();
@@ -121,7 +122,7 @@ fn other_name(case: &Case<'_>) -> Option<String> {
     ))
 }
 
-/// The cloud provider or the CSI driver, where it ends again and again on this Node.
+/// Returns a finding if the cloud provider or the CSI driver restarts repeatedly on this Node.
 fn restarting(case: &Case<'_>) -> Option<Finding> {
     let now = case.now.wall.unix_timestamp();
     let is_now = |restarts: &&Restarts| {
@@ -148,7 +149,7 @@ fn restarting(case: &Case<'_>) -> Option<Finding> {
     Some(Finding::new(Code::ComponentRestarting, text))
 }
 
-/// A providerID is never changed: Harvester's cloud provider cannot put its own in its place.
+/// Returns a finding for a foreign providerID. It is immutable, so Harvester's cloud provider cannot replace it.
 fn foreign(case: &Case<'_>) -> Option<Finding> {
     let id = case.observation.node.known()?.provider_id.as_deref()?;
     if id.starts_with(HARVESTER) || !case.asks_for_cloud_provider() {

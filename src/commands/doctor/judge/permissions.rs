@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! May the credential do what following the VM takes? A search that is allowed can hide that reading or watching is not.
+//! Checks the permissions to follow the VM. If the search is permitted, it can hide that `get` or `watch` is not.
 
 use super::Case;
 use crate::catalogue::{Code, CommandPlace, Finding};
@@ -9,7 +9,7 @@ use crate::decide::findings::{service_account, vmi_rbac};
 use crate::facts::Fact;
 use crate::facts::permissions::{INSTANCES, Permission};
 
-/// What is not allowed and nothing makes up for. What the round was refused itself is its finding.
+/// Returns the missing permissions that nothing replaces. A request that was forbidden in the round has its own finding.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     if case.observation.candidates.known().is_none() {
         return Vec::new();
@@ -21,7 +21,7 @@ pub fn findings(case: &Case<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// The CSI driver that runs here has the same credential, and lacks its role.
+/// Returns a finding if the CSI driver on this Node uses the same credential, but the credential does not have its role.
 fn csi_driver(case: &Case<'_>) -> Option<Finding> {
     let driver = case.examination.pods.csi_driver.known()?;
     let (PodOrigin::Pod(pod), Fact::Known(false)) =
@@ -68,7 +68,7 @@ mod tests {
     use crate::facts::permissions::USEFUL;
     use crate::facts::{Unavailable, UnavailableKind};
 
-    /// All is allowed but for one verb on the VM.
+    /// Returns all permissions except one verb on the VM.
     fn without(verb: &str) -> Vec<Permission> {
         let all = USEFUL.iter();
         all.map(|useful| Permission {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A machine that is examined, for the tests of this folder: everything in agreement, and nothing seen but what a test says.
+//! A node without any facts for the tests in this directory; each test adds its own.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::decide::schedule::Random;
 use crate::facts::Fact;
 use crate::facts::observation::Api;
 
-/// The time of all tests.
+/// The time in all tests.
 pub(crate) const NOW: i64 = 1_795_000_000;
 
 /// A day, in seconds.
 pub(crate) const DAY: i64 = 86_400;
 
-/// What is examined, and what was seen of it.
+/// A node and its examination.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     pub(crate) world: World,
@@ -36,7 +36,7 @@ impl Room {
         }
     }
 
-    /// What one question finds.
+    /// Returns the findings of one topic.
     pub(crate) fn ask(&self, question: fn(&Case<'_>) -> Vec<Finding>) -> Vec<Finding> {
         let (identity, placement) = (self.world.identity(), self.world.placement());
         question(&Case {
@@ -53,14 +53,14 @@ impl Room {
         })
     }
 
-    /// The codes of what one question finds.
+    /// Returns the codes of the findings of one topic.
     pub(crate) fn codes(&self, question: fn(&Case<'_>) -> Vec<Finding>) -> Vec<Code> {
         let findings = self.ask(question);
         findings.iter().map(|finding| finding.code).collect()
     }
 }
 
-/// A certificate that begins and ends so many seconds from now.
+/// Creates a certificate that is valid between these times, in seconds from now.
 pub(crate) fn certificate(
     api: Api,
     role: CredentialRole,
@@ -78,7 +78,7 @@ pub(crate) fn certificate(
     }
 }
 
-/// A server without TLS whose clock is ahead by so many seconds.
+/// Creates a server without TLS whose clock is ahead by this number of seconds.
 pub(crate) fn clock_ahead(ahead: i64) -> Fact<Shown> {
     Fact::Known(Shown {
         certificate: None,

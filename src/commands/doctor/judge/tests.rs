@@ -24,7 +24,7 @@ fn a_node_that_no_cloud_provider_takes_on_is_an_error_after_two_minutes() {
         tainted("NoSchedule", Some(119)).codes(node::findings),
         [""; 0]
     );
-    // A little of the future, as of a server's clock, is as new as that; more is not.
+    // A time slightly in the future, as from a server's clock, counts as new; a later one does not.
     assert_eq!(
         tainted("NoSchedule", Some(-30)).codes(node::findings),
         [""; 0]
@@ -54,7 +54,7 @@ fn the_likely_cause_is_the_first_on_the_way() {
     absent.examination.pods.cloud_provider = Fact::Absent;
     let absent = cause(absent);
     assert!(absent.contains("is not running"), "{absent}");
-    // A new cloud provider finds another name by the guest agent, if that is heard.
+    // A new cloud provider finds another name through the guest agent, if it is connected.
     for (version, is_heard, part) in [
         ("v0.2.0", true, "too old"),
         ("v0.2.1", false, "is not connected"),
@@ -112,7 +112,7 @@ fn a_rival_is_named_with_what_it_wrote_and_only_where_that_is_wrong() {
         "`kubectl-label` wrote {ZONE}=rack-z, the host has rack-a; `kubectl-label` wrote {ZONE_BETA}=rack-z, the host has rack-a"
     );
     assert_eq!(found, [("topology-label-overwritten", text)]);
-    // Ourselves, a moment ago.
+    // The agent itself, in the last round.
     let managers = &mut bench.world.node().label_managers;
     managers
         .values_mut()
@@ -222,13 +222,13 @@ fn an_address_of_the_node_that_this_machine_lacks_is_stale() {
             found[0].1
         );
     }
-    // Beside an address that is right, one that is gone is nothing: it may be temporary.
+    // A stale address in addition to a correct one is ignored: it may be temporary.
     bench.examination.node.internal_ips = Fact::Known(vec!["172.19.106.7".parse().unwrap()]);
     bench.instance().interfaces[0]
         .addresses
         .push("172.19.106.7".parse().unwrap());
     assert_eq!(bench.found(of_addresses::findings), []);
-    // On a bond, a bridge or a VLAN it is this machine's all the same.
+    // An address on a bond, a bridge or a VLAN is still an address of this machine.
     let mut bench = Bench::new();
     bench.examination.conflicts.addresses = addresses(&[("bond0.7", ADDRESS)]);
     assert_eq!(bench.found(of_addresses::findings), []);
@@ -244,7 +244,7 @@ fn where_this_machine_cannot_report_its_addresses_harvesters_word_counts() {
         addresses: vec!["172.19.106.7".parse().unwrap()],
     }];
     assert_eq!(bench.codes(of_addresses::findings), ["address-differs"]);
-    // An agent that has not reported yet is no witness.
+    // A guest agent that has not reported yet is ignored.
     for addresses in [vec![], vec!["fe80::1".parse().unwrap()]] {
         bench.instance().interfaces[0].addresses = addresses;
         assert_eq!(bench.found(of_addresses::findings), []);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Do the versions that meet here go together? Versions that are not known are not fine, they are gaps.
+//! Checks whether the versions are compatible. Unknown versions are gaps, not compatible ones.
 
 mod table;
 #[cfg(test)]
@@ -12,14 +12,14 @@ use crate::facts::distribution::DistributionKind;
 use crate::facts::release::Release;
 use table::{LINES, Only, Part, VersionRow};
 
-/// Minor versions by which a kubelet may be older than its API server since Kubernetes 1.28, and before.
+/// The maximum number of minor versions by which a kubelet may be older than its API server, since Kubernetes 1.28 and before.
 /// Source: <https://kubernetes.io/releases/version-skew-policy/>.
 const SKEW: (u32, u32) = (3, 2);
 
-/// Since when a kubelet may be three minor versions older.
+/// The first release that allows a kubelet to be three minor versions older.
 const WIDE_SKEW: (u32, u32) = (1, 28);
 
-/// A finding for each line of the table that is violated.
+/// Returns a finding for each row of the table that matches.
 pub fn findings(case: &Case<'_>) -> Vec<Finding> {
     let lines = LINES.iter().filter_map(|line| judge(case, line));
     lines.chain(skew(case)).collect()
@@ -45,7 +45,7 @@ fn judge(case: &Case<'_>, line: &VersionRow) -> Option<Finding> {
     })
 }
 
-/// The version of a part, and who tells it where that is worth a word.
+/// Returns the version of a component, and its source if it is worth a mention.
 fn version<'a>(case: &Case<'a>, part: Part) -> Option<(&'a Release, Option<&'a PodOrigin>)> {
     let examination = case.examination;
     let of = |component: &'a Component| (&component.release, Some(&component.origin));
@@ -90,7 +90,7 @@ fn applies(case: &Case<'_>, only: Only) -> bool {
     }
 }
 
-/// A kubelet that its API server does not support.
+/// Returns a finding for a kubelet that its API server does not support.
 fn skew(case: &Case<'_>) -> Option<Finding> {
     let kubelet = case.examination.node.kubelet.known()?;
     let server = case.examination.versions.guest_kubernetes.known()?;
@@ -112,7 +112,7 @@ fn skew(case: &Case<'_>) -> Option<Finding> {
     Some(Finding::new(Code::KubeletVersionSkew, text))
 }
 
-/// All majors of Kubernetes are 1.
+/// Returns the minor version; all major versions of Kubernetes are 1.
 fn minor(release: &Release) -> u32 {
     let (_, minor) = release.rank().minor();
     minor

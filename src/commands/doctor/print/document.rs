@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine-readable diagnosis. `packaging/schema/doctor.schema.json` describes it: fields are added, never renamed or
-//! removed, while `apiVersion` stays.
+//! The machine-readable diagnosis, as described in `packaging/schema/doctor.schema.json`: fields are added, but never renamed or
+//! removed, for the same `apiVersion`.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One line for each group: what was observed, whether or not something is wrong with it.
+//! One line for each group: its observations, with or without a problem.
 
 use super::{CheckState, View};
 use crate::catalogue::Group;
@@ -14,7 +14,7 @@ use crate::report::text::lifetime;
 const NOT_CHECKED: &str = "not checked";
 
 impl View<'_> {
-    /// Returns what was observed of a group, in about one line.
+    /// Returns the observations of a group, in about one line.
     pub fn brief(&self, group: Group) -> String {
         match (group, self.status, self.examination) {
             (Group::HarvesterCredential, Some(status), _) => {
@@ -33,7 +33,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns all that was observed of a group.
+    /// Returns all observations of a group.
     pub fn summary(&self, group: Group) -> String {
         if group == Group::Machine {
             return self.agent();
@@ -71,13 +71,13 @@ impl View<'_> {
         }
     }
 
-    /// Returns the versions of these parts, or of all; nothing if none is known.
+    /// Returns the versions of these components, or of all; `None` if none is known.
     pub(super) fn versions(&self, parts: &[&str]) -> Option<String> {
         let versions = known_versions(self.examination?, parts).join(", ");
         (!versions.is_empty()).then_some(versions)
     }
 
-    /// Returns the name of the Node, or of the host system where there is none.
+    /// Returns the name of the Node, or the hostname if there is no Node.
     pub(super) fn node_name(&self) -> String {
         let Some(status) = self.status else {
             return "this node".to_owned();
@@ -88,7 +88,7 @@ impl View<'_> {
         name.unwrap_or_else(|| "this node".to_owned())
     }
 
-    /// Returns which VM it is, where it runs, and how the labels stand; nothing while the VM is unknown.
+    /// Returns the VM, its host, and the state of the labels; `None` if the VM is unknown.
     pub(super) fn place(&self) -> Option<String> {
         let status = self.status?;
         let vm = status.identity.vm.as_ref()?;

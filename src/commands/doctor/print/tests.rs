@@ -14,12 +14,12 @@ use crate::report::layout::{Charset, TermStyle};
 
 const PLAIN: TermStyle = TermStyle::PLAIN;
 
-/// The diagnosis on a terminal of which nothing is known.
+/// Returns the diagnosis for a terminal without known capabilities.
 fn plain(view: &View<'_>) -> String {
     text(view, PLAIN, false, Privileges::All)
 }
 
-/// The words of a text, however it is wrapped.
+/// Returns the words of a text without its line breaks.
 fn words(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ")
@@ -105,7 +105,7 @@ fn a_problem_shows_what_was_observed_its_impact_and_commands_with_their_place() 
     assert!(words(&text).contains(entry.impact), "{text}");
 }
 
-/// The lines of the only problem in a diagnosis: its title, and what is below it.
+/// Returns the only problem in a diagnosis: its title, and the lines below.
 fn block(text: &str) -> (String, Vec<&str>) {
     let is_title = |line: &&str| {
         ["ERROR ", "WARN ", "NOTE "]
@@ -140,7 +140,7 @@ fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
             title.ends_with(&format!(" {} [{code}]", entry.title)),
             "{title}"
         );
-        // Each row has its name in front; what belongs to it is indented further.
+        // Each row begins with its name; its other lines have a deeper indentation.
         let names = lines.iter().filter_map(|line| {
             let name = line.strip_prefix("  ")?;
             let is_name = name.starts_with(|first: char| first.is_ascii_uppercase());
@@ -157,7 +157,7 @@ fn every_finding_says_what_is_wrong_where_since_when_and_what_to_type_where() {
         for step in entry.fix {
             assert!(below.contains(step), "{text}");
         }
-        // A place, and below it what is typed there.
+        // A place, and below it a command for that place.
         let places = lines.iter().zip(&lines[1..]);
         let places: Vec<_> = places
             .filter(|(line, _)| line.starts_with("            # "))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The diagnosis as text: the verdict, the problems by severity, the checks.
+//! The diagnosis as text: the verdict, the problems by severity, and the checks.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,23 +15,23 @@ use crate::report::relative::{relative, span};
 use crate::report::text::many;
 use crate::sys::escape::one_line;
 
-/// What is shown of one finding in a ticket, in characters.
+/// The maximum length of the observation of one finding in a ticket, in characters.
 pub(super) const SHORT_SEEN: usize = 160;
 
-/// Columns in front of the texts of a problem.
+/// The indentation of the texts of a problem, in columns.
 const INDENT: usize = 12;
 
-/// Columns in front of the summary of a check: a symbol and the longest title.
+/// The width of the columns before the summary of a check: a symbol and the longest title.
 const TITLES: usize = 20;
 
-/// All findings of one code.
+/// All findings with one code.
 pub(super) struct ProblemBlock<'a> {
     code: Code,
     severity: Severity,
     pub(super) findings: Vec<&'a Finding>,
 }
 
-/// Returns the verdict, the problems, and what was checked. `is_verbose`: with everything that was checked and skipped.
+/// Returns the verdict, the problems, and the checks. With `is_verbose`, also lists all checked and skipped items.
 pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Privileges) -> String {
     let mut text = String::new();
     headline(&mut text, view, style);
@@ -59,7 +59,7 @@ pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Pri
     text
 }
 
-/// The problems, worst first, in the order of the groups.
+/// Returns the problems, by severity, then in the order of the groups.
 pub(super) fn problems<'a>(view: &'a View<'_>) -> Vec<ProblemBlock<'a>> {
     let mut problems: Vec<ProblemBlock<'a>> = Vec::new();
     for finding in view.diagnosis.findings() {
@@ -112,7 +112,7 @@ fn headline(text: &mut String, view: &View<'_>, style: TermStyle) {
     paragraph(text, &format!("{symbol} "), indent, &value, style.width);
 }
 
-/// The first letter of a word as a capital; names of programs and files stay as they are.
+/// Capitalizes the first letter of a text, except for names of programs and files.
 fn capital(title: &str) -> String {
     let word = title.split(' ').next().unwrap_or_default();
     let mut letters = title.chars();
@@ -161,7 +161,7 @@ fn block(
         let value = format!("{title} {code}");
         paragraph(text, &lead, visible(&lead), &value, style.width);
     }
-    // Nothing is wrong; `explain` has the rest.
+    // A notice is not a problem; `explain` has the details.
     if problem.severity == Severity::Notice && !is_verbose {
         return;
     }
@@ -178,7 +178,7 @@ fn block(
         let all: Vec<_> = all.iter().map(|step| one_line(step, SHOWN_MAX)).collect();
         let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
         steps(text, &lead_of("Fix"), INDENT, &all, style.width);
-        // In a table each row says how it is renewed.
+        // In a table, each row has its renewal.
         commands(text, view, problem);
     }
     let suppressed: BTreeSet<&str> = view
@@ -200,13 +200,13 @@ fn lead_of(name: &str) -> String {
     format!("  {name:<width$}")
 }
 
-/// Appends one row, at most `limit` characters of its value.
+/// Appends one row, truncated to `limit` characters of its value.
 fn row(text: &mut String, name: &str, value: &str, style: TermStyle, limit: usize) {
     let value = one_line(value, limit);
     paragraph(text, &lead_of(name), INDENT, &value, style.width);
 }
 
-/// What was observed, and when the service observed it first: a table of what expires, or a line for each.
+/// Appends the observations, with the time when the service first made them: a table for expirations, or one line for each.
 fn observed(
     text: &mut String,
     view: &View<'_>,
@@ -225,7 +225,7 @@ fn observed(
                 ..=0 => format!("{} ago", span(left)),
                 left => span(left),
             };
-            // A path is shown by its last part, or no table fits.
+            // Only the last component of a path is displayed, to limit the width of the table.
             let origin = match expiry.origin.strip_prefix('/') {
                 Some(path) => path.rsplit('/').next().unwrap_or(path),
                 None => &expiry.origin,
@@ -252,7 +252,7 @@ fn observed(
     }
 }
 
-/// The commands, never wrapped, each list below where it is run.
+/// Appends the commands, never wrapped, below the place where they run.
 fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
     let mut all: Vec<(CommandPlace, String)> = Vec::new();
     for command in problem
@@ -275,7 +275,7 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
     }
 }
 
-/// A line for each group, with its summary.
+/// Appends one line for each group, with its summary.
 fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool) {
     for section in &view.diagnosis.sections {
         let symbol = style.symbol(view.state(section).mark());
@@ -289,7 +289,7 @@ fn checks(text: &mut String, view: &View<'_>, style: TermStyle, is_verbose: bool
     }
 }
 
-/// All groups in a few lines, without their summaries.
+/// Appends all groups in a few lines, without their summaries.
 fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
     let mut taken = 0;
     for section in &view.diagnosis.sections {
@@ -311,14 +311,14 @@ pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
     gaps.filter(|gap| gap.need == need).collect()
 }
 
-/// All skipped checks in one line: how many, and why.
+/// Returns one line for all skipped checks: their number, and the reason.
 fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> String {
     let is_denied = |gap: &&&Gap| {
         gap.why.kind == UnavailableKind::Forbidden && privileges == Privileges::Unprivileged
     };
     let root = problems(view).into_iter().find(|problem| {
         let mut findings = problem.findings.iter();
-        // With the defaults in the place of an invalid configuration, nothing else is known to be the cause.
+        // If the defaults replace an invalid configuration, no other finding is a reliable cause.
         problem.code == Code::ConfigInvalid
             || findings
                 .any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
@@ -355,7 +355,7 @@ fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> Strin
     )
 }
 
-/// Every skipped check with its reason.
+/// Appends all skipped checks with their reasons.
 fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, privileges: Privileges) {
     let sections = view.diagnosis.sections.iter();
     for section in sections.filter(|section| !section.gaps.is_empty()) {
@@ -380,7 +380,7 @@ fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, privileg
     }
 }
 
-/// How many errors, warnings and notices there are; those of one code count as one.
+/// Returns the number of errors, warnings and notices; findings with the same code count as one.
 pub(super) fn counts(view: &View<'_>) -> String {
     let counts = [
         (Severity::Error, "error"),
@@ -397,7 +397,7 @@ pub(super) fn counts(view: &View<'_>) -> String {
     counts.join(", ")
 }
 
-/// The last line: what it comes to, and where to read on.
+/// Returns the last line: the result, and how to get details.
 fn closing(view: &View<'_>, is_verbose: bool) -> String {
     let (usual, optional) = (
         skipped(view, Need::Usual).len(),

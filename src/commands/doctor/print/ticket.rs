@@ -11,10 +11,10 @@ use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::sys::escape::one_line;
 
-/// Lines of a ticket.
+/// The maximum number of lines in a ticket.
 const SHORT_LINES: usize = 15;
 
-/// Lines of findings in it: with head and end they leave one for skipped checks.
+/// The maximum number of lines for findings: with the first and last lines, this leaves one for skipped checks.
 const SHORT_FINDINGS: usize = 10;
 
 /// Returns a few lines for a ticket: the verdict with name, version and time, where the VM runs, and the problems.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads clock synchronization (NTP), from systemd-timedated: it asks the kernel, no matter who keeps it
+//! Reads the clock synchronization state from systemd-timedated, which asks the kernel, regardless of the NTP client
 //! (org.freedesktop.timedate1(5), `NTPSynchronized`).
 
 use zbus::wire::Variant;
@@ -10,14 +10,14 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::wire::dbus::{BusError, Peer};
 
-/// systemd-timedated.
+/// The D-Bus service of systemd-timedated.
 const TIMEDATE: Peer<'_> = Peer {
     name: "org.freedesktop.timedate1",
     path: "/org/freedesktop/timedate1",
     interface: "org.freedesktop.timedate1",
 };
 
-/// Reads it.
+/// Reads the synchronization state.
 pub(super) async fn read(given: &Given<'_>) -> ClockFacts {
     let ask = async {
         match given.bus.property(TIMEDATE, "NTPSynchronized").await {

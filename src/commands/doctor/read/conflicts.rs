@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what may contradict us: our VM and the others of its namespace, the hosts, the addresses of this machine.
+//! Reads the facts that may conflict with ours: our VM and the others of its namespace, the hosts, the addresses of this machine.
 
 use serde::Deserialize;
 
@@ -15,7 +15,7 @@ use crate::sys::escape::chain;
 use crate::wire::kubeapi::{PartialObjectMetadata, ResourceAttributes, Selectors};
 use crate::wire::netlink::addresses::{AddressError, list_addresses};
 
-/// Reads them.
+/// Reads all of these facts.
 pub(super) async fn read(given: &Given<'_>) -> Conflicts {
     let instance = instance(given).await;
     let namespace = namespace(given).await;
@@ -57,7 +57,7 @@ async fn namespace(given: &Given<'_>) -> Fact<Vec<Vmi>> {
     .await
 }
 
-/// A host of a list: of its labels only the zone is kept.
+/// A host in a list; only its zone label is kept.
 #[derive(Deserialize)]
 #[serde(from = "PartialObjectMetadata")]
 struct ListedHost(Host);
@@ -78,7 +78,7 @@ async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
         Err(why) => return Fact::Failed(why.clone()),
     };
     briefly(async {
-        // No label needs them: what is likely to be refused is not tried.
+        // No label depends on the hosts: a request that is probably forbidden is not sent.
         let right = ResourceAttributes {
             verb: "list".to_owned(),
             resource: "nodes".to_owned(),
@@ -102,7 +102,7 @@ async fn hosts(given: &Given<'_>) -> Fact<Vec<Host>> {
     .await
 }
 
-/// The addresses of the running kernel: a file tree has none.
+/// Reads the addresses from the running kernel; a file tree has none.
 fn addresses(given: &Given<'_>) -> Fact<Vec<Interface>> {
     if !given.root.is_live() {
         return Fact::failed(UnavailableKind::NotAsked, "a file tree has no addresses");

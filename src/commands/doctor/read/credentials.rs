@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the credential files are: what stands at their places, kind and claims of the token, certificates. No secret
-//! leaves this file.
+//! Reads the data about the credential files: the content of their paths, the type and claims of the token, the certificates. No
+//! secret leaves this file.
 
 use std::path::Path;
 
@@ -21,13 +21,13 @@ use crate::sys::escape::one_line;
 use crate::sys::root::Root;
 use crate::wire::kubeapi::ResourceAttributes;
 
-/// The longest name that is kept of a certificate, in characters.
+/// The maximum length of a name in a certificate, in characters.
 const NAME_MAX: usize = 253;
 
-/// Names that are kept of a certificate.
+/// The maximum number of names of a certificate.
 const NAMES_MAX: usize = 64;
 
-/// Reads them.
+/// Reads the facts about the credentials.
 pub(super) async fn read(given: &Given<'_>) -> Credentials {
     let harvester = given.connections.harvester.link();
     let guest = given.connections.guest.link();
@@ -53,7 +53,7 @@ pub(super) async fn read(given: &Given<'_>) -> Credentials {
     }
 }
 
-/// Asks for what every release of the role `harvesterhci.io:csi-driver` allows, of no one storage class.
+/// Checks a permission that the role `harvesterhci.io:csi-driver` has in every release, not limited to one storage class.
 async fn csi_role(given: &Given<'_>) -> Fact<bool> {
     if given.settings.harvester.kubeconfig.is_some() {
         return Fact::Absent;
@@ -77,7 +77,7 @@ async fn csi_role(given: &Given<'_>) -> Fact<bool> {
     .await
 }
 
-/// What stands at each place where the Harvester credential is looked for.
+/// Returns each path where the Harvester credential is searched, with its content.
 fn places(given: &Given<'_>) -> Vec<CredentialPlace> {
     let distributions = &given.observation.distributions;
     let configured = given.settings.harvester.kubeconfig.as_deref();
@@ -130,7 +130,7 @@ fn token(link: &ApiLink) -> Fact<Token> {
     })
 }
 
-/// The certificates that a credential consists of. One that cannot be understood is not used for anything either.
+/// Returns the certificates of a credential. One that cannot be parsed is not used elsewhere either.
 fn certificates(api: Api, link: &ApiLink) -> Vec<CertificateFacts> {
     let credential = &link.credential;
     let origin = credential.kubeconfig.display().to_string();
@@ -146,7 +146,7 @@ fn certificates(api: Api, link: &ApiLink) -> Vec<CertificateFacts> {
     read.collect()
 }
 
-/// What is kept of a certificate.
+/// Converts a certificate to the facts about it.
 pub(super) fn certificate(
     api: Api,
     role: CredentialRole,

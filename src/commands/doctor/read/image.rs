@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the image brought that belongs to one machine, by when it was written, and whether the next boot starts the
-//! agent.
+//! Reads the modification times of files that must be unique to one machine, and whether the agent starts at the next boot.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,16 +11,16 @@ use crate::facts::{Fact, UnavailableKind};
 use crate::sys::escape::chain;
 use crate::sys::root::{ReadError, Root};
 
-/// Where cloud-init notes what it has done on this machine, each thing when it was done first.
+/// The directory in which cloud-init creates a file for each step at its first run on this machine.
 const FIRST_RUN: &str = "/var/lib/cloud/instance/sem";
 
-/// What only one machine may have: the identities that systemd, and RKE2 and K3s, make at a first boot.
+/// Files that must be unique to one machine: the identities that systemd, RKE2 and K3s create at first boot.
 const BELONGINGS: [&str; 2] = ["/etc/machine-id", "/etc/rancher/node/password"];
 
-/// Notes of cloud-init that are checked; there are some thirty.
+/// The maximum number of cloud-init files to check; there are about thirty.
 const NOTES_MAX: usize = 200;
 
-/// Reads them.
+/// Reads the facts about the image.
 pub(super) async fn read(given: &Given<'_>) -> Image {
     Image {
         began: began(given.root),
@@ -30,7 +29,7 @@ pub(super) async fn read(given: &Given<'_>) -> Image {
     }
 }
 
-/// The time of cloud-init's oldest note.
+/// Returns the time of the oldest cloud-init file.
 fn began(root: &Root) -> Fact<i64> {
     let notes = match root.list(FIRST_RUN) {
         Ok(notes) => notes,

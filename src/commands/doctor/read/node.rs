@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what our Node says of itself, and the pods on it.
+//! Reads the status of our Node and its pods.
 //!
-//! The pods are listed with a field selector, as a kubelet may list no others.
+//! The pods are listed with a field selector: a kubelet is not allowed to list others.
 
 use super::{Given, briefly, read_object};
 use crate::commands::doctor::facts::node::NodeDetails;
@@ -11,7 +11,7 @@ use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::why;
 use crate::wire::kubeapi::Selectors;
 
-/// Reads them.
+/// Reads the Node and its pods.
 pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
     let observation = given.observation;
     let Some(kubelet) = observation.kubelet.known() else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads what the two servers show to anyone. No credential goes along.
+//! Reads the unauthenticated data of the two servers, without any credential.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::why;
 use crate::wire::kubeapi;
 
-/// Reads them, side by side.
+/// Reads both servers concurrently.
 pub(super) async fn read(given: &Given<'_>) -> Servers {
     let Connections {
         harvester,
@@ -33,7 +33,7 @@ pub(super) async fn read(given: &Given<'_>) -> Servers {
     Servers { harvester, guest }
 }
 
-/// The link, unless its server gave no answer a moment ago. One that does not take our credential is asked all the same.
+/// Returns the link, unless its server was unreachable in the round. A server that rejects our credential is still read.
 fn worth_asking<'a>(
     link: Result<&'a ApiLink, Unavailable>,
     failure: Option<&Unavailable>,
@@ -78,7 +78,7 @@ async fn shown(
     })
 }
 
-/// Our clock when the answer was made: in the middle between question and answer.
+/// Returns our time when the response was created: halfway between request and response.
 fn our_time(given: &Given<'_>, took: Duration) -> i64 {
     let passed = given.began.elapsed().saturating_sub(took / 2);
     let passed = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the guest cluster from the guest's.
+//! Reads the versions: of Harvester, KubeVirt and the hosts from Harvester's API, of the guest cluster from its own API.
 
 use serde::Deserialize;
 
@@ -10,16 +10,16 @@ use crate::facts::Fact;
 use crate::facts::release::Release;
 use crate::sys::document::json::{git_version, setting_value};
 
-/// What every server tells of itself.
+/// The version endpoint of every API server.
 const VERSION: &str = "/version";
 
-/// What KubeVirt tells of itself (role `kubevirt.io:default`, which everybody has).
+/// The version endpoint of KubeVirt (role `kubevirt.io:default`, which all users have).
 const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1/version";
 
-/// Harvester's release, one of the settings that everybody may read (`pkg/settings/settings.go`, `WhiteListedSettings`).
+/// The release of Harvester, a setting that all users can read (`pkg/settings/settings.go`, `WhiteListedSettings`).
 const HARVESTER: &str = "/apis/harvesterhci.io/v1beta1/settings/server-version";
 
-/// A setting of Harvester.
+/// A setting in Harvester.
 #[derive(Deserialize)]
 struct Setting {
     #[serde(default, deserialize_with = "setting_value")]
@@ -34,7 +34,7 @@ struct Info {
     git_version: Option<String>,
 }
 
-/// Reads them.
+/// Reads all versions.
 pub(super) async fn read(given: &Given<'_>) -> Versions {
     let of_hosts = async {
         let harvester = &given.harvester;

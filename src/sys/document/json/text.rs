@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Strings of JSON objects that are kept: each has a largest length, and an error names its field.
+//! Strings of JSON objects: each has a maximum length, and an error names its field.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use serde::de::{DeserializeSeed, Error, Visitor};
 
 use super::in_field;
 
-/// Bytes of a name of an object, of a host and of most other identifiers.
+/// The maximum length in bytes of a name of an object, of a host and of most other identifiers.
 pub(crate) const NAME_BYTES: usize = 253;
 
-/// Bytes of `message` of a condition (`metav1.Condition`).
+/// The maximum length in bytes of `message` of a condition (`metav1.Condition`).
 pub(crate) const MESSAGE_BYTES: usize = 32_768;
 
-/// Reads one string of at most so many bytes. It is not copied before its length is known.
+/// Reads one string of at most this many bytes. The string is not copied before its length is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Within(pub(super) usize);
 
@@ -42,7 +42,7 @@ impl Visitor<'_> for Within {
     }
 }
 
-/// The same for a string that may be `null`.
+/// Reads such a string, or `null`.
 struct OptionallyWithin(usize);
 
 impl<'de> Visitor<'de> for OptionallyWithin {
@@ -65,7 +65,7 @@ impl<'de> Visitor<'de> for OptionallyWithin {
     }
 }
 
-/// What a string is read into.
+/// A type that a string can be parsed into.
 trait Text: Sized {
     fn read<'de, D: Deserializer<'de>>(deserializer: D, limit: usize) -> Result<Self, D::Error>;
 }
@@ -82,7 +82,7 @@ impl Text for Option<String> {
     }
 }
 
-/// Functions for `deserialize_with`: the type of the field, its path for errors, and its most bytes.
+/// Defines functions for `deserialize_with`: the type of the field, its path for errors, and its maximum length in bytes.
 macro_rules! text_fields {
     ($($function:ident: $type:ty = $path:literal, $limit:expr;)*) => {$(
         #[doc = concat!("Reads `", $path, "`.")]

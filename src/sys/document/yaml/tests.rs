@@ -56,7 +56,7 @@ fn a_quadratic_alias_bomb_is_refused_at_once() {
 
 #[test]
 fn aliases_cannot_nest_deeper_than_brackets() {
-    // A comment pays for the copies.
+    // A comment increases the limit, so that the copies fit.
     let mut text = format!("# {}\na0: &a0 []\n", "x".repeat(300_000));
     for level in 1..200 {
         writeln!(text, "a{level}: &a{level} [*a{}]", level - 1).unwrap();
@@ -109,7 +109,7 @@ fn an_alias_of_itself_and_endless_nesting_end() {
     }
 }
 
-/// The memory of a tree, its own structure included.
+/// Returns the memory of a tree, including its own structure.
 fn memory(value: &YamlValue) -> usize {
     match value {
         YamlValue::Null | YamlValue::Bool(_) => 0,
@@ -267,7 +267,7 @@ fn no_value_prints_itself() {
     assert!(!format!("{value:?} {:?}", value.get("token")).contains("CANARY"));
 }
 
-/// The same as another parser, of another family, reads of the same text.
+/// The tree is the same as that of an independent parser.
 #[test]
 fn real_configurations_are_read_as_another_parser_reads_them() {
     fn same(ours: &YamlValue, theirs: &yaml_serde::Value) -> bool {

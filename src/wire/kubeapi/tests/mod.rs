@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client against a server that says, byte for byte, what a test tells it to.
+//! Tests the client with a server that sends exactly the bytes that a test defines.
 
 mod requests;
 mod server;
@@ -14,7 +14,7 @@ use reqwest::Url;
 use super::{Client, Timeouts};
 use crate::access::{Credential, ServerVerification};
 
-/// Must be in no message, ever.
+/// A token that must never be in a message.
 const TOKEN: &str = "eyJhbGciOi.secret-token.x9";
 
 fn credential(server: &str) -> Credential {
@@ -36,7 +36,7 @@ fn client(server: &str) -> Client {
     Client::new(&credential(server), Timeouts::default()).unwrap()
 }
 
-/// All times are long but those that a test shortens, so that a slow machine cannot end another one first.
+/// Creates a client with long timeouts, except those that a test shortens: on a slow machine no other timeout must occur first.
 fn client_with(server: &str, shorten: impl FnOnce(&mut Timeouts)) -> Client {
     let long = Duration::from_secs(60);
     let mut timeouts = Timeouts {
@@ -50,7 +50,7 @@ fn client_with(server: &str, shorten: impl FnOnce(&mut Timeouts)) -> Client {
     Client::new(&credential(server), timeouts).unwrap()
 }
 
-/// Everything that a value can print: itself, its causes, its `Debug`.
+/// Returns every text that an error can print: its message, its causes, its `Debug`.
 fn printed(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = format!("{error:?} {error:#?}");
     let mut next = Some(error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes out, and what comes of good answers.
+//! Tests the requests that are sent, and the results of valid responses.
 
 use std::sync::Arc;
 
@@ -498,7 +498,7 @@ async fn warnings_are_counted_with_what_became_of_the_request() {
     assert_eq!((of("ok"), of("not-found")), ((1, 2), (1, 1)));
 }
 
-/// The text of a real server is longer than what is shown of a message.
+/// The message of a real server is longer than the part that is shown.
 #[tokio::test]
 async fn a_kubelet_that_asks_for_another_node_learns_which_one_it_is() {
     let own = format!("worker-{}.example.com", "a".repeat(40));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server that keeps what it was asked and answers with the steps of a script.
+//! A server that records the requests and responds with the steps of a script.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,9 @@ use tokio_rustls::TlsAcceptor;
 pub(super) enum Step {
     Send(Vec<u8>),
     Pause(Duration),
-    /// The same bytes, a little at a time, until the client has had enough.
+    /// The same bytes in small chunks, until the client stops reading.
     Endless(Vec<u8>, Duration),
-    /// Keeps the connection and says nothing more.
+    /// Keeps the connection open and sends nothing more.
     Stay,
     Close,
 }
@@ -55,14 +55,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Answers the n-th request, from 0, with the steps that the script returns for it.
+    /// Starts a server that responds to the n-th request, from 0, with the steps that the script returns for it.
     pub(super) async fn start(
         script: impl Fn(usize, &Request) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
         Self::listen(None, Arc::new(script)).await
     }
 
-    /// Answers every request alike.
+    /// Starts a server that sends the same response to every request.
     pub(super) async fn saying(steps: Vec<Step>) -> Self {
         Self::start(move |_, _| steps.clone()).await
     }
@@ -71,7 +71,7 @@ impl Server {
         Self::with_slow_tls(config, Duration::ZERO, steps).await
     }
 
-    /// Lets the client wait for the handshake.
+    /// Starts a server that delays the handshake.
     pub(super) async fn with_slow_tls(
         config: ServerConfig,
         wait: Duration,
@@ -208,7 +208,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin), about: Request) -> 
     Some(request)
 }
 
-/// A whole answer with a content type and any further header lines.
+/// Returns a whole response with a content type and any additional header lines.
 pub(super) fn answer(status: u16, content_type: &str, further: &str, body: &str) -> Vec<Step> {
     let length = body.len();
     let head = format!(
@@ -221,13 +221,13 @@ pub(super) fn json(status: u16, body: &str) -> Vec<Step> {
     answer(status, "application/json", "", body)
 }
 
-/// What `metav1.Status` looks like on the wire.
+/// Returns a response with a `metav1.Status`.
 pub(super) fn status(code: u16, message: &str) -> Vec<Step> {
     let body = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code});
     json(code, &body.to_string())
 }
 
-/// The head of an answer of unknown length.
+/// Returns the head of a response of unknown length.
 pub(super) fn stream_head() -> Step {
     Step::Send(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -235,13 +235,13 @@ pub(super) fn stream_head() -> Step {
     )
 }
 
-/// One piece of such an answer.
+/// Returns one chunk of such a response.
 pub(super) fn piece(text: impl AsRef<[u8]>) -> Step {
     let text = text.as_ref();
     Step::Send([format!("{:x}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat())
 }
 
-/// The end of such an answer.
+/// Returns the end of such a response.
 pub(super) fn stream_end() -> Step {
     Step::Send(b"0\r\n\r\n".to_vec())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trust: who is believed, who is not, and what is said about it.
+//! Tests which certificates are trusted, and the messages about those that are not.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Authority {
     }
 }
 
-/// How a server of a test proves who it is, and whom it lets in.
+/// Returns the TLS configuration of a test server: its own certificate, and the authority of the clients that it accepts.
 fn config(own: ClientCertificate, clients: Option<&Authority>) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -81,12 +81,12 @@ async fn get(credential: &Credential) -> Result<Value, Error> {
     client.get("/version").await
 }
 
-/// The reason for which no request was sent, where the server is not to be trusted.
+/// Returns the reason why no request was sent to an untrusted server.
 async fn reason(server: &Server, credential: &Credential) -> TlsReason {
     reason_of(Class::Tls, server, credential).await
 }
 
-/// The reason for which no request was sent.
+/// Returns the reason why no request was sent.
 async fn reason_of(class: Class, server: &Server, credential: &Credential) -> TlsReason {
     let error = get(credential).await.unwrap_err();
     assert_eq!(error.class(), class, "{error:?}");
@@ -109,7 +109,7 @@ async fn a_server_of_our_authority_is_believed() {
     let mut credential = trusting(&server, &authority);
     get(&credential).await.unwrap();
     assert_eq!(server.request().sni, None);
-    // One that cannot be read does not take the others with it.
+    // An unreadable certificate does not affect the others.
     credential
         .certificate_authorities
         .insert(0, CertificateDer::from(vec![1, 2, 3]));
@@ -233,7 +233,7 @@ async fn a_server_without_a_common_version_and_one_without_tls_are_distinguished
     }
 }
 
-/// A server that says one thing to everybody.
+/// Starts a server that sends the same bytes on every connection.
 async fn blurting(answer: &'static [u8]) -> std::net::SocketAddr {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -326,7 +326,7 @@ fn a_key_that_belongs_to_another_certificate_makes_no_client() {
 async fn tls_server_name_is_asked_for_and_verified_while_the_host_stays_the_same() {
     let authority = Authority::new("ours");
     let server = serve(authority.issue(&["kubernetes.default"], |_| {}), None).await;
-    // The address of the server, and a name of it that has to be looked up.
+    // The address of the server, and a name of it that has to be resolved.
     for host in ["127.0.0.1", "localhost"] {
         let mut credential = trusting(&server, &authority);
         let authority_of_url = format!("{host}:{}", server.address.port());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streams, good and bad.
+//! Tests valid and invalid watch streams.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,14 @@ async fn open(client: &Client) -> Watch<PartialObjectMetadata> {
     client.watch(&WatchRequest::new(PATH)).await.unwrap()
 }
 
-/// A server with one stream, and a watch of it.
+/// Starts a server with one stream, and opens a watch on it.
 async fn watching(steps: Vec<Step>) -> (Server, Watch<PartialObjectMetadata>) {
     let server = Server::saying([vec![stream_head()], steps].concat()).await;
     let watch = open(&client(&server.url())).await;
     (server, watch)
 }
 
-/// What comes first of a stream, which must be an error, and that the stream is over then.
+/// Returns the first result of a stream, which must be an error, and checks that the stream is then over.
 async fn fault(steps: Vec<Step>) -> Error {
     let (_server, mut watch) = watching(steps).await;
     let error = watch.next().await.unwrap_err();
@@ -212,7 +212,7 @@ async fn a_wait_that_is_dropped_again_and_again_loses_no_event() {
 #[tokio::test]
 async fn an_event_that_is_cut_is_never_parsed() {
     let whole = event("MODIFIED", "2");
-    // Also without its end of line alone, when it would parse.
+    // Also with only its line end missing, although it would parse.
     for length in [1, whole.len() / 2, whole.len() - 1] {
         let cut = whole.as_bytes()[..length].to_vec();
         for end in [stream_end(), Step::Close] {
@@ -416,7 +416,7 @@ async fn what_arrived_while_nobody_looked_is_not_silence() {
         timeouts.watch_silence = Duration::from_millis(200);
     });
     let mut watch = open(&client).await;
-    // The whole process stood still beyond the limit: timer and data come at once.
+    // The whole process was stopped for longer than the limit: timer and data arrive at the same time.
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(500) {
         std::hint::spin_loop();
@@ -492,7 +492,7 @@ async fn the_kernel_asks_whether_a_quiet_peer_lives() {
         let fields: Vec<&str> = line.split_whitespace().collect();
         (fields.get(2) == Some(&peer.as_str())).then(|| fields[5].to_owned())
     });
-    // Kind 2 is the keepalive timer; the time to it counts in hundredths of a second.
+    // Kind 2 is the keepalive timer; its remaining time is in hundredths of a second.
     let timer = timer.unwrap();
     let (kind, rest) = timer.split_once(':').unwrap();
     let left = u32::from_str_radix(rest, 16).unwrap();

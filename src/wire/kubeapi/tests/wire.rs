@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers that no API server should give.
+//! Tests responses that no API server should send.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::server::{Server, Step, answer, json, piece, status, stream_end, strea
 use super::{TOKEN, client, client_with, printed};
 
 const SHORT: Duration = Duration::from_millis(200);
-/// Of no object, so that any answer is one to it.
+/// A path that is not of an object, so that any response matches.
 const PATH: &str = "/version";
 
 async fn get(client: &Client) -> Result<Value, Error> {
@@ -277,7 +277,7 @@ async fn a_body_that_stalls_and_a_body_that_trickles_both_end_in_time() {
 
 #[tokio::test]
 async fn a_handshake_that_does_not_come_counts_as_connecting() {
-    // Takes the connection and waits for a request, while the client waits for TLS.
+    // Accepts the connection and waits for a request, while the client waits for TLS.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut credential = super::credential(&format!("https://{}", listener.local_addr().unwrap()));
     credential.verify_server = crate::access::ServerVerification::Skipped;
@@ -438,7 +438,7 @@ async fn only_a_status_confirms_that_an_object_is_not_there() {
     for unsure in [
         answer(404, "text/plain", "", "404 page not found\n"),
         json(404, "{}"),
-        // Of a kind that the server does not serve.
+        // For a kind that the server does not serve.
         status(404, "the server could not find the requested resource"),
     ] {
         let error = error_of(unsure).await;
@@ -466,7 +466,7 @@ async fn a_token_that_comes_back_stays_out_of_every_message() {
         answer(200, "application/json", &encoding, "{}"),
         answer(200, &format!("text/{TOKEN}"), "", "{}"),
     ] {
-        // `error_of` looks for the token.
+        // `error_of` checks for the token.
         let error = error_of(steps).await;
         assert!(error.to_string().contains("[token]"), "{error}");
     }
@@ -485,7 +485,7 @@ async fn a_request_reaches_its_server_directly() {
     assert_eq!(server.request().line, format!("GET {PATH} HTTP/1.1"));
 }
 
-/// The environment of a process cannot be changed safely from within, so the test above runs again in another one.
+/// The environment of a process cannot be changed safely from within, so the test above runs again in another process.
 #[test]
 fn proxies_of_the_environment_are_ignored() {
     let mut again = Command::new(std::env::current_exe().unwrap());

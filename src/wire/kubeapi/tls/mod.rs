@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS towards an API server: only the credential's own authorities are trusted, never the system's.
+//! TLS for an API server: only the credential's own authorities are trusted, never those of the system.
 
 mod reason;
 mod unverified;
@@ -18,10 +18,10 @@ pub use reason::{TlsReason, TlsSetupError};
 use super::error::CredentialProblem;
 use crate::access::{Credential, ServerVerification};
 
-/// Sessions kept for resumption: two connections to one server need no more, and the default of 256 costs memory.
+/// The number of sessions kept for resumption: two connections to one server need no more, and the default of 256 costs memory.
 const KEPT_SESSIONS: usize = 2;
 
-/// The TLS side of a client.
+/// Creates the TLS configuration of a client.
 pub(super) fn configure(credential: &Credential) -> Result<ClientConfig, CredentialProblem> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let name = verified_name(credential)?;
@@ -39,7 +39,7 @@ pub(super) fn configure(credential: &Credential) -> Result<ClientConfig, Credent
         ServerVerification::Required if trust_is_needed => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier(credential, &provider, name)?)),
-        // No handshake takes place with `http`; if one did, no one would be trusted.
+        // No handshake takes place with `http`; if one did, no server would be trusted.
         ServerVerification::Required => builder.with_root_certificates(RootCertStore::empty()),
     };
     let mut config = match &credential.client_certificate {
@@ -75,7 +75,7 @@ fn verifier(
     name: Option<ServerName<'static>>,
 ) -> Result<verifier::Verifier, CredentialProblem> {
     let mut roots = RootCertStore::empty();
-    // One unreadable certificate in a bundle must not take the readable ones with it.
+    // One unreadable certificate in a bundle must not affect the readable ones.
     roots.add_parsable_certificates(credential.certificate_authorities.iter().cloned());
     if roots.is_empty() {
         return Err(CredentialProblem::NoAuthority);

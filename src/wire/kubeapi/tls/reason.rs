@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a handshake failed on, in words that name the thing to repair.
+//! The reasons why a TLS handshake failed, in messages that name the setting to repair.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,60 +12,60 @@ use time::format_description::well_known::Rfc3339;
 use super::super::text::describe;
 use super::verifier::UnknownAuthority;
 
-/// What a handshake failed on. All text in it is described.
+/// The reason why a handshake failed. All text in it is escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsReason {
-    /// Signed by someone who is not trusted here.
+    /// The certificate is signed by an authority that is not trusted.
     #[error(
         "the server certificate is signed by `{issuer}`, the kubeconfig trusts only `{trusted}`{}", of_same_name(.issuer, .trusted)
     )]
     UnknownAuthority {
-        /// Who signed it, as it says itself.
+        /// The issuer in the certificate.
         issuer: String,
-        /// Whom the credential trusts.
+        /// The authorities that the credential trusts.
         trusted: String,
     },
-    /// The certificate is for other names.
+    /// The certificate is valid for other names.
     #[error("the server certificate is valid for {}, not `{expected}`", list(.presented))]
     NameMismatch {
-        /// The name that was connected to, or `tls-server-name`.
+        /// The host that was connected to, or `tls-server-name`.
         expected: String,
         /// The names in the certificate.
         presented: Vec<String>,
     },
-    /// Its time is over.
+    /// The certificate has expired.
     #[error("the server certificate has expired{}", at(" at ", .not_after))]
     Expired {
-        /// When, in UTC.
+        /// The expiration time, in UTC.
         not_after: Option<String>,
     },
-    /// Its time has not come, or our clock is behind.
+    /// The certificate is not yet valid, or our clock is behind.
     #[error("the server certificate is not yet valid{}; check the clock of this node", at(" until ", .not_before))]
     NotYetValid {
-        /// From when on, in UTC.
+        /// The start of the validity, in UTC.
         not_before: Option<String>,
     },
-    /// No version or cipher that both sides know.
+    /// No TLS version or cipher suite that both sides support.
     #[error("the server and the agent have no TLS version or cipher suite in common")]
     NoCommonProtocol,
-    /// The server did not take our certificate, or wanted one.
+    /// The server rejected our certificate, or requires one.
     #[error("the server rejected the client certificate, or requires one ({alert})")]
     ClientCertificateRejected {
         /// The alert that it sent.
         alert: String,
     },
-    /// Something else listens there.
+    /// Another service listens on the port.
     #[error("the server does not speak TLS on this port")]
     NotTls,
     /// Anything else.
     #[error("TLS failed: {detail}")]
     Other {
-        /// The TLS library's words.
+        /// The message of the TLS library.
         detail: String,
     },
 }
 
-/// Why TLS cannot be set up, in the library's words.
+/// The reason why TLS cannot be set up, with the message of the library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsSetupError(String);
@@ -76,14 +76,14 @@ impl From<Error> for TlsSetupError {
     }
 }
 
-/// The TLS error in the causes of another error, as a reason.
+/// Finds a TLS error in the causes of another error and converts it to a reason.
 pub(in crate::wire::kubeapi) fn find(error: &(dyn StdError + 'static)) -> Option<TlsReason> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<Error>() {
             return Some(reason(tls));
         }
-        // An I/O error hides what it wraps from `source`.
+        // `source` of an I/O error skips the error that it wraps.
         if let Some(inner) = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -165,8 +165,8 @@ fn invalid_certificate(error: &str) -> TlsReason {
     }
 }
 
-/// The TLS library shows names of its variants, `Other(OtherError(UnsupportedCertVersion))`. Returns the innermost one in words:
-/// `unsupported certificate version`.
+/// Converts names of variants in the message of the TLS library, `Other(OtherError(UnsupportedCertVersion))`. Returns the
+/// innermost one as words: `unsupported certificate version`.
 fn in_words(text: &str) -> String {
     let mut text = text;
     while let Some((name, rest)) = text.split_once('(')
@@ -181,7 +181,7 @@ fn in_words(text: &str) -> String {
     words.join(" ")
 }
 
-/// A CamelCase name in words, and any other word as it is.
+/// Splits a CamelCase name into words, and returns any other word unchanged.
 fn split(name: &str) -> String {
     let is_name = name.starts_with(|first: char| first.is_ascii_uppercase())
         && name
@@ -214,14 +214,14 @@ fn split(name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A certificate may hold thousands of names; a message shows the first few.
+/// The maximum number of names in a message; a certificate may have thousands.
 const MAXIMUM_NAMES: usize = 12;
 
 fn plain(name: &ServerName<'_>) -> String {
     name.to_str().into_owned()
 }
 
-/// The TLS library names the kind around the name, `DnsName("a")`; people want the name.
+/// Returns the name without the type that the TLS library puts around it, as in `DnsName("a")`.
 fn unwrapped(name: &str) -> String {
     let inner = name
         .strip_prefix("DnsName(\"")
@@ -241,7 +241,7 @@ fn moment(time: UnixTime) -> Option<String> {
         .ok()
 }
 
-/// Two authorities of one name are what a cluster has before and after it is reinstalled.
+/// Returns the text for two authorities of the same name, as when a cluster was reinstalled.
 fn of_same_name(issuer: &str, trusted: &str) -> &'static str {
     if issuer == trusted {
         ", which has the same name but another key"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verifier that believes any certificate, for lab set-ups whose kubeconfig says `insecure-skip-tls-verify`.
+//! The verifier that accepts any certificate, for lab set-ups whose kubeconfig has `insecure-skip-tls-verify`.
 //!
-//! It is reached only by [`crate::access::ServerVerification::Skipped`], that is when the kubeconfig and our own configuration both
-//! ask for it. Anyone who answers gets the token. The signatures of the handshake are still checked, so that at least the holder of the
-//! shown certificate is on the other side.
+//! It is used only for [`crate::access::ServerVerification::Skipped`], that is when the kubeconfig and our own configuration both
+//! request it. Any server that responds gets the token. The signatures of the handshake are still checked, so that the peer has at
+//! least the private key of its certificate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -12,7 +12,7 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Believes any certificate.
+/// A verifier that accepts any certificate.
 #[derive(Debug)]
 pub(super) struct Unverified {
     algorithms: WebPkiSupportedAlgorithms,

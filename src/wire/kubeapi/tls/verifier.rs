@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The library's verifier, with the name of `tls-server-name` and with names for what it did not trust.
+//! The library's verifier, with the name of `tls-server-name` and with the names of the authorities in its errors.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, Signatu
 use super::super::text::describe;
 use crate::access::x509::Certificate;
 
-/// Verifies as the library does; adds nothing to what is trusted.
+/// A verifier with the same result as the library's; it does not trust any additional certificate.
 #[derive(Debug)]
 pub(super) struct Verifier {
     webpki: Arc<WebPkiServerVerifier>,
-    /// `tls-server-name`, verified instead of the host that was connected to.
+    /// The `tls-server-name`, verified instead of the host that was connected to.
     name: Option<ServerName<'static>>,
-    /// Subjects of the trusted authorities, described.
+    /// The subjects of the trusted authorities, escaped.
     trusted: String,
 }
 
@@ -40,7 +40,7 @@ impl Verifier {
     }
 }
 
-/// Who signed the server's certificate and who is trusted to; without both no one finds out which of the two is the wrong one.
+/// The issuer of the server's certificate and the trusted authorities; a message needs both to show which of the two is wrong.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("unknown issuer")]
 pub(super) struct UnknownAuthority {
@@ -61,7 +61,7 @@ impl ServerCertVerifier for Verifier {
         self.webpki
             .verify_server_cert(end_entity, intermediates, name, ocsp_response, now)
             .map_err(|error| match error {
-                // A bad signature is an authority of the same name with another key: the cluster was reinstalled.
+                // A bad signature means an authority of the same name with another key: the cluster was reinstalled.
                 Error::InvalidCertificate(
                     CertificateError::UnknownIssuer | CertificateError::BadSignature,
                 ) => {

@@ -7,7 +7,7 @@ use harvester_lab::guest::GuestTree;
 use super::*;
 use crate::sys::escape::chain;
 
-/// Short enough for a test, and long enough for a busy machine.
+/// Timeouts that are short enough for a test, and long enough for a busy system.
 const TIMEOUTS: ReadTimeouts = ReadTimeouts {
     send: Duration::from_millis(400),
     receive: Duration::from_millis(1500),
@@ -25,7 +25,7 @@ fn wall() -> i64 {
     time::UtcDateTime::now().unix_timestamp()
 }
 
-/// Offers a port that is as fast as it can be.
+/// Provides a port without delays.
 fn offer(tree: &GuestTree, behaviour: Behaviour) -> DownwardMetrics {
     DownwardMetrics::offer_paced(tree, behaviour, Duration::ZERO)
 }
@@ -43,7 +43,7 @@ async fn the_host_names_itself_and_the_port_is_free_again_for_others() {
     assert_eq!((found.host.as_str(), found.via), ("hv-a", Via::Channel));
     assert!((wall() - found.time.unwrap()).abs() < 10);
     device.set_host("hv-b");
-    // The host takes the second request a second later, and we wait for it.
+    // The host accepts the second request one second later, and the agent waits for it.
     let found = ask(&root, wall(), ReadTimeouts::default()).await.unwrap();
     assert_eq!(found.host.as_str(), "hv-b");
     assert!(begun.elapsed() >= PACE);
@@ -72,7 +72,7 @@ async fn an_answer_may_come_late_and_in_pieces_of_any_size() {
         });
         assert_eq!(asked(&root).await.unwrap().host.as_str(), "hv-a", "{piece}");
     }
-    // Longer than one read of the kernel's driver gives.
+    // Longer than the maximum of one read from the kernel's driver.
     let padding = format!("<!-- {} -->", " ".repeat(10_000));
     let long = format!("{}{padding}\n\n", document("hv-long", wall()));
     device.behave(Behaviour::Say(long.into_bytes()));
@@ -102,14 +102,14 @@ async fn what_lies_in_the_port_before_the_request_is_thrown_away_even_a_half() {
     let (_dir, tree, root) = guest();
     for left in [
         format!("x{}\n\n", document("hv-old", wall())),
-        // The half of an answer that its asker did not read, whose end comes only now.
+        // The part of a response that its reader did not read, whose end arrives only now.
         document("hv-old", wall()).split_off(700),
     ] {
         let device = offer(&tree, Behaviour::Say(left.clone().into_bytes()));
         let port = Port::open(&root, PORT).unwrap();
         assert_eq!(port.write(REQUEST).unwrap(), REQUEST.len());
         device.asked(1).await;
-        // Another asker closes when it has read one byte of its answer.
+        // Another reader closes the port after it has read one byte of its response.
         while port.read(&mut [0]).unwrap() != Read::Data(1) {
             port.changed().await.unwrap();
         }
@@ -130,7 +130,7 @@ async fn a_bad_answer_is_followed_by_one_more_request_and_never_at_once() {
     let begun = Instant::now();
     let (found, ()) = tokio::join!(asked(&root), async {
         device.asked(1).await;
-        // The first answer was made when its request was taken.
+        // The first response was created when its request was accepted.
         device.behave(Behaviour::serve("hv-a"));
     });
     assert_eq!(found.unwrap().host.as_str(), "hv-a");

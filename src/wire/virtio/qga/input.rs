@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes from the host, cut into JSON values.
+//! Splits the bytes from the host into JSON values.
 //!
-//! The rule: a value is taken as soon as it is whole, wherever lines begin or end; what is not JSON is answered once and
-//! dropped to the end of its line; 0xFF drops all that came before it and is not a value yet.
+//! A value is returned as soon as it is complete, regardless of line ends; invalid JSON leads to one error and is
+//! dropped up to the end of its line; 0xFF drops all bytes before it and is not part of a value.
 
 use serde_json::{Deserializer, Value};
 
 use super::{QgaRefusal, RESET};
 
-/// The longest value, in bytes. A request takes a hundred.
+/// The maximum length of a value, in bytes. A request has about a hundred.
 pub const INPUT_MAX: usize = 64 * 1024;
 
-/// What came and was not taken yet. Holds [`INPUT_MAX`] bytes and one push at most, where [`Input::take`] is called until it
-/// gives nothing after each push.
+/// The bytes that were received and not yet parsed. Holds at most [`INPUT_MAX`] bytes and one push, if [`Input::take`] is called
+/// after each push until it returns `None`.
 #[derive(Debug, Default)]
 pub struct Input {
     bytes: Vec<u8>,
-    /// Lines to drop from the front, after something that is not JSON.
+    /// The number of lines to drop from the start, after invalid JSON.
     skip: usize,
 }
 
-/// What the front of the input is.
+/// The state of the start of the input.
 enum Front {
-    /// A value, and the bytes it takes.
+    /// A value, and its length in bytes.
     Whole(Value, usize),
-    /// Nothing but the beginning of one.
+    /// Only the start of a value.
     Partial,
-    /// No JSON: what is wrong, and the lines up to there.
+    /// Invalid JSON: the problem, and the number of lines up to it.
     Broken(String, usize),
 }
 
@@ -36,12 +36,12 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Forgets everything.
+    /// Drops all bytes.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes the next value, or the error about what stands in its place; nothing where more must come first.
+    /// Returns the next value, or the error for invalid JSON in its place; `None` if more bytes are needed.
     pub fn take(&mut self) -> Option<Result<Value, QgaRefusal>> {
         loop {
             if self.skip > 0 {
@@ -89,7 +89,7 @@ fn front(bytes: &[u8]) -> Front {
     match values.next() {
         Some(Ok(value)) => Front::Whole(value, values.byte_offset()),
         Some(Err(error)) if !error.is_eof() => {
-            // A line feed that is itself the fault is counted as the line after it.
+            // A line feed that is itself the error counts as part of the next line.
             let after = usize::from(error.column() == 0);
             let lines = error.line().saturating_sub(after).max(1);
             Front::Broken(error.to_string(), lines)
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// All that comes of these pushes, errors as texts.
+    /// Returns all results of these pushes, with errors as text.
     fn taken(pushes: &[&[u8]]) -> Vec<Value> {
         let mut input = Input::default();
         let mut taken = Vec::new();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wire dialect of QEMU's guest agent, as pure data: bytes in, requests; replies, bytes out.
+//! The protocol of QEMU's guest agent, without I/O: bytes to requests, and replies to bytes.
 //!
-//! A client that speaks to qemu-ga (`docs/interop/qemu-ga.rst` of QEMU) can speak to us. A request is one JSON object,
-//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`; a reply is one line, `{"return": ...}` or `{"error": ...}`, that
-//! carries the request's `id`. The byte 0xFF, which no JSON holds, makes the parser forget what it has; a client that does not
-//! know what an earlier one left behind sends it before `guest-sync-delimited`, whose reply begins with it.
+//! A client for qemu-ga (`docs/interop/qemu-ga.rst` of QEMU) can use this channel. A request is one JSON object,
+//! `{"execute": NAME, "arguments": {...}, "id": ANYTHING}`; a reply is one line, `{"return": ...}` or `{"error": ...}`, with
+//! the `id` of the request. The byte 0xFF, which is never in JSON, resets the parser; a client that does not
+//! know the state of the channel sends it before `guest-sync-delimited`, whose reply begins with it.
 //!
-//! To add a command: a variant of [`QgaCommand`], its name in [`QgaCommand::NAMES`], a line in [`Request::parse`], and its answer
-//! in `triggers/operator_channel.rs`.
+//! To add a command: add a variant of [`QgaCommand`], its name in [`QgaCommand::NAMES`], a line in [`Request::parse`], and its
+//! reply in `triggers/operator_channel.rs`.
 
 mod input;
 mod request;
@@ -15,25 +15,25 @@ mod request;
 pub use input::{INPUT_MAX, Input};
 pub use request::{QgaCommand, Request};
 
-/// Makes the parser of either side forget what it has.
+/// The byte that resets the parser of either side.
 pub const RESET: u8 = 0xFF;
 
-/// Characters of a foreign name that are reported back.
+/// The maximum number of characters of an untrusted name in an error.
 const NAME_SHOWN: usize = 200;
 
-/// Why a request is not done. The words are those of qemu-ga, so that they mean the same to a client.
+/// The reason why a request is rejected. The messages are those of qemu-ga, so that clients can handle them in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QgaRefusal {
-    /// The bytes are no JSON; what is wrong with them.
+    /// The bytes are not JSON; the problem.
     #[error("JSON parse error, {0}")]
     NotJson(String),
-    /// A value does not end.
+    /// A value is too long.
     #[error("JSON value is longer than {INPUT_MAX} bytes")]
     TooLong,
     /// JSON, but not an object.
     #[error("QMP input must be a JSON object")]
     NotAnObject,
-    /// No command is named.
+    /// The request has no command.
     #[error("QMP input lacks member 'execute'")]
     NoCommand,
     /// A member of the request has the wrong type.
@@ -41,10 +41,10 @@ pub enum QgaRefusal {
     MemberType {
         /// The member.
         name: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// The request has a member that means nothing.
+    /// The request has an unknown member.
     #[error("QMP input member '{0}' is unexpected")]
     UnexpectedMember(String),
     /// There is no such command.
@@ -58,19 +58,19 @@ pub enum QgaRefusal {
     ParameterType {
         /// The argument.
         name: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
     },
     /// The command has no such argument.
     #[error("Parameter '{0}' is unexpected")]
     UnexpectedParameter(String),
-    /// The command was understood and cannot be done now; why.
+    /// The command is valid and cannot be run now; the reason.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl QgaRefusal {
-    /// The error class of QEMU's protocol. A client tells a missing command from all other trouble by it.
+    /// Returns the error class of QEMU's protocol. It distinguishes an unknown command from all other errors.
     fn class(&self) -> &'static str {
         match self {
             Self::UnknownCommand(_) => "CommandNotFound",

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host asks, and the line that answers it.
+//! The requests of the host, and their replies.
 
 use serde_json::{Map, Value, json};
 
 use super::{NAME_SHOWN, QgaRefusal, RESET};
 use crate::sys::escape::one_line;
 
-/// A command that we know.
+/// A known command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QgaCommand {
-    /// Gives the number back.
+    /// Returns the number of the request.
     Sync(i64),
-    /// The same; the reply begins with [`RESET`].
+    /// Like `Sync`; the reply begins with [`RESET`].
     SyncDelimited(i64),
-    /// Nothing but a sign of life.
+    /// Checks that the agent responds.
     Ping,
-    /// Version and commands.
+    /// Returns the version and the commands.
     Info,
-    /// The kernel's host name.
+    /// Returns the kernel's host name.
     HostName,
-    /// The agent's last status.
+    /// Returns the agent's last status.
     Status,
-    /// Look at the world now.
+    /// Reconciles now.
     Resync,
 }
 
 impl QgaCommand {
-    /// All names, as `guest-info` lists them.
+    /// The names of all commands, in the order of `guest-info`.
     pub const NAMES: [&str; 7] = [
         "guest-get-host-name",
         "guest-info",
@@ -41,14 +41,14 @@ impl QgaCommand {
 /// A request.
 #[derive(Debug)]
 pub struct Request {
-    /// What the client wants to see again in the reply.
+    /// The client's ID, repeated in the reply.
     id: Option<Value>,
-    /// What it asks for.
+    /// The requested command.
     pub command: Result<QgaCommand, QgaRefusal>,
 }
 
 impl Request {
-    /// The request in one piece of input.
+    /// Parses the request in one input value.
     pub fn parse(input: Result<Value, QgaRefusal>) -> Self {
         let (id, command) = match input {
             Ok(Value::Object(mut members)) => (members.remove("id"), command(members)),
@@ -58,7 +58,7 @@ impl Request {
         Self { id, command }
     }
 
-    /// The line that answers it.
+    /// Returns the line of the reply.
     pub fn reply(self, outcome: Result<Value, QgaRefusal>) -> Vec<u8> {
         let mut reply = Map::new();
         match outcome {
@@ -81,7 +81,7 @@ impl Request {
     }
 }
 
-/// The command of a request without its `id`.
+/// Returns the command of a request without its `id`.
 fn command(mut members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
     let name = match members.remove("execute") {
         Some(Value::String(name)) => Some(name),
@@ -123,7 +123,7 @@ fn command(mut members: Map<String, Value>) -> Result<QgaCommand, QgaRefusal> {
     }
 }
 
-/// The number that both kinds of `guest-sync` take.
+/// Returns the number in the arguments of both kinds of `guest-sync`.
 fn number(arguments: &mut Map<String, Value>) -> Result<i64, QgaRefusal> {
     let id = arguments
         .remove("id")
@@ -146,7 +146,7 @@ mod tests {
         Request::parse(Ok(serde_json::from_str(text).unwrap()))
     }
 
-    /// Class and words of the refusal, and the id, as the client sees them.
+    /// Returns the class and the message of the error, and the ID, as in the reply.
     fn refused(text: &str) -> (String, String, Option<Value>) {
         let request = parse(text);
         let refusal = request.command.clone().unwrap_err();

@@ -16,7 +16,7 @@ fn guest() -> (tempfile::TempDir, GuestTree, Root) {
     (dir, tree, root)
 }
 
-/// An image with one number of its head replaced; the numbers are the signature, busy, the sum and the length.
+/// Returns an image with one number of its header replaced; the numbers are the signature, busy, the sum and the length.
 fn with(mut image: Vec<u8>, number: usize, value: u32) -> Vec<u8> {
     image[number * 4..number * 4 + 4].copy_from_slice(&value.to_be_bytes());
     image
@@ -30,9 +30,9 @@ fn good(host: &str) -> Vec<u8> {
 async fn a_guest_without_the_disk_has_none() {
     let (_dir, tree, root) = guest();
     assert!(read(&root).await.unwrap().is_none());
-    // Of the same size, and someone else's.
+    // A disk of the same size for another purpose.
     offer_disk(&tree, "vdb", &vec![0; 262_144]);
-    // A device that sysfs shows and that is not there.
+    // A device that is in sysfs and does not exist.
     tree.write("/sys/block/vdc/size", "512\n");
     tree.write("/sys/block/vda/size", "41943040\n");
     assert!(read(&root).await.unwrap().is_none());
@@ -133,13 +133,13 @@ async fn only_a_disk_is_opened_as_one() {
     nix::unistd::mkfifo(&tree.path("/dev/vdb"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let error = read(&root).await.unwrap_err();
     assert!(matches!(error, DiskError::Io { .. }), "{error:?}");
-    // On the running system a regular file is no disk.
+    // On the running system a regular file does not count as a disk.
     let file = tempfile::NamedTempFile::new().unwrap();
     let kind = Root::new("/").open_disk(file.path()).unwrap_err().kind();
     assert_eq!(kind, io::ErrorKind::InvalidInput);
 }
 
-/// A real block device on a file, for as long as this lives.
+/// A real block device for a file, until it is dropped.
 struct Loop(String);
 
 impl Loop {
@@ -181,7 +181,7 @@ async fn a_real_disk_is_read_past_the_page_cache() {
     let disks = [PathBuf::from(&disk.0)];
     let host = async || read_aside(&root, &disks).await.unwrap().unwrap().host;
     assert_eq!(host().await.as_str(), "hv-a");
-    // Another program holds the disk open, and so the page cache keeps what it has when the host writes.
+    // Another program has the disk open, so the page cache is not invalidated when the host writes.
     let holder = File::open(&disk.0).unwrap();
     let mut cached = vec![0; BLOCK];
     holder.read_exact_at(&mut cached, 0).unwrap();
@@ -195,7 +195,7 @@ async fn a_real_disk_is_read_past_the_page_cache() {
 fn changed_bytes_are_refused_or_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk");
-    // A simple generator with a fixed seed (xorshift64): the same bytes at each run.
+    // A simple generator with a fixed seed (xorshift64): the same bytes in each run.
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
     let mut below = move |limit: usize| {
         random ^= random << 13;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Secrets of a fixed form: tokens with a known beginning, tokens of kubeadm, hashes of passwords, parameters of addresses.
+//! Secrets with a fixed form: tokens with a known prefix, kubeadm tokens, password hashes, URL parameters.
 
 use super::REMOVED;
 use super::named::{is_end, is_secret};
 
-/// How tokens of known services begin.
+/// The prefixes of the tokens of known services.
 const BEGINNINGS: [&str; 16] = [
     "glpat-",
     "gldt-",
@@ -24,21 +24,21 @@ const BEGINNINGS: [&str; 16] = [
     "hvs.",
 ];
 
-/// No token is shorter behind its beginning.
+/// The minimum length of a token after its prefix.
 const TOKEN_MIN: usize = 8;
 
-/// How hashes of passwords begin (crypt(5)).
+/// The prefixes of password hashes (crypt(5)).
 const HASHES: [&str; 11] = [
     "$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$7$", "$y$", "$gy$", "$apr1$", "$argon2",
 ];
 
-/// Parameters of an address that are secrets there and nowhere else.
+/// URL parameters that are secrets, but not secrets in other texts.
 const PARAMETERS: [&str; 5] = ["key", "sas", "sig", "signature", "code"];
 
-/// The two parts of a bootstrap token of kubeadm.
+/// The lengths of the two parts of a kubeadm bootstrap token.
 const BOOTSTRAP: [usize; 2] = [6, 16];
 
-/// The text without them.
+/// Removes these secrets from a text.
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::new();
     for piece in text.split_inclusive(is_end) {
@@ -49,7 +49,7 @@ pub(super) fn without(text: &str) -> String {
     kept
 }
 
-/// A word without a hash, which goes to its end, and without tokens.
+/// Removes a hash, which continues to the end of the word, and tokens from a word.
 fn word_without(word: &str) -> String {
     let hash = word.match_indices('$').map(|(at, _)| at).find(|at| {
         HASHES
@@ -80,7 +80,7 @@ fn is_token(run: &str) -> bool {
     rest.is_some_and(|rest| rest.len() >= TOKEN_MIN)
 }
 
-/// `[a-z0-9]{6}.[a-z0-9]{16}`. A name of a host with such parts has no digits in the second one.
+/// Matches `[a-z0-9]{6}.[a-z0-9]{16}` with a digit in the second part; a hostname of that form has none there.
 fn is_bootstrap(run: &str) -> bool {
     let is_part = |part: &str, length: usize| {
         part.len() == length
@@ -96,7 +96,7 @@ fn is_bootstrap(run: &str) -> bool {
     })
 }
 
-/// A word without the values of secret parameters, where it is an address with parameters.
+/// Removes the values of secret parameters from a word, if it is a URL with parameters.
 fn without_parameters(word: &str) -> String {
     let Some((address, parameters)) = word.split_once('?') else {
         return word.to_owned();

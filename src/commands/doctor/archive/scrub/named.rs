@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values that are secrets because of the name in front of them.
+//! Values that are secrets because of the name before them.
 
 use super::REMOVED;
 
-/// Names of values that are secrets, without `-` and `_`, in lower case; also where they are a part of a longer name.
+/// Names of secrets, without `-` and `_`, in lowercase; they also match as a part of a longer name.
 const NAMES: [&str; 15] = [
     "password",
     "passwort",
@@ -22,7 +22,7 @@ const NAMES: [&str; 15] = [
     "accesskey",
 ];
 
-/// Others that are too short to be a part of a name.
+/// Names of secrets that are too short to match as a part of a longer name.
 const WORDS: [&str; 10] = [
     "apikey",
     "auth",
@@ -36,27 +36,26 @@ const WORDS: [&str; 10] = [
     "pwd",
 ];
 
-/// Options of curl and wget whose value is a user, and with a colon a password, too.
+/// Options of curl and wget with a user name as their value, or `user:password`.
 const LOGINS: [&str; 4] = ["-u", "-U", "--user", "--proxy-user"];
 
-/// Settings of a unit whose whole line is a secret, whatever is quoted in it (systemd.exec(5)).
+/// Unit settings whose whole line is removed, regardless of quotes (systemd.exec(5)).
 const SETTINGS: [&str; 3] = ["environment", "setcredential", "setcredentialencrypted"];
 
-/// No name is longer, in characters. It bounds how far each sign is looked back from.
+/// The maximum length of a name, in characters. It limits the search for a name before each separator.
 const NAME_MAX: usize = 128;
 
-/// How far the value behind a name reaches.
+/// The end of the value after a name.
 enum Extent {
-    /// To the end of the word.
+    /// The end of the word.
     Word,
-    /// To the end of a setting of a unit.
+    /// The end of a unit setting.
     Setting,
-    /// To the end of the line, and of what belongs to it below.
+    /// The end of the line and of the lines below that belong to the value.
     Lines(Option<usize>),
 }
 
-/// The text without values that stand behind the name of a secret, behind an option of such a name, and behind `Bearer` and
-/// `Basic`.
+/// Removes values after the name of a secret, after an option with such a name, and after `Bearer` and `Basic`.
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -80,16 +79,16 @@ pub(super) fn without(text: &str) -> String {
     kept + rest
 }
 
-/// Reports whether a value is the reference of a Go template, as in the command that prints a kubeconfig.
+/// Reports whether a value is a reference in a Go template, as in the command that prints a kubeconfig.
 fn is_template(value: &str) -> bool {
     value.starts_with("{{.data.") || value.starts_with("{{index .data ")
 }
 
-/// Whether a value of this name is a secret.
+/// Reports whether a value with this name is a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     let plain = plain(name);
     let is_part = NAMES.iter().any(|secret| plain.contains(secret));
-    // The first half of a token of Rancher looks like a name.
+    // The first half of a Rancher token looks like a name.
     is_part || WORDS.contains(&plain.as_str()) || name.starts_with("kubeconfig-")
 }
 
@@ -98,9 +97,9 @@ fn plain(name: &str) -> String {
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// What is to go behind the name that `before` ends with, and a sign.
+/// Returns how much to remove after a separator, based on the name at the end of `before`.
 fn extent(before: &str, hint: &str, after: &str) -> Option<Extent> {
-    // One lookup for any number of blanks.
+    // Only one check for any number of spaces.
     if before.ends_with(' ') && hint == " " {
         return None;
     }
@@ -117,7 +116,7 @@ fn extent(before: &str, hint: &str, after: &str) -> Option<Extent> {
     }
 }
 
-/// Whether a text begins with `user:password`: one colon and something on both sides of it that is not removed yet.
+/// Reports whether a text begins with `user:password`: exactly one colon, and on both sides text that is not removed yet.
 fn begins_with_login(text: &str) -> bool {
     let text = text.trim_start_matches([' ', '"', '\'']);
     let end = text.find(is_end).unwrap_or(text.len());
@@ -132,7 +131,7 @@ fn begins_with_login(text: &str) -> bool {
 }
 
 impl Extent {
-    /// Blanks and quotes in front of a value.
+    /// Returns the length of the blanks and quotes before a value.
     fn lead(&self, text: &str) -> usize {
         match self {
             Self::Setting => 0,
@@ -142,7 +141,7 @@ impl Extent {
         }
     }
 
-    /// How much of `value` is to go.
+    /// Returns how many bytes of `value` to remove.
     fn end(&self, lead: &str, value: &str) -> usize {
         let mut quotes = lead.chars().rev();
         let quote = quotes.find(|character| ['"', '\''].contains(character));
@@ -155,14 +154,14 @@ impl Extent {
     }
 }
 
-/// The last characters of a text.
+/// Returns the last characters of a text.
 fn tail(text: &str, length: usize) -> &str {
     let begin = text.char_indices().rev().take(length).last();
     text.get(begin.map_or(0, |(at, _)| at)..)
         .unwrap_or_default()
 }
 
-/// The name that a text ends with, without quotes and blanks behind it.
+/// Returns the name at the end of a text, without the quotes and blanks after it.
 fn last_name(text: &str) -> &str {
     let text = tail(text, NAME_MAX);
     let text = text.trim_end_matches(['"', '\'', '\\', ' ', '`']);
@@ -172,12 +171,13 @@ fn last_name(text: &str) -> &str {
     text.get(begin..).unwrap_or_default()
 }
 
-/// Whether a word ends in front of the character.
+/// Reports whether the character ends a word.
 pub(super) fn is_end(character: char) -> bool {
     character.is_whitespace() || ['"', '\'', ',', ';', '\\', '`'].contains(&character)
 }
 
-/// Where a quoted value ends: at its quote. In JSON within JSON that one is escaped, else an escaped one is a part of it.
+/// Returns the end of a quoted value: its closing quote. In JSON inside JSON, that quote is escaped; otherwise, escaped ones are
+/// content.
 fn quoted_end(value: &str, quote: char, is_escaped: bool) -> usize {
     let quotes = value.match_indices(quote).map(|(at, _)| at);
     let mut quotes = quotes.filter(|at| {
@@ -188,7 +188,7 @@ fn quoted_end(value: &str, quote: char, is_escaped: bool) -> usize {
     end.map_or(value.len(), |at| at - usize::from(is_escaped))
 }
 
-/// Where a setting of a unit ends: with its line, or with the first one that no backslash continues.
+/// Returns the end of a unit setting: the first line end without a backslash before it.
 fn setting_end(value: &str) -> usize {
     let mut lines = value.split_inclusive('\n');
     let continued = lines
@@ -199,7 +199,7 @@ fn setting_end(value: &str) -> usize {
     continued + last.find('\n').unwrap_or(last.len())
 }
 
-/// At which column a name begins, if it is the first word in its line. Of YAML's lists the mark is no word.
+/// Returns the column of a name, if it is the first word in its line. The marker of a YAML list item is not a word.
 fn column(before: &str, name: &str) -> Option<usize> {
     let end = tail(before, 2 * NAME_MAX);
     let line = match end.rsplit_once('\n') {
@@ -212,8 +212,8 @@ fn column(before: &str, name: &str) -> Option<usize> {
     is_first.then_some(line.len() - words.len())
 }
 
-/// Where a value without quotes ends: with its line, and in YAML and JSON with the lines below that are indented more than
-/// its name. The last line end stays: it parts the value from what follows.
+/// Returns the end of an unquoted value: the end of its line, and in YAML and JSON of the lines below with a deeper indentation
+/// than its name. The last line end is kept as a separator.
 fn lines_end(column: Option<usize>, value: &str) -> usize {
     let first = value.find('\n').unwrap_or(value.len());
     let Some(column) = column else {

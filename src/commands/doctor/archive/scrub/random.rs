@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Secrets that are known by their characters, which are in no order.
+//! Secrets that are identified by random characters.
 
 use super::REMOVED;
 
-/// Letters and digits without order are a secret from this length on.
+/// The minimum length of random letters and digits that are a secret.
 const WORD_MIN: usize = 16;
 
-/// Also those with the other signs of base64 among them, where all kinds of characters occur.
+/// The minimum length of a secret that also has other base64 characters, and all kinds of characters.
 pub(super) const MIXED_MIN: usize = 24;
 
-/// What JSON and addresses write for the signs of base64.
+/// The escapes of base64 characters in JSON and URLs.
 const ESCAPES: [&str; 13] = [
     "\\/", "\\u002b", "\\u002f", "\\u003d", "\\u002B", "\\u002F", "\\u003D", "%2b", "%2f", "%3d",
     "%2B", "%2F", "%3D",
 ];
 
-/// The text without runs of characters in no order.
+/// Removes runs of random characters from a text.
 pub(super) fn without(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
-    // Whether the line above ended with what was removed.
+    // Whether the line above ends with removed text.
     let (mut is_removed, mut is_below) = (false, false);
     while !rest.is_empty() {
         let (run, after) = rest.split_at(run_length(rest));
@@ -40,7 +40,7 @@ pub(super) fn without(text: &str) -> String {
     kept
 }
 
-/// The length of the run of base64, base64url or a JSON Web Token that a text begins with, with what JSON escapes of them.
+/// Returns the length of the run of base64, base64url or a JSON Web Token at the start of a text, including JSON escapes.
 fn run_length(text: &str) -> usize {
     let mut rest = text;
     loop {
@@ -57,7 +57,7 @@ fn run_length(text: &str) -> usize {
     }
 }
 
-/// Whether it may be the end of base64, of which only the lines above are long enough to tell.
+/// Reports whether a run may be the last line of base64, which is too short to be identified without the lines above.
 fn is_tail(run: &str) -> bool {
     let letters = run.trim_end_matches('=');
     let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
@@ -79,7 +79,7 @@ fn judged(run: &str) -> String {
     } else if !pieces().any(is_random) {
         run.to_owned()
     } else if run.starts_with('/') {
-        // Of a path, the name that is a secret.
+        // In a path, only the names that are secrets are removed.
         let names = run.split('/').map(|name| {
             let mut pieces = name.split(|character: char| !character.is_ascii_alphanumeric());
             if pieces.any(is_random) { REMOVED } else { name }
@@ -90,19 +90,19 @@ fn judged(run: &str) -> String {
     }
 }
 
-/// Whether letters and digits are in no order.
+/// Reports whether letters and digits are random.
 fn is_random(word: &str) -> bool {
     let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
     let changes = changes(word);
     let is_long = word.len() >= WORD_MIN;
     let is_mixed = has_digit && changes >= 3 || changes * 10 >= word.len() * 3;
-    // Of the keys of AWS only the beginning is certain.
+    // Only the prefix identifies an AWS key.
     let is_key = word.starts_with("AKIA") || word.starts_with("ASIA");
     is_long && (is_mixed || is_key)
 }
 
-/// How often the kind of character changes: words change little, random ones at every second character. The parts of a name
-/// like `MemoryDenyWriteExecute` are words.
+/// Counts the changes of the kind of character: words have few, random text has one at every second character. The parts of a name
+/// such as `MemoryDenyWriteExecute` are words.
 fn changes(word: &str) -> usize {
     if is_of_words(word) {
         return 0;
@@ -115,7 +115,7 @@ fn changes(word: &str) -> usize {
         .count()
 }
 
-/// Whether each capital letter begins a word, or an abbreviation that a word may follow: `ProtectSystem`, `RestrictSUIDSGID`.
+/// Reports whether each capital letter begins a word, or an abbreviation before a word: `ProtectSystem`, `RestrictSUIDSGID`.
 fn is_of_words(text: &str) -> bool {
     let mut rest = text;
     while !rest.is_empty() {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Secrets that are known by their form.
+//! Secrets that are identified by their form.
 
 use super::REMOVED;
 use super::named::is_end;
 
-/// A MAC address has six pairs of digits, and no key so few.
+/// The minimum number of hexadecimal pairs in a key; a MAC address has only six.
 const PAIRS_MIN: usize = 12;
 
-/// User and password are looked for in so many characters of an address.
+/// The maximum number of characters of a URL in which user and password are searched.
 const USER_MAX: usize = 512;
 
-/// Without PEM sections of every kind, also where line ends are written as `\n`, and where the end is missing.
+/// Removes PEM sections of all types, also with escaped line ends (`\n`), or without an end.
 pub(super) fn without_pem(text: &str) -> String {
     let (begin, end, dashes) = ("-----BEGIN ", "-----END ", "-----");
     let mut kept = String::new();
@@ -26,7 +26,7 @@ pub(super) fn without_pem(text: &str) -> String {
     kept + rest
 }
 
-/// Without user and password in addresses.
+/// Removes user and password from URLs.
 pub(super) fn without_users(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -56,15 +56,14 @@ pub(super) fn without_users(text: &str) -> String {
     kept + rest
 }
 
-/// The byte at which the character of that number begins, or the end.
+/// Returns the byte offset of the character with this index, or the end.
 fn nth(text: &str, number: usize) -> usize {
     text.char_indices()
         .nth(number)
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Where user and password end in an address. A password may hold a slash that no one has escaped; what follows a port is a
-/// path.
+/// Returns the end of user and password in a URL. A password may contain an unescaped slash; the text after a port is a path.
 fn user_end(authority: &str, address: &str) -> Option<usize> {
     let (_, port) = authority.rsplit_once(':').unwrap_or_default();
     let is_port = port.bytes().all(|byte| byte.is_ascii_digit());
@@ -72,8 +71,7 @@ fn user_end(authority: &str, address: &str) -> Option<usize> {
     (authority.contains('@') || !is_port).then_some(end)
 }
 
-/// Without `user:password@` in front of a host where no scheme says that it is an address, and without bytes that are
-/// written as `0a:1b:...`.
+/// Removes `user:password@` before a host without a scheme, and bytes in the form `0a:1b:...`.
 pub(super) fn without_words(text: &str) -> String {
     let mut kept = String::new();
     for piece in text.split_inclusive(is_end) {
@@ -81,7 +79,7 @@ pub(super) fn without_words(text: &str) -> String {
         let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
         match value.rsplit_once('@') {
             _ if pairs(value) >= PAIRS_MIN => kept.extend([name, REMOVED]),
-            // `image:tag@sha256:...` is an image.
+            // An image reference has the form `image:tag@sha256:...`.
             Some((user, host))
                 if user.contains(':') && !user.contains("://") && !host.starts_with("sha") =>
             {

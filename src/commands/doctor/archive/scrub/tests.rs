@@ -4,10 +4,10 @@ use super::*;
 use crate::access::testing::{base64, jwt};
 use serde_json::json;
 
-/// Any window of so many characters of a secret is too much.
+/// The length of a part of a secret that must not remain.
 const WINDOW: usize = 12;
 
-/// Lines of base64 as openssl, MIME and others break them.
+/// The line lengths of base64 in openssl, MIME and others.
 const WIDTHS: [usize; 4] = [24, 32, 64, 76];
 
 fn secrets() -> Vec<String> {
@@ -30,7 +30,7 @@ fn secrets() -> Vec<String> {
     ]
 }
 
-/// The parts of a secret with so many characters. Of a token of Rancher the name in front is none.
+/// Returns all parts of a secret with this length. The name at the start of a Rancher token is not secret.
 fn parts(secret: &str, length: usize) -> Vec<String> {
     let hidden = match secret.split_once(':') {
         Some((name, hidden)) if name.starts_with("kubeconfig-") => hidden,
@@ -90,7 +90,7 @@ fn wherever_a_text_is_cut_no_long_part_of_a_secret_stays() {
         for (at, _) in whole.char_indices() {
             for part in [&whole[..at], &whole[at..]] {
                 let scrubbed = text(part);
-                // Of less than this no one can tell that it is one.
+                // A shorter part cannot be identified as a secret.
                 for window in parts(&secret, random::MIXED_MIN) {
                     assert!(
                         !scrubbed.contains(&window),
@@ -201,7 +201,7 @@ fn a_value_behind_the_name_of_a_secret_is_removed_however_plain_it_is() {
         ),
         ("curl -u f:$6$:", "curl -u f:[removed]"),
         ("curl -u f:[removed]", "curl -u f:[removed]"),
-        // Bytes behind what looks like a user are bytes all the same.
+        // Bytes after text that looks like a user are still removed.
         ("a:b@:0a:1b:2c:3d:4e:5f:60:71:82:93:a4:b5", "[removed]"),
     ] {
         assert_eq!(text(context), expected);
@@ -389,11 +389,11 @@ fn a_large_text_takes_no_longer_than_its_length_asks() {
         "abcdef.",
     ] {
         let _ = text(&piece.repeat(40_000 / piece.len()));
-        // What is left of a shorter one holds nothing more to remove.
+        // The result for a shorter text does not change in a second pass.
         let scrubbed = text(&piece.repeat(4_000 / piece.len()));
         assert_eq!(text(&scrubbed), scrubbed, "{piece:?}");
     }
-    // In the square of the length the blanks alone took minutes.
+    // With quadratic time, the blanks alone took minutes.
     assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }
 

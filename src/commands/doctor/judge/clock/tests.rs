@@ -6,7 +6,7 @@ use crate::catalogue::without_consequences;
 use crate::commands::doctor::facts::credentials::{Token, TokenFacts};
 use crate::facts::Fact;
 
-/// A machine whose kubelet certificate begins and ends so many seconds from now.
+/// Creates a machine whose kubelet certificate is valid between these times, in seconds from now.
 fn with_certificate(begins: i64, ends: i64) -> Room {
     let mut room = Room::new();
     let certificate = certificate(Api::Guest, CredentialRole::Client, begins, ends);
@@ -16,7 +16,7 @@ fn with_certificate(begins: i64, ends: i64) -> Room {
 
 #[test]
 fn a_clock_that_makes_a_certificate_seem_ended_is_the_cause() {
-    // (begins, ends, harvester is ahead by) and whether the clock is the cause.
+    // (begins, ends, offset of Harvester's clock) and whether the clock is the cause.
     for (begins, ends, ahead, is_cause) in [
         (-400 * DAY, -30 * DAY, -60 * DAY, true),
         (10 * DAY, 300 * DAY, 20 * DAY, true),
@@ -55,7 +55,7 @@ fn a_wrong_clock_hides_what_follows_from_it() {
 fn a_certificate_of_the_future_shows_a_wrong_clock_where_nobody_reports_the_time() {
     let mut room = with_certificate(30 * DAY, 300 * DAY);
     assert_eq!(room.codes(findings), [Code::ClockSkew]);
-    // A server on this very machine agrees with it, right or wrong.
+    // A server on this machine has the same clock, right or wrong.
     room.examination.servers.guest = clock_ahead(0);
     assert_eq!(room.codes(findings), [Code::ClockSkew]);
     room.examination.servers.harvester = clock_ahead(1);

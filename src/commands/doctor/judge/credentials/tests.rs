@@ -14,7 +14,7 @@ fn harvester(room: &mut Room) -> &mut Harvester {
     }
 }
 
-/// A machine with such a token, whose server is at this address and fails so.
+/// Creates a machine with such a token, whose server has this address and fails with this error.
 fn with_token(kind: TokenFacts, server: &str, failure: Option<UnavailableKind>) -> Room {
     let mut room = Room::new();
     room.examination.credentials.token = Fact::Known(Token {
@@ -161,7 +161,7 @@ fn what_stands_in_the_place_of_the_credential_is_named() {
             named_in: None,
             content,
         };
-        // The search ends at the first thing that is there.
+        // The search uses the first path that exists.
         room.examination.credentials.places = Fact::Known(vec![
             place("/a", CredentialContent::Nothing),
             place("/b", content),
@@ -208,7 +208,7 @@ fn authorities_and_servers_are_reported_at_thirty_fourteen_seven_and_one_days() 
             let certificate = certificate(Api::Harvester, role, -DAY, left);
             room.examination.credentials.certificates = Fact::Known(vec![certificate]);
             let found = room.ask(findings);
-            // The running agent tells of the client's.
+            // The running agent reports the client certificate.
             let expected = text.filter(|_| role != CredentialRole::Client);
             assert_eq!(
                 found.len(),
@@ -265,7 +265,7 @@ fn a_server_under_another_name_is_reported_with_the_names_that_it_has() {
             "{name}"
         );
     }
-    // A server that is trusted has some name that fits, such as `tls-server-name`.
+    // A trusted server has a name that matches, such as `tls-server-name`.
     let mut trusted = shown(&["rke2"], "https://harvester.example:6443");
     trusted.world.observation = Room::new().world.observation;
     assert_eq!(trusted.codes(findings), []);

@@ -26,7 +26,7 @@ fn what_is_older_than_the_machine_came_with_the_image() {
             &[]
         };
         assert_eq!(room.codes(findings), expected, "{written}");
-        // Without cloud-init's word nothing is known of the age of the machine.
+        // Without cloud-init, the age of the machine is unknown.
         room.examination.image.began = Fact::Absent;
         assert_eq!(room.codes(findings), []);
     }

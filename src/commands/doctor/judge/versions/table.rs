@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table: which release does what it should not, since when it does not any more, and who says so.
+//! The table of known faults: the affected releases, the release with the fix, and the source.
 //!
-//! To add a line: a fault that someone reported, the releases that have it, and the page where it is written.
+//! To add a row: a reported fault, the releases that have it, and the page that documents it.
 
 use crate::catalogue::Code;
 use crate::facts::release::Rank;
 
-/// A fault that some releases have.
+/// A fault in some releases.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VersionRow {
-    /// Whose releases.
+    /// The component.
     pub part: Part,
-    /// The first release that has it.
+    /// The first affected release.
     pub from: Rank,
-    /// The first one that has it no more; `None` where all have it.
+    /// The first release without the fault; `None` if all later ones have it.
     pub below: Option<Rank>,
-    /// Where it matters.
+    /// The condition under which the fault matters.
     pub only: Only,
-    /// How it is reported.
+    /// The code of the finding.
     pub code: Code,
-    /// What happens.
+    /// The effect.
     pub fault: &'static str,
-    /// Where it is written.
+    /// The page that documents it.
     pub source: &'static str,
 }
 
-/// What has a version.
+/// A component with a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// Harvester.
@@ -40,27 +40,27 @@ pub(super) enum Part {
     Rke1,
 }
 
-/// Where a fault matters.
+/// The condition under which a fault matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Only {
-    /// Everywhere.
+    /// Always.
     Always,
     /// With a cloud provider of this release or a newer one.
     WithCloudProviderSince(Rank),
     /// With a Harvester older than this release.
     WithHarvesterBefore(Rank),
-    /// Where the Node does not have the name of its VM.
+    /// The Node and its VM have different names.
     WhereNamesDiffer,
-    /// Where the namespace holds other VMs, or that is not known.
+    /// The namespace has other VMs, or this is unknown.
     WhereOthersAre,
-    /// Where Calico or Canal makes the network of pods, or that is not known.
+    /// Calico or Canal is the CNI plugin, or this is unknown.
     WithCalico,
-    /// Where the configuration of the distribution asks for Harvester's cloud provider.
+    /// The distribution is configured for Harvester's cloud provider.
     WithHarvesterCloudProvider,
 }
 
 impl Part {
-    /// Its name in texts.
+    /// Returns the display name.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Harvester => "Harvester",
@@ -72,12 +72,12 @@ impl Part {
     }
 }
 
-/// Before every release.
+/// A rank below every release.
 const FIRST: Rank = Rank::of(0, 0, 0);
 
-/// Prerequisites of the cloud provider, and which release does what.
+/// The prerequisites of the cloud provider, and the features of its releases.
 const CLOUD_PROVIDER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/cloud-provider/";
-/// Topology of the hosts for VMs of the node driver.
+/// The topology of the hosts for VMs of the node driver.
 const NODE_DRIVER_PAGE: &str = "https://docs.harvesterhci.io/latest/rancher/node/rke2-cluster/";
 const INHERIT_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/1418";
 const RESYNC_TOPOLOGY: &str = "https://github.com/harvester/harvester/issues/3142";
@@ -87,14 +87,14 @@ const GUEST_HOSTNAME: &str = "https://github.com/harvester/harvester/issues/4947
 const WRONG_VM: &str = "https://github.com/harvester/harvester/issues/6981";
 const STUCK_VOLUME: &str = "https://github.com/harvester/harvester/issues/6849";
 
-/// The project, whose first page tells of its end.
+/// The project, whose first page announces its end of life.
 const RKE1_PAGE: &str = "https://github.com/rancher/rke";
 
-/// What RKE2 before its first cloud provider with topology does.
+/// The fault of RKE2 before the first bundled cloud provider with topology.
 const NO_TOPOLOGY: &str = "the bundled cloud provider sets neither region nor zone";
-/// What a CSI driver without discovery by MAC address does.
+/// The fault of a CSI driver without discovery by MAC address.
 const NAME_ONLY: &str = "it attaches volumes only to the VM with the name of the Node";
-/// What a discovery by MAC address does that takes Calico's for one.
+/// The fault of a discovery by MAC address that does not exclude Calico's.
 const TAKES_CALICO: &str = "it finds its VM by any MAC address, including ee:ee:ee:ee:ee:ee, which Calico uses on every \
     node: volumes are attached to another VM";
 
@@ -173,7 +173,7 @@ pub(super) const LINES: &[VersionRow] = &[
         fault: NAME_ONLY,
         source: OTHER_HOSTNAMES,
     },
-    // A side branch, without what 0.1.6 and 0.1.7 have.
+    // A side branch, without the changes of 0.1.6 and 0.1.7.
     VersionRow {
         part: Part::CsiDriver,
         from: Rank::of(0, 1, 8),

@@ -9,7 +9,7 @@ use crate::facts::distribution::{Distribution, DistributionKind};
 use crate::facts::release::Release;
 use crate::facts::{Fact, UnavailableKind};
 
-/// The codes that this release of a part raises, everything else being new.
+/// Returns the codes for this release of a component, with all others up to date.
 fn codes(part: Part, text: &str, change: impl FnOnce(&mut Bench)) -> Vec<String> {
     let mut bench = Bench::new();
     let examination = &mut bench.examination;
@@ -49,7 +49,7 @@ fn the_cloud_provider_is_judged_by_what_each_release_does() {
     }
     let renamed = codes(Part::CloudProvider, "v0.2.0", Bench::rename_node);
     assert_eq!(renamed, ["cloud-provider-too-old"]);
-    // Alone in its namespace, it has nothing to stumble over.
+    // As the only VM in its namespace, it cannot be confused with another.
     for text in ["v0.2.0", "v0.2.1"] {
         assert_eq!(codes(Part::CloudProvider, text, |_| {}), [""; 0], "{text}");
     }
@@ -67,7 +67,7 @@ fn a_csi_driver_that_takes_calicos_address_for_its_vms_is_an_error_where_calico_
     for text in ["v0.1.6", "v0.1.7", "v0.2.0", "v0.2.1"] {
         let expected = ["csi-attaches-to-wrong-vm"];
         assert_eq!(codes(Part::CsiDriver, text, calico), expected, "{text}");
-        // The pods are known, and none is Calico's.
+        // The pods are known, and none is from Calico.
         assert_eq!(codes(Part::CsiDriver, text, |_| {}), [""; 0], "{text}");
         let unknown = |bench: &mut Bench| {
             bench.examination.pods.here =
@@ -109,7 +109,7 @@ fn harvester_is_too_old_for_what_the_cluster_asks_of_it() {
         });
         assert_eq!(found, vec!["harvester-too-old"; lines], "{harvester}");
     }
-    // 1.4.0 is where a CSI driver of 0.2.1 gets its answer.
+    // A CSI driver 0.2.1 requires 1.4.0.
     for (harvester, expected) in [("v1.3.2", vec!["csi-driver-too-old"]), ("v1.4.0", vec![])] {
         let found = codes(Part::Harvester, harvester, |bench| {
             bench.examination.pods.csi_driver = component("v0.2.1");
