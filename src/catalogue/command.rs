@@ -115,6 +115,21 @@ impl CommandWord {
         Self::Zone,
     ];
 
+    /// Returns what to put in its place.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Node => "name of the Node",
+            Self::Vm => "name of the VM",
+            Self::Namespace => "namespace of the VM (kubectl get vmi -A)",
+            Self::Host => "name of the Harvester host",
+            Self::Server => "URL of the server",
+            Self::HarvesterApi => "https://VIP:6443",
+            Self::Kubeconfig => "path of the kubeconfig",
+            Self::NodeAddress => "address of this node",
+            Self::Region | Self::Zone => "label value",
+        }
+    }
+
     /// Returns the placeholder in a command.
     pub fn placeholder(self) -> &'static str {
         match self {

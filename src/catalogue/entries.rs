@@ -19,9 +19,9 @@ const INSTALL: &str =
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
-const STOP: &str = "systemctl stop rke2-server rke2-agent k3s k3s-agent";
+const STOP: &str = "systemctl stop rke2-server rke2-agent k3s k3s-agent kubelet";
 /// Starts the service that is enabled on this node.
-const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled --no-legend 'rke2-*' 'k3s*' | cut -d' ' -f1)";
+const START: &str = "systemctl start $(systemctl list-unit-files --state=enabled 'rke2-*' 'k3s*' 'kubelet*' | grep -o '^[rk][^ ]*')";
 const SERVICES: &str = "systemctl --no-pager status rke2-server rke2-agent k3s k3s-agent kubelet";
 const JOURNAL: &str =
     "journalctl --no-pager -b -n 50 -u rke2-server -u rke2-agent -u k3s -u k3s-agent -u kubelet";
@@ -36,38 +36,37 @@ const VM_HARDWARE: &str = "kubectl -n <NAMESPACE> get vmi -o 'custom-columns=NAM
 const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.name,DRIVER:.spec.drivers[*].name,VM:.spec.drivers[*].nodeID'";
 
 /// Steps that several findings share.
-const REJOIN: &str = "Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, and start the service: the Node registers again.";
-const REJOIN_SERVERS: &str = "Before the next step: never do it on the only server. On servers with etcd, take a snapshot first and do one node at a time. Where Rancher provisions the cluster, replace the node in Rancher instead.";
-const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a service account token (no expiry).";
+const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
+const REJOIN_SERVERS: &str = "Do not delete the Node of the only server. On servers with etcd, take a snapshot first and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a token that does not expire.";
 const REPLACE_FILE: &str = "Copy it to this node (mode 0600); the agent reloads it.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
 
 catalogue! {
     NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
-        impact: "There is no Harvester VM to compare with and no host to show.",
+        impact: "The agent cannot run here.",
         fix: [
             "Disable the service on this node.",
-            "If the SMBIOS vendor was changed intentionally, set `[machine] assume_kubevirt = true`.",
+            "If the SMBIOS vendor was changed intentionally, set `[machine] assume_kubevirt = true` in /etc/harvester-node-agent/config.toml and restart the service.",
         ],
         run: [vm "systemctl disable --now harvester-node-agent"];
 
     NameOfAnotherVm, "name-of-another-vm", Identity, Error, "a name of this node is the name of a different VM",
         impact: "The Harvester CSI driver and cloud provider treat this Node as that VM: volumes may be attached to it, and its topology is shown here.",
         fix: [
-            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
-            "Set the hostname to the VM name.",
             REJOIN_SERVERS,
-            REJOIN,
+            "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or a hostname baked into the image.",
+            "Drain the Node, stop the Kubernetes service, delete the Node, set the hostname to the VM name, and start the service: the Node registers again.",
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm STOP, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>", vm START],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
     HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this node differs from the VM name",
-        impact: "The Harvester cloud provider looks up a VM by the Node name: it sets no providerID and does not update topology after a migration. CSI driver versions before 0.1.6 cannot attach volumes.",
+        impact: "If the Node name differs, the Harvester cloud provider finds no VM with that name: it sets no providerID and does not update topology after a migration, and CSI driver versions before 0.1.6 cannot attach volumes. If only the hostname differs, the kubelet may register a second Node.",
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
-            "New node: set the hostname to the VM name before the kubelet starts for the first time.",
+            "If the Node name matches, or the Node is not registered yet: set the hostname to the VM name. Do not delete the Node.",
             REJOIN_SERVERS,
-            "Registered node: its name cannot change. Drain the Node, stop rke2-server, rke2-agent or k3s, delete the Node, set the hostname, and start the service.",
+            "If the Node name differs: it cannot change. Drain the Node, stop the Kubernetes service, delete the Node, set the hostname, and start the service.",
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", vm "grep -rn 'node-name' /etc/rancher"];
     StaticHostnameDiffers, "static-hostname-differs", Identity, Warning, "/etc/hostname differs from the hostname of the running kernel",
@@ -187,7 +186,7 @@ catalogue! {
         run: [guest MANAGERS],
         suppresses: [TopologyLabelOverwritten];
     TopologyFlapping, "topology-flapping", Node, Warning, "host, region or zone of the VM changes too often",
-        impact: "The agent sent 240 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels follow late.",
+        impact: "The agent sent 240 updates of the Node in a short time and now sends at most one in 30 seconds, so that the API server and the scheduler are not flooded. Labels are updated late.",
         fix: [
             "Find what changes the host, the annotations of the VM, or the labels of the host; `.metadata.managedFields` names the writer.",
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
@@ -210,7 +209,7 @@ catalogue! {
         fix: ["The running agent corrects both on its next reconcile. If you change them manually, set both in one command."],
         run: [guest "kubectl get node <NODE> --show-labels", vm "systemctl restart harvester-node-agent"];
     NodeUninitialized, "node-uninitialized", Node, Error, "Node has not been initialized by a cloud provider",
-        impact: "The taint node.cloudprovider.kubernetes.io/uninitialized keeps pods away, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
+        impact: "The taint node.cloudprovider.kubernetes.io/uninitialized prevents pods from being scheduled, helm-install jobs of RKE2 wait, and providerID, topology and addresses are missing.",
         fix: [
             "Check that the cloud provider is running, and what it logs about this Node.",
             "Do not remove the taint manually: providerID and addresses would remain missing.",
@@ -344,7 +343,7 @@ catalogue! {
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
-            "Or create a kubeconfig with a service account token (no expiry), and copy it to this node.",
+            "Or create a kubeconfig with a service account token, which does not expire, and copy it to this node.",
         ],
         run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
         suppresses: [HarvesterCredentialInvalid];
@@ -363,11 +362,11 @@ catalogue! {
         impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
-            "For Harvester, create a kubeconfig with a service account token (no expiry): `harvester-node-agent explain harvester-credential-missing` shows how.",
+            "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
         ],
         run: [vm SERVICES];
     HarvesterCredentialExpired, "harvester-credential-expired", HarvesterCredential, Error, "Harvester token has expired",
-        impact: "Migrations are not followed; labels are unchanged. The CSI driver and the cloud provider use the same token.",
+        impact: "Migrations are not detected; labels are unchanged. The CSI driver and the cloud provider use the same token.",
         fix: [
             "Check the clock of this node first.",
             USE_SERVICE_ACCOUNT,
@@ -394,9 +393,10 @@ catalogue! {
         run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
-        impact: "The VM and its host cannot be read; labels are unchanged. The service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
+        impact: "The VM and its host cannot be read; labels are unchanged.",
         fix: [
-            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry, which was unused for a year: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
+            "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
+            "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry after one year without use: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
             USE_SERVICE_ACCOUNT,
             REPLACE_FILE,
         ],
@@ -529,7 +529,7 @@ catalogue! {
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
     HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester release is too old for this cluster",
-        impact: "The reported function of the Harvester cloud provider or CSI driver does not work, whatever is changed in the guest.",
+        impact: "The reported function of the Harvester cloud provider or CSI driver does not work, regardless of the configuration of the guest.",
         fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
     CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "the Harvester cloud provider is too old",
@@ -609,7 +609,7 @@ catalogue! {
     ClockDrift, "clock-drift", Machine, Warning, "the clocks of this node and of a server differ",
         impact: "New certificates and tokens are rejected until both agree, leases expire early or late, and logs cannot be correlated.",
         fix: [
-            "Compare both clocks with a third one.",
+            "Compare both clocks with an NTP server.",
             "Synchronize the wrong one (NTP). If it is this node, `timedatectl set-ntp true` starts systemd-timesyncd or chrony, whichever is installed.",
         ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true"],
@@ -623,7 +623,7 @@ catalogue! {
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [vm "harvester-node-agent whoami"];
     WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a watch cannot be established; changes are detected late",
-        impact: "Until it can, the agent polls.",
+        impact: "The agent polls instead.",
         fix: [
             "Allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
             "If it is allowed, find the proxy or load balancer that closes idle connections, and raise its timeout.",
@@ -637,8 +637,8 @@ catalogue! {
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
             "`harvester-node-agent status -v` lists all event sources and why one is inactive.",
-            "What a sandbox forbids: allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
-            "A port that another program holds: stop that program (`fuser -v /dev/virtio-ports/*`).",
+            "If the sandbox of the unit denies access, allow it with `systemctl edit harvester-node-agent` (RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK, ProcSubset=all, DeviceAllow=char-virtio-portsdev rw).",
+            "If another program uses the port, stop that program (`fuser -v /dev/virtio-ports/*`).",
         ],
         run: [vm "harvester-node-agent status -v"];
     DownwardMetricsUnusable, "downward-metrics-unusable", Placement, Warning, "downward metrics of the host cannot be used",

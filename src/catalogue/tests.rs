@@ -242,10 +242,10 @@ fn a_node_is_deleted_after_its_service_has_stopped_and_before_it_starts() {
         let steps = code.entry().fix;
         let warned = steps
             .iter()
-            .position(|step| step.contains("never do it on the only server"));
+            .position(|step| step.contains("the only server"));
         let done = steps
             .iter()
-            .position(|step| step.contains("delete the Node"));
+            .position(|step| step.contains("Drain the Node"));
         assert!(warned.is_some() && warned < done, "{code}");
     }
     assert!(count >= 3, "{count}");

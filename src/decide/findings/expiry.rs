@@ -97,9 +97,20 @@ fn finding(life: &Life<'_>, now: Now) -> Option<Finding> {
         End::Near(ends) => {
             let text = format!("{file}: {what} {ends}");
             let finding = Finding::new(Code::CredentialExpires, text).about(life.group);
-            let renew = match life.group {
-                Group::HarvesterCredential => "new Harvester kubeconfig",
-                _ => "restart rke2-agent or k3s",
+            let (renew, finding) = match life.group {
+                Group::HarvesterCredential => {
+                    let steps = Code::HarvesterCredentialExpired.entry();
+                    let steps = steps.fix.iter().map(|step| (*step).to_owned());
+                    (
+                        "new Harvester kubeconfig",
+                        finding.with_steps(steps.collect()),
+                    )
+                }
+                _ => {
+                    let step = "Restart rke2-server, rke2-agent or k3s: the kubelet gets a new certificate. With kubeadm, the kubelet \
+                                renews it automatically; restart it if it did not.";
+                    ("restart rke2-agent or k3s", finding.with_remedy(step))
+                }
             };
             Some(finding.with_expiry(Expiry {
                 at: end,

@@ -38,9 +38,19 @@ pub(super) fn names(identity: &Identity, observation: &Observation, findings: &m
             let finding = Finding::new(code, format!("VM `{vm}`, {}", texts.join(", ")));
             let is_free = code == Code::HostnameDiffers
                 && lasting_name(observation, identity) == Some(vm.as_str());
-            findings.push(match is_free {
-                true => finding.and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
-                false => finding,
+            let is_node_right = identity
+                .names
+                .iter()
+                .any(|judged| judged.kind == NameKind::NodeName && judged.verdict.is_match());
+            findings.push(match (is_free, code) {
+                (true, Code::HostnameDiffers) if is_node_right => finding
+                    .with_remedy(format!(
+                        "The Node name matches the VM; only the hostname differs. Set the hostname, and `hostname:` in the cloud-init user \
+                         data, to `{vm}`. Do not delete the Node."
+                    ))
+                    .and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
+                (true, _) => finding.and_command(CommandPlace::Vm, set_hostname(vm.as_str())),
+                (false, _) => finding,
             });
         }
     }

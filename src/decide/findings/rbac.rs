@@ -20,7 +20,7 @@ pub(super) fn host_rbac(observation: &Observation) -> Vec<String> {
             "Or, to allow only reading hosts: `kubectl create clusterrole {name} --verb=get --resource=nodes`"
         ));
         steps.push(format!(
-            "and `kubectl create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}`."
+            "Then: `kubectl create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}`."
         ));
     }
     steps.push(
@@ -44,7 +44,7 @@ pub fn vmi_rbac(observation: &Observation) -> Vec<String> {
          --resource=virtualmachineinstances.kubevirt.io`"
     ));
     steps.push(format!(
-        "and `kubectl -n {namespace} create rolebinding {name} --role={name} --serviceaccount={account}`."
+        "Then: `kubectl -n {namespace} create rolebinding {name} --role={name} --serviceaccount={account}`."
     ));
     steps
 }
