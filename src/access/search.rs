@@ -16,7 +16,7 @@ use crate::sys::root::{ReadError, Root};
 const CLOUD_PROVIDER_CONFIG: &str = "etc/config-files/cloud-provider-config";
 
 /// The path of the kubeconfig in Harvester's documentation.
-const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
+pub(crate) const CLOUD_CONFIG: &str = "/etc/kubernetes/cloud-config";
 
 /// The kubelet's kubeconfig of RKE2 and K3s, below the data directory.
 const AGENT_KUBECONFIG: &str = "agent/kubelet.kubeconfig";

@@ -73,7 +73,7 @@ pub static USEFUL: &[PermissionUse] = &[
         resource: "nodes",
         place: PermissionPlace::Cluster,
         source: Some(Source::HostNode),
-        purpose: "source host-node: any VM, any host label",
+        purpose: "source host-node: all hosts",
         without: "region and zone come from the other sources, [labels.extra] only from the ConfigMap",
     },
     PermissionUse {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor --bundle`: collects the content of the support archive. [`super::archive`] removes the secrets.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -115,8 +115,12 @@ fn write(process: &Process, file: &Path, printed: Printed) -> Result<Written, St
         return Ok(Written::Printed(archive));
     }
     let name = one_line(&file.display().to_string(), 500).into_owned();
-    archive::write(file, &archive)
-        .map_err(|error| format!("failed to write the new file {name}: {error}"))?;
+    archive::write(file, &archive).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{name} exists; remove it, or choose another name")
+        }
+        _ => format!("failed to write {name}: {error}"),
+    })?;
     let word = shell_word(&name);
     Ok(Written::File(format!(
         "wrote {name} (mode 0600); review it before you share it: tar -xOf {word} | less"

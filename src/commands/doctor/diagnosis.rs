@@ -79,9 +79,9 @@ impl Service {
         let seen = match (&self.holder, &self.updated_at) {
             _ if self.is_unknown => return None,
             (Some(_), _) => return None,
-            (None, Some(at)) => format!("no process holds its lock; last status from {at}"),
+            (None, Some(at)) => format!("no agent process is running; last status from {at}"),
             (None, None) => {
-                "no process holds its lock, and there is no status since boot".to_owned()
+                "no agent process is running, and no status has been written since boot".to_owned()
             }
         };
         Some(Finding::new(Code::AgentNotRunning, seen))

@@ -2,7 +2,8 @@
 //! The output of `doctor`: human-readable ([`text()`]), for tickets ([`short()`]) and machine-readable ([`document()`]).
 
 pub mod document;
-pub mod summary;
+mod skipped;
+mod summary;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -10,6 +11,7 @@ pub mod ticket;
 
 use time::UtcDateTime;
 
+use crate::access::search::CLOUD_CONFIG;
 use crate::catalogue::{Code, CommandPlace, CommandWord, Finding, Group, Severity};
 use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
 use crate::commands::doctor::facts::{Examination, Gap, Need};
@@ -124,7 +126,10 @@ impl View<'_> {
             CommandWord::HarvesterApi => {
                 harvester.server.as_deref().filter(|server| is_api(server))
             }
-            CommandWord::Kubeconfig => credential.kubeconfig.as_deref(),
+            CommandWord::Kubeconfig => credential.kubeconfig.as_deref().or_else(|| {
+                let is_harvester = api != Some(Api::Guest);
+                is_harvester.then_some(CLOUD_CONFIG)
+            }),
             CommandWord::NodeAddress | CommandWord::Region | CommandWord::Zone => None,
         }
     }

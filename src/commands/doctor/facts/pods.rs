@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods on our Node that affect it. The kubelet's credential can list only the pods of this Node.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::node::seconds;
-use super::{Gap, rke2_charts};
+use super::{Gap, Need, rke2_charts};
 use crate::catalogue::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
@@ -44,6 +45,21 @@ pub struct Pods {
     pub cloud_provider: Fact<Component>,
     /// Harvester's CSI driver. Absent if it is not installed.
     pub csi_driver: Fact<Component>,
+    /// The error of the first pod that cannot be parsed; the others are used.
+    pub unreadable: Option<Unavailable>,
+}
+
+/// One pod of a list, or why it cannot be parsed: anyone who may create pods must not hide the others.
+#[derive(Debug)]
+pub struct ListedPod(pub Result<Pod, String>);
+
+impl<'de> Deserialize<'de> for ListedPod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(
+            serde_json::from_str(text.get()).map_err(|error| error.to_string()),
+        ))
+    }
 }
 
 /// One pod.
@@ -257,6 +273,7 @@ impl Pods {
             here,
             cloud_provider,
             csi_driver,
+            unreadable: None,
         }
     }
 
@@ -281,6 +298,7 @@ impl Pods {
             here: Fact::Failed(why.clone()),
             cloud_provider: failed(),
             csi_driver: failed(),
+            unreadable: None,
         }
     }
 
@@ -299,7 +317,16 @@ impl Pods {
             .filter(|(_, seen)| seen.why() != self.here.why())
             .filter_map(|(what, seen)| Gap::of(group, what, seen));
         let pods = Gap::of(group, "the pods of this Node", &self.here);
-        pods.into_iter().chain(components).collect()
+        let unreadable = self.unreadable.clone().map(|why| Gap {
+            group,
+            what: "a pod of this Node",
+            why,
+            need: Need::Usual,
+        });
+        pods.into_iter()
+            .chain(components)
+            .chain(unreadable)
+            .collect()
     }
 }
 

@@ -70,6 +70,7 @@ impl Bench {
                 here: Fact::Known(Vec::new()),
                 cloud_provider: component("v0.2.4"),
                 csi_driver: component("v0.2.3"),
+                unreadable: None,
             },
             conflicts: Conflicts {
                 instance: Fact::Known(serde_json::from_value(vmi).unwrap()),

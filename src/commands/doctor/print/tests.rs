@@ -287,7 +287,7 @@ fn skipped_checks_are_one_line_and_verbose_lists_them_with_their_reasons() {
             super::text(view, PLAIN, is_verbose, Privileges::Unprivileged)
         })
     };
-    let line = "5 checks skipped: due to harvester-credential-missing; run as root. -v lists them.";
+    let line = "5 checks skipped: run as root (4); due to harvester-credential-missing (1). -v lists them.";
     let text = unprivileged(false);
     assert!(words(&text).contains(line), "{text}");
     assert!(!text.contains("the firmware UUID"), "{text}");
@@ -519,14 +519,16 @@ fn a_check_is_skipped_due_to_the_finding_that_is_shown() {
     };
     let summary = text(&findings, false);
     assert!(
-        summary.contains("2 checks skipped: due to config-invalid."),
+        summary.contains(
+            "2 checks skipped: due to config-invalid (1); a file tree has no addresses (1)."
+        ),
         "{summary}"
     );
     let list = text(&findings, true);
     assert!(list.contains("the VM: due to config-invalid"), "{list}");
     let others = text(&[], false);
     assert!(
-        others.contains("2 checks skipped: no kubeconfig; 1 other reason."),
+        others.contains("2 checks skipped: no kubeconfig (1); a file tree has no addresses (1)."),
         "{others}"
     );
 }

@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{SHOWN_MAX, View, by_reason};
-use crate::catalogue::{Code, CommandPlace, Expiry, Finding, Group, Severity};
+use super::skipped::{collapsed, skipped, skipped_checks};
+use super::{SHOWN_MAX, View};
+use crate::catalogue::{Code, CommandPlace, CommandWord, Expiry, Finding, Severity};
 use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
-use crate::commands::doctor::facts::{Gap, Need};
-use crate::facts::UnavailableKind;
-use crate::facts::observation::Api;
+use crate::commands::doctor::facts::Need;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
 use crate::report::relative::{relative, span};
 use crate::report::text::many;
@@ -26,8 +25,8 @@ const TITLES: usize = 20;
 
 /// All findings with one code.
 pub(super) struct ProblemBlock<'a> {
-    code: Code,
-    severity: Severity,
+    pub(super) code: Code,
+    pub(super) severity: Severity,
     pub(super) findings: Vec<&'a Finding>,
 }
 
@@ -179,7 +178,7 @@ fn block(
         let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
         steps(text, &lead_of("Fix"), INDENT, &all, style.width);
         // In a table, each row has its renewal.
-        commands(text, view, problem);
+        commands(text, view, problem, style);
     }
     let suppressed: BTreeSet<&str> = view
         .diagnosis
@@ -252,8 +251,8 @@ fn observed(
     }
 }
 
-/// Appends the commands, never wrapped, below the place where they run.
-fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
+/// Appends the commands, never wrapped, below the place where they run, and what to put in the place of unknown words.
+fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, style: TermStyle) {
     let mut all: Vec<(CommandPlace, String)> = Vec::new();
     for command in problem
         .findings
@@ -265,6 +264,7 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
         }
     }
     let mut place = None;
+    let shown: String = all.iter().map(|(_, command)| command.as_str()).collect();
     for (run_on, command) in all {
         if place != Some(run_on) {
             place = Some(run_on);
@@ -272,6 +272,17 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>) {
         }
         let command = one_line(&command, SHOWN_MAX);
         let _ = writeln!(text, "{:INDENT$}{command}", "");
+    }
+    // The address of the node needs no explanation.
+    let words = CommandWord::ALL.iter();
+    let words = words.filter(|word| **word != CommandWord::NodeAddress);
+    let unknown = words.filter(|word| shown.contains(word.placeholder()));
+    let unknown: Vec<String> = unknown
+        .map(|word| format!("{} = {}", word.placeholder(), word.meaning()))
+        .collect();
+    if !unknown.is_empty() {
+        let line = format!("Replace {}", unknown.join(", "));
+        paragraph(text, &" ".repeat(INDENT), INDENT, &line, style.width);
     }
 }
 
@@ -304,80 +315,6 @@ fn flow(text: &mut String, view: &View<'_>, style: TermStyle) {
         taken += width;
     }
     text.push('\n');
-}
-
-pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
-    let gaps = view.diagnosis.gaps();
-    gaps.filter(|gap| gap.need == need).collect()
-}
-
-/// Returns one line for all skipped checks: their number, and the reason.
-fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> String {
-    let is_denied = |gap: &&&Gap| {
-        gap.why.kind == UnavailableKind::Forbidden && privileges == Privileges::Unprivileged
-    };
-    let root = problems(view).into_iter().find(|problem| {
-        let mut findings = problem.findings.iter();
-        // If the defaults replace an invalid configuration, no other finding is a reliable cause.
-        problem.code == Code::ConfigInvalid
-            || findings
-                .any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
-    });
-    let root = root.filter(|problem| problem.severity > Severity::Notice);
-    let is_after =
-        |gap: &Gap| gap.why.kind != UnavailableKind::Missing && gap.group != Group::GuestAgent;
-    let codes = skipped.iter().filter_map(|gap| {
-        let root = root.as_ref().filter(|_| is_after(gap));
-        view.cause(gap).or(root.map(|problem| problem.code))
-    });
-    let codes: BTreeSet<&str> = codes.map(Code::as_str).collect();
-    let mut reasons: Vec<String> = codes
-        .into_iter()
-        .map(|code| format!("due to {code}"))
-        .collect();
-    if skipped.iter().any(|gap| is_denied(&gap)) {
-        reasons.push("run as root".to_owned());
-    }
-    if reasons.is_empty() {
-        let texts = skipped.iter().map(|gap| gap.why.text.as_str());
-        let texts: BTreeSet<&str> = texts.collect();
-        let others = texts.len().saturating_sub(1);
-        let first = skipped.iter().map(|gap| &gap.why.text).next();
-        reasons.extend(first.map(|text| one_line(text, SHORT_SEEN).into_owned()));
-        if others > 0 {
-            reasons.push(many(others, "other reason"));
-        }
-    }
-    format!(
-        "{} skipped: {}. -v lists them.",
-        many(skipped.len(), "check"),
-        reasons.join("; ")
-    )
-}
-
-/// Appends all skipped checks with their reasons.
-fn skipped_checks(text: &mut String, view: &View<'_>, style: TermStyle, privileges: Privileges) {
-    let sections = view.diagnosis.sections.iter();
-    for section in sections.filter(|section| !section.gaps.is_empty()) {
-        let _ = writeln!(text, "\n  Skipped: {}", section.group.title());
-        for (what, gap) in by_reason(&section.gaps) {
-            let hint = match (gap.why.kind, privileges) {
-                (UnavailableKind::Forbidden, Privileges::Unprivileged) => " (run as root)",
-                _ => "",
-            };
-            let why = match (view.cause(gap), view.first(gap)) {
-                (Some(code), _) => format!("due to {code}"),
-                (None, Some(first)) => format!("depends on {}", first.what),
-                (None, None) => one_line(&gap.why.text, SHOWN_MAX).into_owned(),
-            };
-            let optional = match gap.need {
-                Need::Optional => "optional, ",
-                Need::Usual => "",
-            };
-            let line = format!("{}: {optional}{why}{hint}", what.join(", "));
-            paragraph(text, "    ", 6, &line, style.width);
-        }
-    }
 }
 
 /// Returns the number of errors, warnings and notices; findings with the same code count as one.

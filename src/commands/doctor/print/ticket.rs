@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::text::{SHORT_SEEN, counts, problems, skipped};
+use super::skipped::skipped;
+use super::text::{SHORT_SEEN, counts, problems};
 use super::{View, by_reason};
 use crate::catalogue::Finding;
 use crate::commands::doctor::diagnosis::DoctorOutcome;

@@ -5,7 +5,7 @@
 
 use super::{Given, briefly, read_object};
 use crate::commands::doctor::facts::node::NodeDetails;
-use crate::commands::doctor::facts::pods::{Pod, Pods, Provision};
+use crate::commands::doctor::facts::pods::{ListedPod, Pods, Provision};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::observe::why;
@@ -30,7 +30,24 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
         )),
         Fact::Failed(why) => NodeDetails::unseen(&why),
     };
-    let here = pods(given, name.as_str()).await;
+    let mut unreadable = None;
+    let here = match pods(given, name.as_str()).await {
+        Fact::Known(listed) => {
+            let mut pods = Vec::new();
+            for ListedPod(pod) in listed {
+                match pod {
+                    Ok(pod) => pods.push(pod),
+                    Err(error) => {
+                        unreadable
+                            .get_or_insert(Unavailable::new(UnavailableKind::Malformed, error));
+                    }
+                }
+            }
+            Fact::Known(pods)
+        }
+        Fact::Absent => Fact::Absent,
+        Fact::Failed(why) => Fact::Failed(why),
+    };
     let mut distributions = observation.distributions.iter();
     let asking = distributions.find(|distribution| distribution.asks_for_harvester());
     let is_rke2 = asking.is_some_and(|asking| asking.kind == DistributionKind::Rke2);
@@ -45,11 +62,14 @@ pub(super) async fn read(given: &Given<'_>) -> (NodeDetails, Pods) {
                 .known()
                 .is_some_and(|node| node.vm_uid().is_some()),
     };
-    let pods = Pods::new(here, provision);
+    let pods = Pods {
+        unreadable,
+        ..Pods::new(here, provision)
+    };
     (node, pods)
 }
 
-async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<Pod>> {
+async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<ListedPod>> {
     let client = match &given.guest {
         Ok(link) => &link.client,
         Err(why) => return Fact::Failed(why.clone()),
@@ -60,7 +80,7 @@ async fn pods(given: &Given<'_>, node: &str) -> Fact<Vec<Pod>> {
     };
     briefly(async {
         match client
-            .list::<Pod>("/api/v1/pods", &selectors, |_| true)
+            .list::<ListedPod>("/api/v1/pods", &selectors, |_| true)
             .await
         {
             Ok(pods) => Fact::Known(pods),
