@@ -9,11 +9,15 @@ use clap::{CommandFactory, FromArgMatches};
 use harvester_node_agent::agent::Mode;
 use harvester_node_agent::commands::run::{Process, Task, run};
 use harvester_node_agent::commands::status::Waited;
-use harvester_node_agent::commands::{self, Answer, Arguments, Command, Strictness};
+use harvester_node_agent::commands::{self, Answer, Arguments, Command, Exit, Strictness};
 use harvester_node_agent::report::layout::TermStyle;
 use harvester_node_agent::report::logging;
 use harvester_node_agent::report::sink::StderrStyle;
+use harvester_node_agent::sys::escape;
 use harvester_node_agent::sys::root::Root;
+
+/// What is shown of a path, in characters.
+const PATH_MAX: usize = 500;
 
 fn main() -> ExitCode {
     logging::install_panic_hook(StderrStyle::Plain);
@@ -61,6 +65,13 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
     let term = std::env::var("TERM").ok();
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].map(|name| std::env::var(name).ok());
     let locale = locale.each_ref().map(Option::as_deref);
+    if !arguments.root.is_dir() {
+        let name = escape::one_line(&arguments.root.to_string_lossy(), PATH_MAX).into_owned();
+        return Answer::stderr(
+            format!("error: --root {name}: not a directory\n"),
+            Exit::Usage,
+        );
+    }
     let root = Root::new(arguments.root);
     // A relative path is relative to the caller's working directory, which does not exist inside the root.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);

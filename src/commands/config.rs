@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::{Answer, ConfigAction, Exit, Output};
 use crate::config::{self, show};
 use crate::sys::escape::json_text;
@@ -12,6 +14,12 @@ use crate::sys::root::Root;
 pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
     let loaded = match config::load(root, only) {
         Ok(loaded) => loaded,
+        Err(errors) if output == Output::Json && matches!(action, ConfigAction::Check) => {
+            let errors = errors.to_string();
+            let errors: Vec<&str> = errors.lines().collect();
+            let document = json!({"valid": false, "errors": errors});
+            return Answer::new(json_text(&document), Exit::Configuration);
+        }
         Err(errors) => return Answer::stderr(format!("{errors}\n"), Exit::Configuration),
     };
     let shown = |changed| show::selected(&loaded.values, changed);
@@ -20,6 +28,14 @@ pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Outpu
             show::text(&shown(changed))
         }
         (ConfigAction::Show { changed }, Output::Json) => json_text(&show::json(&shown(changed))),
+        (ConfigAction::Check, Output::Json) => {
+            let files: Vec<String> = loaded
+                .files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect();
+            json_text(&json!({"valid": true, "files": files, "errors": []}))
+        }
         (ConfigAction::Check, _) => match loaded.files.len() {
             0 => "configuration OK (no files, defaults only)\n".to_owned(),
             1 => "configuration OK (1 file)\n".to_owned(),

@@ -58,7 +58,9 @@ pub fn run(process: &Process, bound: Duration) -> Answer {
         Ok(runtime) => runtime,
         Err(error) => {
             return Answer::stderr(
-                format!("failed to create event loop, the kubelet starts unchecked: {error}\n"),
+                format!(
+                    "failed to create event loop, the kubelet starts without the check: {error}\n"
+                ),
                 Exit::Ok,
             );
         }
@@ -131,8 +133,8 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     if !faulty {
         return None;
     }
-    // The daemon waits for a valid configuration, which must not delay the boot.
-    let text = "invalid configuration, so the VM name is unknown; the kubelet starts unchecked: harvester-node-agent config check";
+    // The daemon waits for a better one, and must not hold a boot.
+    let text = "invalid configuration, so the VM name is unknown; the kubelet starts without the check; run: harvester-node-agent config check";
     opening(GateReason::ConfigurationFaults, text.to_owned())
 }
 

@@ -27,7 +27,7 @@ Examples:
     harvester-node-agent rbac > rbac.yaml
   Apply them with kubectl as an administrator of Harvester:
     kubectl apply -f rbac.yaml
-  Revoke them:
+  Revoke them (without --create-account and --addons):
     kubectl delete -f rbac.yaml
   Create a service account with a token that does not expire, also for the
   cloud provider and the CSI driver:
@@ -162,9 +162,9 @@ fn holder(
     connections.refresh(root, settings, &distributions);
     let link = connections.harvester.link().map_err(|why| {
         format!(
-            "{}\nset the service account (on Harvester: kubectl get serviceaccounts -A): \
+            "{}\nSet the service account (on Harvester: kubectl get serviceaccounts -A):\n  \
              harvester-node-agent rbac --subject NAMESPACE:NAME{option}\n\
-             or the kubeconfig with its token: harvester-node-agent rbac --credential FILE{option}",
+             Or set the kubeconfig with its token:\n  harvester-node-agent rbac --credential FILE{option}",
             why.text
         )
     })?;
@@ -195,8 +195,8 @@ fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> Strin
     let file = link.credential.kubeconfig.display();
     format!(
         "`{file}` has {observation}; roles are bound to a service account\n\
-         to print one with its roles: harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
-         then, to print a kubeconfig with its token: harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
+         Print one with its roles:\n  harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
+         Then print a kubeconfig with its token:\n  harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
          --kubeconfig-command"
     )
 }

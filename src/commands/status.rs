@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Wait until the labels are in sync or need a fix, for at most TIME (default: 5m)
     ///
-    /// Then prints the status. If the labels need a fix, exits immediately with status 1. If TIME is over first, exits with
+    /// Then prints the status. If the labels need a fix, exits immediately with status 1. If TIME elapses first, exits with
     /// status 75, or 1 if there is an error; standard error has the state that was reached.
     #[arg(
         long,
@@ -165,13 +165,14 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
             let error = crate::sys::escape::chain(&error);
             let text = match presence(root, None) {
                 Presence::Running(holder) => {
-                    format!("no status yet: the agent ({holder}) is starting; {error}\n")
+                    format!("error: no status yet: the agent ({holder}) is starting\n{error}\n")
                 }
                 Presence::Absent => format!(
-                    "agent is not running (no status file); start it: systemctl start harvester-node-agent; {error}\n"
+                    "error: the agent is not running. Start it:\n  systemctl enable --now harvester-node-agent\n{error}\n"
                 ),
                 Presence::Unknown => format!(
-                    "no status file, and only root can see whether the agent runs: systemctl status harvester-node-agent; {error}\n"
+                    "error: no status file, and only root can see whether the agent is running:\n  \
+                     systemctl status harvester-node-agent\n{error}\n"
                 ),
             };
             return Answer::stderr(text, Exit::TryAgain);

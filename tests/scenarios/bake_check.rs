@@ -371,8 +371,9 @@ fn no_image_at_all_is_not_a_clean_one() {
             .args(["bake-check", "--root", dir])
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("no image was checked"));
+        assert_eq!(output.status.code(), Some(2));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("not a directory") && stderr.contains(dir));
     }
     let empty = tempfile::tempdir().unwrap();
     let output = Command::new(BINARY)

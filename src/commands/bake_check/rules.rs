@@ -168,7 +168,7 @@ catalogue! {
 
     // Credentials and keys.
     HarvesterCredential, "harvester-credential", "the image contains a Harvester credential",
-        impact: "Anyone with the image can act on the VMs of its namespace; the token does not expire.",
+        impact: "Anyone with the image can act on the VMs of its namespace, until the token expires or is revoked.",
         places: [];
     KubeletCredential, "kubelet-credential", "the image contains a kubelet credential or certificates",
         impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.",

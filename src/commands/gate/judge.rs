@@ -101,7 +101,7 @@ impl GateReason {
             Self::NameFits => "name-matches",
             Self::NameUnknowable => "name-unknown",
             Self::ConfigurationFaults => "configuration-invalid",
-            Self::NoDaemon => "no-daemon",
+            Self::NoDaemon => "agent-not-running",
             Self::TimeUp => "timeout",
         }
     }
@@ -127,12 +127,14 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     };
     let said = match daemon {
         Daemon::Missing(since) if is_over || *since >= DAEMON_GRACE => {
-            let text = format!("{NO_DAEMON}; the kubelet starts unchecked: {START_DAEMON}");
+            let text =
+                format!("{NO_DAEMON}; the kubelet starts without the check; run: {START_DAEMON}");
             return open(GateReason::NoDaemon, text, None);
         }
-        Daemon::Missing(_) => return Decision::Wait(format!("{NO_DAEMON}: {START_DAEMON}")),
+        Daemon::Missing(_) => return Decision::Wait(format!("{NO_DAEMON}; run: {START_DAEMON}")),
         Daemon::Silent if is_over => {
-            let text = format!("{SILENT}; the kubelet starts unchecked: {START_DAEMON}");
+            let text =
+                format!("{SILENT}; the kubelet starts without the check; run: {START_DAEMON}");
             return open(GateReason::TimeUp, text, None);
         }
         Daemon::Silent => return Decision::Wait(SILENT.to_owned()),
@@ -146,7 +148,7 @@ pub fn decide(daemon: &Daemon, waited: Duration, bound: Duration) -> Decision {
     let missing = if is_labelled {
         ""
     } else {
-        "; the labels of its host are still unknown: harvester-node-agent whoami"
+        "; the labels of its host are still unknown; run: harvester-node-agent whoami"
     };
     let name = format!("{} `{}`", said.kind.as_str(), said.name.escape_debug());
     let verdict = said.verdict.name();
@@ -196,7 +198,7 @@ fn problem(said: &GateStatement, name: &str) -> String {
             )
         }
         _ => format!(
-            "unknown whether {name} matches the VM name: {}; harvester-node-agent whoami",
+            "unknown whether {name} matches the VM name: {}; run: harvester-node-agent whoami",
             said.reason.as_deref().unwrap_or("no VM matches")
         ),
     }

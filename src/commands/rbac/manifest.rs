@@ -32,13 +32,20 @@ pub struct Extras {
 
 /// Returns one document for each object, with comments.
 pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) -> String {
+    let revoke = match extras.account || extras.addons.is_some() {
+        true => {
+            "Do not delete these objects while a node uses them:\n\
+             # kubectl delete -f FILE also deletes the token, and the roles of the cloud provider and the CSI driver."
+        }
+        false => "Revoke: kubectl delete -f FILE.",
+    };
     let mut text = format!(
         "# All permissions that harvester-node-agent needs on Harvester, for service account {account}.\n\
-         # Apply on Harvester as an administrator: kubectl apply -f FILE. Revoke: kubectl delete -f FILE.\n\
+         # Apply on Harvester as an administrator: kubectl apply -f FILE. {}\n\
          # List all objects of this kind, including those for other service accounts:\n\
          #   kubectl get role,rolebinding,clusterrole,clusterrolebinding -A -l {}={}\n\
          # A ConfigMap in harvester-public (source configmap) needs no rule: all users are allowed to read that namespace.\n",
-        LABEL.0, LABEL.1
+        revoke, LABEL.0, LABEL.1
     );
     if extras.account {
         text.push_str(

@@ -52,8 +52,11 @@ pub(crate) async fn until_usable(process: &Process, errors: &ConfigErrors) -> Op
         if text != said {
             journal.send(Record {
                 message_id: Some(message_id::CONFIGURATION_REFUSED),
-                ..Record::new(Priority::Error, format!("{STATUS}\n{text}"))
+                ..Record::new(Priority::Error, STATUS.to_owned())
             });
+            for line in text.lines() {
+                journal.send(Record::new(Priority::Error, line.to_owned()));
+            }
             said = text.clone();
         }
         notifier.ready(STATUS);
