@@ -256,6 +256,11 @@ fn without_host(inputs: &Inputs<'_>) -> LabelState {
         ),
         OwnVm::Unknown(why) | OwnVm::Remembered(_, why) => {
             let (reason, text) = match why.kind {
+                // The credential is usable: the search goes on.
+                UnavailableKind::NotAsked if inputs.harvester.is_none() => (
+                    "HarvesterNotRead",
+                    "the VM is not found yet; labels are unchanged",
+                ),
                 UnavailableKind::Unreachable => (
                     "HarvesterUnreachable",
                     "the Harvester API is unreachable; labels are unchanged",

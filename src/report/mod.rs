@@ -35,6 +35,7 @@ use crate::catalogue::Code;
 use crate::config::{MetricsFile, Settings};
 use crate::decide::{Action, rfc3339};
 use crate::facts::observation::ObservationIssue;
+use crate::facts::topology::{REGION_BETA, ZONE_BETA};
 use crate::facts::trigger::{HintSink, Trigger};
 use crate::report::endpoint::MetricsPage;
 use crate::sys::atomic_file;
@@ -359,12 +360,15 @@ impl Publish for Reporter {
 /// Returns the labels that were written in this round, as `key=value` or `key-`.
 fn labelled(report: &RoundReport<'_>) -> Vec<String> {
     let written = report.tried().filter(|(_, result)| result.is_ok());
-    written
-        .filter_map(|(action, _)| match action {
-            Action::PatchNode(patch) => Some(&patch.labels),
-            _ => None,
-        })
-        .flatten()
+    let labels = written.filter_map(|(action, _)| match action {
+        Action::PatchNode(patch) => Some(&patch.labels),
+        _ => None,
+    });
+    let mut labels: Vec<_> = labels.flatten().collect();
+    // A long message is cut at its end.
+    labels.sort_by_key(|(key, _)| [REGION_BETA, ZONE_BETA].contains(&key.as_str()));
+    labels
+        .into_iter()
         .map(|(key, value)| match value {
             Some(value) => format!("{key}={value}"),
             None => format!("{key}-"),

@@ -150,8 +150,8 @@ pub enum Error {
         /// The message of the server.
         message: Option<String>,
     },
-    /// 429 and 5xx: try again later.
-    #[error("{target}: the server asks to try again later ({status}){}", ServerMessage(.message))]
+    /// 429 and 5xx: later.
+    #[error("{target}: the server is currently unable to handle the request ({status}){}", ServerMessage(.message))]
     Retry {
         /// The request.
         target: Arc<RequestTarget>,
