@@ -26,7 +26,7 @@
 //! |---|---|
 //! | `sys` | files below `--root`, atomic files, the lock, timers, escaping, YAML and JSON with a memory limit |
 //! | `facts` | data types of everything that is read; why the agent reconciles, and how much it reads |
-//! | `catalogue` | finding codes and their texts |
+//! | `catalog` | finding codes and their texts |
 //! | `config` | configuration keys |
 //! | `decide` | decisions: identity, placement, labels, the window after a hint, schedule, findings |
 //! | `access` | kubeconfigs, tokens, certificates |
@@ -40,7 +40,7 @@
 //!
 //! Additional rules:
 //!
-//! 1. `facts`, `catalogue` and `decide` do no I/O and read no clock: time and randomness are arguments.
+//! 1. `facts`, `catalog` and `decide` do no I/O and read no clock: time and randomness are arguments.
 //! 2. Only `apply` sends changes to an API.
 //! 3. `observe` writes no file.
 //! 4. `wire` has no code for labels or findings.
@@ -66,7 +66,7 @@
 pub mod access;
 pub mod agent;
 pub mod apply;
-pub mod catalogue;
+pub mod catalog;
 pub mod commands;
 pub mod config;
 pub mod decide;

@@ -72,6 +72,12 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             Exit::Usage,
         );
     }
+    if !arguments.command.has_format(arguments.output) {
+        return Answer::stderr(
+            "error: this command does not support this output format (-o)\n",
+            Exit::Usage,
+        );
+    }
     let root = Root::new(arguments.root);
     // A relative path is relative to the caller's working directory, which does not exist inside the root.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
@@ -131,6 +137,10 @@ fn dispatch(arguments: Arguments, width: usize) -> Answer {
             options.credential = options.credential.map(absolute);
             let config = process.config.as_deref();
             commands::rbac::run(&process.root, config, options, process.output)
+        }
+        Command::Kubeconfig(mut options) => {
+            options.write = options.write.map(absolute);
+            commands::kubeconfig::run(&process.root, &options, std::io::stdin())
         }
         Command::BakeCheck => {
             let config = process.config.as_deref();

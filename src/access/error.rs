@@ -107,7 +107,7 @@ pub enum CredentialError {
     },
     /// A setting is supported only if our own configuration allows it.
     #[error(
-        "`{key}` of `{path}` {asks}, which requires `allow = [\"{option}\"]` in `[harvester]` or `[guest_cluster]` of the configuration"
+        "`{key}` of `{path}` {asks}, which requires `allow = [\"{option}\"]` in the configuration"
     )]
     NeedsOptIn {
         /// The kubeconfig.

@@ -53,7 +53,22 @@ pub(super) fn read(
         .read(path, KUBECONFIG_MAX)
         .map(Zeroizing::new)
         .map_err(CredentialError::Unreadable)?;
-    let document = parse(&text).map_err(|problem| CredentialError::Document {
+    read_text(root, path, &text, allowed, touched)
+}
+
+/// Checks that the agent would use a kubeconfig with this text. `path` is the name of the text in errors.
+pub(crate) fn check(root: &Root, path: &Path, text: &[u8]) -> Result<(), CredentialError> {
+    read_text(root, path, text, &OptIns::default(), &mut Vec::new()).map(drop)
+}
+
+fn read_text(
+    root: &Root,
+    path: &Path,
+    text: &[u8],
+    allowed: &OptIns,
+    touched: &mut Vec<PathBuf>,
+) -> Result<LoadedKubeconfig, CredentialError> {
+    let document = parse(text).map_err(|problem| CredentialError::Document {
         path: path.to_owned(),
         problem,
     })?;
@@ -65,7 +80,7 @@ pub(super) fn read(
         secret_files: Vec::new(),
         digest: Context::new(&SHA256),
     };
-    reader.note(path, &text);
+    reader.note(path, text);
     reader.credential(&KubeconfigKey::whole(path, &document))
 }
 

@@ -4,6 +4,7 @@
 //! A path from our own configuration is the only one that is searched: using another identity instead would be worse than none.
 //! For the same reason the search ends at a file that exists and cannot be read.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -32,8 +33,18 @@ pub(crate) const RKE1_KUBECONFIG: &str = "/etc/kubernetes/ssl/kubecfg-kube-node.
 pub struct Candidate {
     /// The file.
     pub path: PathBuf,
-    /// The reason why this path is searched, for messages.
-    pub why: String,
+    /// The setting that names this path, if it is not a standard path.
+    pub named_by: Option<String>,
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.path.display())?;
+        match &self.named_by {
+            Some(setting) => write!(formatter, " ({setting})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The result of a search.
@@ -82,7 +93,7 @@ pub fn harvester_candidates(
 ) -> Vec<Candidate> {
     let mut list = CandidateList::default();
     if let Some(path) = configured {
-        list.add(path, "`[harvester]` in the agent's configuration");
+        list.add_named(path, "`[harvester] kubeconfig`".to_owned());
         return list.0;
     }
     for distribution in distributions {
@@ -94,21 +105,19 @@ pub fn harvester_candidates(
             && config.value.is_absolute()
         {
             let origin = config.origin.display();
-            list.add(
-                &config.value,
-                format!("`cloud-provider-config` in `{origin}`"),
-            );
+            let setting = format!("`cloud-provider-config` in {origin}");
+            list.add_named(&config.value, setting);
         }
     }
     for distribution in distributions.iter().filter(|one| is_rancher(one.kind)) {
         let path = distribution.data_dir.join(CLOUD_PROVIDER_CONFIG);
-        list.add(path, format!("data directory of {}", distribution.kind));
+        list.add(path);
     }
     for kind in [DistributionKind::Rke2, DistributionKind::K3s] {
         let path = kind.default_data_dir().join(CLOUD_PROVIDER_CONFIG);
-        list.add(path, format!("default data directory of {kind}"));
+        list.add(path);
     }
-    list.add(CLOUD_CONFIG, "the path in the Harvester documentation");
+    list.add(CLOUD_CONFIG);
     list.0
 }
 
@@ -119,7 +128,7 @@ pub fn kubelet_candidates(
 ) -> Vec<Candidate> {
     let mut list = CandidateList::default();
     if let Some(path) = configured {
-        list.add(path, "`[guest_cluster]` in the agent's configuration");
+        list.add_named(path, "`[guest_cluster] kubeconfig`".to_owned());
         return list.0;
     }
     for distribution in distributions {
@@ -147,24 +156,27 @@ fn is_rancher(kind: DistributionKind) -> bool {
 struct CandidateList(Vec<Candidate>);
 
 impl CandidateList {
-    fn add(&mut self, path: impl Into<PathBuf>, why: impl Into<String>) {
-        let path = path.into();
+    fn add(&mut self, path: impl Into<PathBuf>) {
+        self.push(path.into(), None);
+    }
+
+    fn add_named(&mut self, path: &Path, setting: String) {
+        self.push(path.to_owned(), Some(setting));
+    }
+
+    fn push(&mut self, path: PathBuf, named_by: Option<String>) {
         if !self.0.iter().any(|candidate| candidate.path == path) {
-            self.0.push(Candidate {
-                path,
-                why: why.into(),
-            });
+            self.0.push(Candidate { path, named_by });
         }
     }
 
     fn add_kubelet(&mut self, kind: DistributionKind, data_dir: &Path) {
-        let why = format!("kubelet of {kind}");
         match kind {
             DistributionKind::Rke2 | DistributionKind::K3s => {
-                self.add(data_dir.join(AGENT_KUBECONFIG), why);
+                self.add(data_dir.join(AGENT_KUBECONFIG));
             }
-            DistributionKind::Kubeadm => self.add(KUBEADM_KUBECONFIG, why),
-            DistributionKind::Rke1 => self.add(RKE1_KUBECONFIG, why),
+            DistributionKind::Kubeadm => self.add(KUBEADM_KUBECONFIG),
+            DistributionKind::Rke1 => self.add(RKE1_KUBECONFIG),
             DistributionKind::Unknown => {}
         }
     }
@@ -211,8 +223,8 @@ mod tests {
         expected.extend(stock);
         assert_eq!(paths(&found), expected);
         assert_eq!(
-            found[0].why,
-            "`cloud-provider-config` in `/etc/rancher/rke2/config.yaml.d/50-rancher.yaml`"
+            found[0].to_string(),
+            "/data/cloud (`cloud-provider-config` in /etc/rancher/rke2/config.yaml.d/50-rancher.yaml)"
         );
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes and removes our own files that pass labels to the kubelet of a distribution.
 
+use std::time::Duration;
+
 use crate::decide::Refusal;
 use crate::decide::registration::{Edit, FileChange};
 use crate::facts::registration::LabelFileKind;
@@ -11,6 +13,10 @@ use crate::wire::dbus::{Bus, BusError, MANAGER};
 
 /// Labels are not secret, and systemd warns about units that are not world-readable.
 const MODE: u32 = 0o644;
+
+/// The timeout of a reload of systemd, in which it reads all units again: seconds on a node with many pods and mounts. Less than our
+/// watchdog allows.
+const RELOAD: Duration = Duration::from_secs(20);
 
 /// The name of our own service.
 const SERVICE: &str = "harvester-node-agent.service";
@@ -24,6 +30,9 @@ const SERVICE: &str = "harvester-node-agent.service";
 pub async fn begin(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
     make_directory(root, change.kind)?;
     edit(root, bus, change).await?;
+    if change.kind == LabelFileKind::Kubelet {
+        reload(bus, change.kind).await?;
+    }
     reported(
         bus.call(MANAGER, "TryRestartUnit", &[SERVICE, "replace"])
             .await,
@@ -45,12 +54,16 @@ pub fn make_directory(root: &Root, kind: LabelFileKind) -> Result<(), Refusal> {
     }
 }
 
-/// Changes or removes a file. systemd reads the drop-in of a unit only on a reload, as with `systemctl daemon-reload`.
+/// Changes or removes a file, or makes systemd read it: systemd reads the drop-in of a unit only on a reload, as with
+/// `systemctl daemon-reload`.
 ///
 /// # Errors
 ///
 /// Returns a one-line message if the file cannot be changed or systemd does not reload.
 pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Refusal> {
+    if change.is_reload() {
+        return reload(bus, change.kind).await;
+    }
     let path = change.kind.path();
     let (file, edit) = (root.clone(), change.edit.clone());
     // A disk may be slow, and the loop must notify the watchdog.
@@ -63,12 +76,13 @@ pub async fn edit(root: &Root, bus: &Bus, change: &FileChange) -> Result<(), Ref
     });
     done.await
         .map_err(|error| refusal(error.to_string()))?
-        .map_err(|error| refusal(chain(&error)))?;
-    if change.kind != LabelFileKind::Kubelet {
-        return Ok(());
-    }
-    reported(bus.call(MANAGER, "Reload", &[]).await, |why| {
-        let path = path.display();
+        .map_err(|error| refusal(chain(&error)))
+}
+
+async fn reload(bus: &Bus, kind: LabelFileKind) -> Result<(), Refusal> {
+    let reload = bus.call_within(RELOAD, MANAGER, "Reload", &[]).await;
+    reported(reload, |why| {
+        let path = kind.path().display();
         format!("{path} was written, but systemd did not reload it: {why}; systemctl daemon-reload")
     })
 }

@@ -12,12 +12,16 @@ use std::path::{self, Path, PathBuf};
 use serde_json::json;
 
 use super::{Answer, Exit, Output};
+use crate::catalog::CommandPlace;
 use crate::commands::bake_check::judge::{ImageTree, judge};
 use crate::commands::bake_check::rules::Fault;
 use crate::report::layout::{TermStyle, paragraph};
 use crate::sys::escape::json_text;
 use crate::sys::escape::one_line;
 use crate::sys::root::Root;
+
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "Exit status: 0 the image is clean; 1 it is not; 2 usage error.";
 
 /// The maximum length of a displayed fault, in characters.
 const SEEN_MAX: usize = 1000;
@@ -74,7 +78,10 @@ fn document(image: &str, faults: &[Fault], target: CheckedSystem) -> serde_json:
                 "title": entry.title,
                 "observed": one_line(&fault.seen, SEEN_MAX),
                 "impact": entry.impact,
-                "command": one_line(&fault.remedy, REMEDY_MAX),
+                "commands": [{
+                    "runOn": CommandPlace::Image.as_str(),
+                    "text": one_line(&fault.remedy, REMEDY_MAX),
+                }],
             })
         })
         .collect();
@@ -147,7 +154,7 @@ mod tests {
         assert!(text.contains(command), "{text}");
         let tree = shown(CheckedSystem::Tree);
         assert!(
-            tree.starts_with("the image contains a machine-id [machine-id]\n"),
+            tree.starts_with("image contains a machine-id [image-machine-id]\n"),
             "{tree}"
         );
         assert!(

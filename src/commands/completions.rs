@@ -6,6 +6,9 @@ use clap_complete::{Shell, generate};
 
 use super::{Answer, Arguments, Exit};
 
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 usage error.";
+
 /// Returns the script.
 pub fn run(shell: Shell) -> Answer {
     let mut command = Arguments::command();

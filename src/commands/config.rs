@@ -10,13 +10,15 @@ use crate::config::{self, show};
 use crate::sys::escape::json_text;
 use crate::sys::root::Root;
 
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 usage error; 78 invalid configuration.";
+
 /// Returns the effective configuration with the origin of each value, or every error in it.
 pub fn run(root: &Root, only: Option<&Path>, action: ConfigAction, output: Output) -> Answer {
     let loaded = match config::load(root, only) {
         Ok(loaded) => loaded,
         Err(errors) if output == Output::Json && matches!(action, ConfigAction::Check) => {
-            let errors = errors.to_string();
-            let errors: Vec<&str> = errors.lines().collect();
+            let errors: Vec<String> = errors.problems.iter().map(ToString::to_string).collect();
             let document = json!({"valid": false, "errors": errors});
             return Answer::new(json_text(&document), Exit::Configuration);
         }

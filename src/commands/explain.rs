@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Answer, Exit, Output};
-use crate::catalogue::{Code, Entry, Group};
+use crate::catalog::{Code, Entry, Group, Severity};
+use crate::commands::bake_check::rules::{BakeRule, FaultCode};
 use crate::report::layout::{self, TermStyle};
 use crate::sys::escape::json_text;
 
@@ -16,6 +17,12 @@ const ALIKE: f64 = 0.75;
 
 /// The maximum number of suggestions.
 const SUGGESTIONS: usize = 3;
+
+/// The fix of a finding of `bake-check`: the command depends on the files in the image.
+const IMAGE_FIX: &str = "Run the command that `harvester-node-agent bake-check` prints, in the image build, never on a node in use.";
+
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "Exit status: 0 ok; 2 unknown code, or usage error.";
 
 /// What `explain` takes.
 #[derive(Debug, Clone, Default, Args)]
@@ -34,22 +41,22 @@ pub fn run(options: &Options, output: Output, style: TermStyle) -> Answer {
     if names.is_empty() && !options.all {
         return Answer::new(list(output, style), Exit::Ok);
     }
-    let (mut entries, mut stderr) = (Vec::new(), String::new());
+    let (mut explained, mut stderr) = (Vec::new(), String::new());
     if options.all {
-        entries.extend(Code::ALL.iter().map(|code| code.entry()));
+        explained.extend(Explained::all());
     }
     for name in names {
-        match Code::parse(&plain(name)) {
-            Some(code) => entries.push(code.entry()),
+        let plain = plain(name);
+        match Explained::all().find(|one| one.name() == plain) {
+            Some(one) => explained.push(one),
             None => stderr.push_str(&unknown(name)),
         }
     }
-    let text = match (output, entries.as_slice()) {
-        (_, []) => String::new(),
-        (Output::Json, [entry]) if names.len() == 1 => json_text(&value(entry)),
-        (Output::Json, _) => values(entries),
-        (Output::Text | Output::Short, _) => {
-            let texts = entries.into_iter().map(|entry| text(entry, style));
+    let text = match output {
+        _ if explained.is_empty() => String::new(),
+        Output::Json => values(explained.into_iter()),
+        Output::Text | Output::Short => {
+            let texts = explained.into_iter().map(|one| one.text(style));
             texts.collect::<Vec<_>>().join("\n\n")
         }
     };
@@ -68,13 +75,14 @@ fn plain(name: &str) -> String {
 
 fn unknown(name: &str) -> String {
     let plain = plain(name);
-    let alike = |code: &Code| match code.as_str().contains(&plain) && plain.len() > 2 {
+    let alike = |code: &str| match code.contains(&plain) && plain.len() > 2 {
         true => 1.0,
-        false => strsim::jaro_winkler(&plain, code.as_str()),
+        false => strsim::jaro_winkler(&plain, code),
     };
-    let mut near: Vec<Code> = Code::ALL.to_vec();
+    let mut near: Vec<&str> = Explained::all().map(Explained::name).collect();
     near.retain(|code| alike(code) > ALIKE);
     near.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+    near.dedup();
     let near = near.iter().take(SUGGESTIONS);
     let near: Vec<String> = near.map(|code| format!("`{code}`")).collect();
     let hint = match near.as_slice() {
@@ -84,12 +92,67 @@ fn unknown(name: &str) -> String {
     format!("no finding has the code `{}`{hint}\n", name.escape_debug())
 }
 
+/// The catalog entry of a code.
+#[derive(Clone, Copy)]
+enum Explained {
+    /// A finding of the agent or of `doctor`.
+    Finding(&'static Entry),
+    /// A finding of `bake-check`.
+    Image(&'static BakeRule),
+}
+
+impl Explained {
+    fn all() -> impl Iterator<Item = Self> {
+        let findings = Code::ALL.iter().map(|code| Self::Finding(code.entry()));
+        let rules = FaultCode::ALL.iter().map(|code| code.entry());
+        findings.chain(rules.map(Self::Image))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Finding(entry) => entry.name,
+            Self::Image(rule) => rule.name,
+        }
+    }
+
+    fn text(self, style: TermStyle) -> String {
+        match self {
+            Self::Finding(entry) => text(entry, style),
+            Self::Image(rule) => {
+                let mut text = format!("{} (error, bake-check)\n\n", rule.name);
+                layout::paragraph(&mut text, "", 0, rule.title, style.width);
+                layout::paragraph(&mut text, "\nImpact  ", 8, rule.impact, style.width);
+                layout::paragraph(&mut text, "\nFix     ", 8, IMAGE_FIX, style.width);
+                text.push_str("\nSee also\n  man 7 harvester-node-agent-images\n");
+                text
+            }
+        }
+    }
+
+    fn value(self) -> Value {
+        match self {
+            Self::Finding(entry) => value(entry),
+            Self::Image(rule) => json!({
+                "code": rule.name,
+                "group": "bake-check",
+                "severity": Severity::Error.as_str(),
+                "title": rule.title,
+                "impact": rule.impact,
+                "fix": [IMAGE_FIX],
+                "commands": [],
+                "suppresses": [],
+                "links": [],
+            }),
+        }
+    }
+}
+
 /// Lists all codes with their titles, by group.
 fn list(output: Output, style: TermStyle) -> String {
-    let entries = Code::ALL.iter().map(|code| code.entry());
     if output == Output::Json {
-        return values(entries);
+        return values(Explained::all());
     }
+    let entries = Code::ALL.iter().map(|code| code.entry());
     let mut text = String::new();
     for group in Group::ALL {
         let _ = writeln!(text, "{}:", group.title());
@@ -101,7 +164,15 @@ fn list(output: Output, style: TermStyle) -> String {
         }
         text.push('\n');
     }
-    text.push_str("Explain one: harvester-node-agent explain CODE\n");
+    text.push_str("bake-check:\n");
+    for one in Explained::all() {
+        if let Explained::Image(rule) = one {
+            let lead = format!("  {:<30} {:<8} ", rule.name, Severity::Error.as_str());
+            let indent = lead.chars().count();
+            layout::paragraph(&mut text, &lead, indent, rule.title, style.width);
+        }
+    }
+    text.push_str("\nExplain one: harvester-node-agent explain CODE\n");
     text
 }
 
@@ -134,8 +205,8 @@ fn text(entry: &Entry, style: TermStyle) -> String {
     text
 }
 
-fn values<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
-    let values: Vec<Value> = entries.into_iter().map(value).collect();
+fn values(explained: impl Iterator<Item = Explained>) -> String {
+    let values: Vec<Value> = explained.map(Explained::value).collect();
     json_text(&json!(values))
 }
 
@@ -198,6 +269,18 @@ mod tests {
             for link in code.links() {
                 assert!(answer.text.contains(link), "{}", answer.text);
             }
+        }
+    }
+
+    #[test]
+    fn every_code_of_bake_check_is_explained() {
+        for code in FaultCode::ALL {
+            let rule = code.entry();
+            let shown = words(&explain(&[rule.name], Output::Text).text);
+            assert!(shown.contains(rule.impact), "{shown}");
+            assert_eq!(Code::parse(rule.name), None, "a code has one meaning");
+            assert!(shown.starts_with(rule.name), "{shown}");
+            assert!(explain(&[], Output::Text).text.contains(rule.name));
         }
     }
 
@@ -295,6 +378,6 @@ mod tests {
         );
         assert!(answer.stderr.contains("`nonsense-code`"));
         let one: Value = serde_json::from_str(&explain(&names[..1], Output::Json).text).unwrap();
-        assert_eq!(one["code"], "node-missing");
+        assert_eq!(one[0]["code"], "node-missing");
     }
 }

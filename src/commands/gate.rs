@@ -133,7 +133,7 @@ fn needless(root: &Root, settings: &Settings, faulty: bool) -> Option<Opening> {
     if !faulty {
         return None;
     }
-    // The daemon waits for a better one, and must not hold a boot.
+    // The daemon waits for a valid configuration, which must not delay the boot.
     let text = "invalid configuration, so the VM name is unknown; the kubelet starts without the check; run: harvester-node-agent config check";
     opening(GateReason::ConfigurationFaults, text.to_owned())
 }
@@ -153,7 +153,11 @@ async fn wait(root: &Root, settings: &Settings, started: Instant, bound: Duratio
         match decide(&daemon, waited, bound) {
             Decision::Open(opening) => return opening,
             Decision::Wait(why) if why != reported => {
-                let left = bound.saturating_sub(waited).as_millis().div_ceil(1000);
+                let limit = match daemon {
+                    Daemon::Missing(_) => bound.min(judge::DAEMON_GRACE),
+                    _ => bound,
+                };
+                let left = limit.saturating_sub(waited).as_millis().div_ceil(1000);
                 let line = format!("delaying the kubelet for up to {left} s: {why}\n");
                 // If the boot is delayed, the user must see why.
                 let _ = std::io::stderr().write_all(line.as_bytes());

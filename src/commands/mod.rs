@@ -9,6 +9,7 @@ pub mod config;
 pub mod doctor;
 pub mod explain;
 pub mod gate;
+pub mod kubeconfig;
 pub mod once;
 pub mod rbac;
 pub mod run;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::catalogue::Severity;
+use crate::catalog::Severity;
 use crate::report::layout::Charset;
 use crate::report::status::Status;
 
@@ -115,8 +116,10 @@ impl From<Strict> for Strictness {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run as a service
+    #[command(after_help = run::EXIT_STATUS)]
     Run,
     /// Reconcile the Node once and exit
+    #[command(after_help = once::EXIT_STATUS)]
     Once {
         /// Print what would change, and change nothing
         #[arg(long)]
@@ -141,13 +144,16 @@ pub enum Command {
         make_directories: bool,
     },
     /// Show which VM and host this node is
+    #[command(after_help = whoami::EXIT_STATUS)]
     Whoami(Strict),
     /// Diagnose problems and print fixes
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::Options),
     /// Explain a finding
+    #[command(after_help = explain::EXIT_STATUS)]
     Explain(explain::Options),
     /// Show or validate the configuration
+    #[command(after_help = config::EXIT_STATUS)]
     Config {
         /// What to do with it
         #[command(subcommand)]
@@ -156,13 +162,31 @@ pub enum Command {
     /// Generate RBAC manifests for Harvester
     #[command(after_help = rbac::EXAMPLES)]
     Rbac(rbac::Options),
+    /// Create a Harvester kubeconfig from a service account Secret
+    ///
+    /// Reads the Secret as JSON from standard input. `rbac --create-account` prints the manifest that creates it.
+    #[command(after_help = kubeconfig::EXAMPLES)]
+    Kubeconfig(kubeconfig::Options),
     /// Check an OS image before release
+    #[command(after_help = bake_check::EXIT_STATUS)]
     BakeCheck,
     /// Generate shell completions
+    #[command(after_help = completions::EXIT_STATUS)]
     Completions {
         /// Shell
         shell: clap_complete::Shell,
     },
+}
+
+impl Command {
+    /// Reports whether the command has this output format.
+    pub fn has_format(&self, format: Output) -> bool {
+        match self {
+            Self::Status(_) | Self::Whoami(_) | Self::Doctor(_) => true,
+            Self::Run | Self::Kubeconfig(_) | Self::Completions { .. } => format == Output::Text,
+            _ => format != Output::Short,
+        }
+    }
 }
 
 /// What to do with the configuration.
@@ -368,16 +392,17 @@ mod tests {
     }
 
     #[test]
-    fn examples_are_below_a_heading_and_indented_alike() {
+    fn each_command_shows_its_exit_status_and_examples_that_are_indented_alike() {
         let mut command = Arguments::command().term_width(80);
         command.build();
         let mut count = 0;
         for command in command.get_subcommands_mut() {
             let help = command.render_long_help().to_string();
+            if command.get_name() == "help" {
+                continue;
+            }
+            assert!(help.contains("\nExit status: "), "{}", command.get_name());
             let Some((_, examples)) = help.split_once("\nExamples:\n") else {
-                let after = command.get_after_help().map(ToString::to_string);
-                let is_status = after.is_none_or(|text| text.starts_with("Exit status: "));
-                assert!(is_status, "{}", command.get_name());
                 continue;
             };
             let block = examples.split("\n\n").next().unwrap_or_default();
@@ -390,7 +415,7 @@ mod tests {
             );
             count += 1;
         }
-        assert_eq!(count, 3);
+        assert_eq!(count, 4);
     }
 
     #[test]

@@ -7,13 +7,18 @@ use serde_json::json;
 
 use super::{Answer, Exit, Output};
 use crate::agent::{Mode, Round};
-use crate::catalogue::{Finding, Severity};
+use crate::catalog::{Finding, Severity};
 use crate::decide::label_state::LabelState;
 use crate::decide::registration::Edit;
 use crate::decide::{self, Action};
 use crate::report::status::Status;
 use crate::report::text;
 use crate::sys::escape::json_text;
+
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "\
+Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 an API is unreachable, \
+or the service is running; 78 invalid configuration.";
 
 /// Returns the changes of `rounds` in the style of kubectl; problems go to standard error.
 pub fn answer(rounds: &[Round], status: &Status, mode: Mode, output: Output) -> Answer {
@@ -137,7 +142,7 @@ fn exit(rounds: &[Round]) -> Exit {
     let is_unit = |action: &Action| action.write() == decide::Write::Unit;
     let is_started = rounds.iter().all(|round| failed(round, is_unit).is_empty());
     let is_written = failed(round, |_| true).is_empty() && is_started;
-    if !is_written || errors || !settled || !round.identity.verdict.is_match() {
+    if !is_written || errors || !settled {
         Exit::Failed
     } else {
         Exit::Ok

@@ -9,7 +9,6 @@ use clap::Args;
 
 use super::{Answer, Exit, Output};
 use crate::access::token::{self, TokenKind};
-use crate::catalogue::{CommandWord, PRINT_KUBECONFIG};
 use crate::commands::rbac::manifest::Extras;
 use crate::config::{self, Settings};
 use crate::decide::permissions::{WantedRule, roles};
@@ -17,8 +16,11 @@ use crate::facts::names::{Namespace, ServiceAccount, VmName};
 use crate::facts::placement::Source;
 use crate::observe::api_access::{ApiLink, Connections};
 use crate::observe::{credentials, distribution};
-use crate::sys::escape::json_text;
+use crate::sys::escape::{json_text, one_line};
 use crate::sys::root::Root;
+
+/// The maximum length of a displayed reason or path, in characters.
+const SHOWN_MAX: usize = 1000;
 
 /// The text after the options in the help.
 pub const EXAMPLES: &str = "\
@@ -34,12 +36,13 @@ Examples:
     harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
       --create-account --addons > rbac.yaml
     kubectl apply -f rbac.yaml
-  Then get the kubectl command that prints a kubeconfig with that token:
-    harvester-node-agent rbac --subject NAMESPACE:harvester-node-agent \\
-      --kubeconfig-command
+  Then create a kubeconfig with that token:
+    harvester-node-agent kubeconfig --help
 
 Run it once per guest cluster: its nodes share one service account. The roles allow only what the configuration of this \
-node needs: no rule for a source that [topology] sources omits, and no watch with `watch = false`.";
+node needs: no rule for a source that [topology] sources omits, and no watch with `watch = false`.
+
+Exit status: 0 ok; 1 the service account is unknown; 2 usage error; 78 invalid configuration.";
 
 /// What `rbac` takes. The effective configuration counts too: a source that it omits, or a watch that it disables, is not
 /// allowed.
@@ -71,11 +74,6 @@ pub struct Options {
     /// Also bind the roles of the Harvester cloud provider and CSI driver, which use the same kubeconfig
     #[arg(long)]
     pub addons: bool,
-    /// Print the kubectl command that prints a kubeconfig with the token of the service account, and no manifest
-    ///
-    /// Reads the Secret NAME-token, which --create-account creates for the service account NAME.
-    #[arg(long)]
-    pub kubeconfig_command: bool,
 }
 
 /// Prints the manifest, or the reason why the service account is unknown and how to set it.
@@ -89,15 +87,11 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     }
     let (account, credentials_namespace) = match options.subject {
         Some(account) => (account, None),
-        None => match holder(root, &settings, options.kubeconfig_command) {
+        None => match holder(root, &settings) {
             Ok((account, namespace)) => (account, Some(namespace)),
             Err(stderr) => return Answer::stderr(format!("{stderr}\n"), Exit::Failed),
         },
     };
-    if options.kubeconfig_command {
-        let command = print_kubeconfig(&account);
-        return Answer::new(format!("{command}\n"), Exit::Ok);
-    }
     let namespace = options
         .namespace
         .or(credentials_namespace)
@@ -133,42 +127,21 @@ pub fn run(root: &Root, only: Option<&Path>, options: Options, output: Output) -
     Answer::new(text, Exit::Ok)
 }
 
-/// Returns the command that prints a kubeconfig for a service account, for an administrator of Harvester. The user must add the
-/// address of the API: without a credential, the agent does not know it.
-fn print_kubeconfig(account: &ServiceAccount) -> String {
-    PRINT_KUBECONFIG
-        .replace(
-            CommandWord::Namespace.placeholder(),
-            account.namespace.as_str(),
-        )
-        .replace(
-            "harvester-node-agent-token",
-            &format!("{}-token", account.name),
-        )
-}
-
 /// Returns the service account of the agent's credential, and the namespace in which the agent searches for its VM.
-fn holder(
-    root: &Root,
-    settings: &Settings,
-    is_for_kubeconfig: bool,
-) -> Result<(ServiceAccount, Namespace), String> {
-    let option = match is_for_kubeconfig {
-        true => " --kubeconfig-command",
-        false => "",
-    };
+fn holder(root: &Root, settings: &Settings) -> Result<(ServiceAccount, Namespace), String> {
     let (distributions, _) = distribution::read_distribution(root);
     let mut connections = Connections::default();
     connections.refresh(root, settings, &distributions);
     let link = connections.harvester.link().map_err(|why| {
         format!(
             "{}\nSet the service account (on Harvester: kubectl get serviceaccounts -A):\n  \
-             harvester-node-agent rbac --subject NAMESPACE:NAME{option}\n\
-             Or set the kubeconfig with its token:\n  harvester-node-agent rbac --credential FILE{option}",
-            why.text
+             harvester-node-agent rbac --subject NAMESPACE:NAME\n\
+             Or set the kubeconfig with its token:\n  harvester-node-agent rbac --credential FILE",
+            one_line(&why.text, SHOWN_MAX)
         )
     })?;
-    let harvester = credentials::harvester(link, settings).map_err(|why| why.text)?;
+    let harvester = credentials::harvester(link, settings)
+        .map_err(|why| one_line(&why.text, SHOWN_MAX).into_owned())?;
     let account = account(link)
         .map_err(|observation| no_account(link, &observation, &harvester.namespace))?;
     Ok((account, harvester.namespace))
@@ -192,12 +165,12 @@ fn account(link: &ApiLink) -> Result<ServiceAccount, String> {
 }
 
 fn no_account(link: &ApiLink, observation: &str, namespace: &Namespace) -> String {
-    let file = link.credential.kubeconfig.display();
+    let file = link.credential.kubeconfig.to_string_lossy();
+    let file = one_line(&file, SHOWN_MAX);
     format!(
         "`{file}` has {observation}; roles are bound to a service account\n\
          Print one with its roles:\n  harvester-node-agent rbac --subject {namespace}:harvester-node-agent --create-account\n\
-         Then print a kubeconfig with its token:\n  harvester-node-agent rbac --subject {namespace}:harvester-node-agent \
-         --kubeconfig-command"
+         Then create a kubeconfig with its token: harvester-node-agent kubeconfig --help"
     )
 }
 
@@ -279,40 +252,6 @@ mod tests {
         assert_eq!(answer.exit, Exit::Ok);
         assert!(answer.text.contains("\n  namespace: \"vms\"\n"));
         assert!(!answer.text.contains("nodes") && !answer.text.contains("pods"));
-    }
-
-    #[test]
-    fn the_command_for_a_kubeconfig_is_one_line_for_the_named_account() {
-        let (_dir, root) = tree();
-        let options = Options {
-            subject: ServiceAccount::parse("vms:gc8").ok(),
-            kubeconfig_command: true,
-            ..Options::default()
-        };
-        let text = print(&root, options).text;
-        assert!(
-            text.starts_with("kubectl -n vms get secret gc8-token -o go-template="),
-            "{text}"
-        );
-        assert_eq!(text.lines().count(), 1);
-    }
-
-    #[test]
-    fn the_command_for_a_kubeconfig_is_for_the_account_in_use_or_says_what_to_type() {
-        let command = || Options {
-            kubeconfig_command: true,
-            ..Options::default()
-        };
-        let token = jwt(r#"{"sub":"system:serviceaccount:vms:gc8"}"#);
-        let (_dir, root) = tree_with(&format!("{{token: {token}}}"));
-        let answer = print(&root, command());
-        let start = "kubectl -n vms get secret gc8-token ";
-        assert!(answer.text.starts_with(start), "{answer:?}");
-        let (_dir, root) = tree();
-        let answer = print(&root, command());
-        assert_eq!((answer.exit, answer.text.as_str()), (Exit::Failed, ""));
-        let typed = "rbac --subject NAMESPACE:NAME --kubeconfig-command";
-        assert!(answer.stderr.contains(typed), "{}", answer.stderr);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::{Answer, Exit, Output, Strictness, once, whoami};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId, Saver, State};
 use crate::agent::{self, Agent, Clock, Mode, Publish, Reload, RoundReport};
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::config::{self, ConfigErrors, LoadedConfig, Settings};
 use crate::decide::schedule::Random;
 use crate::decide::{Memory, Now, rfc3339};
@@ -41,6 +41,11 @@ use crate::sys::lock;
 use crate::sys::root::Root;
 use crate::triggers::{self, Chance, Listener};
 use crate::wire::dbus::Bus;
+
+/// The text after the options in the help of `run`.
+pub const EXIT_STATUS: &str = "\
+Exit status: 0 stopped by SIGTERM or SIGINT; 2 usage error; 4 not a KubeVirt virtual machine; 75 another agent is running, \
+or a temporary failure. With an invalid configuration, the service waits until it is valid.";
 
 /// The options and environment of the process, read once in `main`.
 #[derive(Debug, Clone)]

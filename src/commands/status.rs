@@ -4,10 +4,14 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::{Value, json};
 
+use super::run::foreign;
 use super::{Answer, Exit, Output, Strict, Strictness};
-use crate::catalogue::Severity;
+use crate::catalog::Severity;
+use crate::config;
 use crate::decide::label_state;
+use crate::observe::machine::read_machine;
 use crate::report::relative::relative;
 use crate::report::status::{AgentStatus, FindingStatus, Status};
 use crate::report::status_file;
@@ -26,8 +30,8 @@ Examples:
   Wait at most 90 seconds and print one line:
     harvester-node-agent status --wait 90s -o short
 
-Exit status: 0 no error; 1 an error; 3 warnings with --strict; 75 the agent is not running, or --wait timed out and there \
-is no error.";
+Exit status: 0 no error; 1 an error; 3 warnings with --strict; 4 not a KubeVirt virtual machine; 75 the agent is not \
+running, or --wait timed out and there is no error.";
 
 /// The state if Harvester was not read, for any reason.
 const NOT_READ: &str = "harvester-not-read";
@@ -163,7 +167,17 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
         Ok(value) => value,
         Err(error) => {
             let error = crate::sys::escape::chain(&error);
-            let text = match presence(root, None) {
+            let presence = presence(root, None);
+            let settings = config::load(root, None).map(|loaded| loaded.settings);
+            if let Presence::Absent = presence
+                && let Some(vendor) = foreign(&read_machine(root), &settings.unwrap_or_default())
+            {
+                let text = format!(
+                    "error: the agent is not running: not a KubeVirt virtual machine (SMBIOS vendor {vendor})\n"
+                );
+                return Answer::stderr(text, Exit::NotKubevirt);
+            }
+            let text = match presence {
                 Presence::Running(holder) => {
                     format!("error: no status yet: the agent ({holder}) is starting\n{error}\n")
                 }
@@ -185,23 +199,33 @@ fn published(root: &Root, output: Output, show: Show, strictness: Strictness) ->
             return Answer::stderr(text, Exit::Failed);
         }
     };
+    let (is_running, doubt) = match presence(root, Some(&status.agent)) {
+        Presence::Running(_) => (Some(true), None),
+        Presence::Absent => (Some(false), Some("agent is not running")),
+        Presence::Unknown => (None, Some("only root can see whether the agent is running")),
+    };
     let shown = match output {
-        Output::Json => json_text(&value),
+        Output::Json => {
+            let mut value = value;
+            if let Some(Value::Object(agent)) = value.get_mut("agent") {
+                agent.insert("running".to_owned(), json!(is_running));
+            }
+            json_text(&value)
+        }
         Output::Short => format!("{}\n", text::line(&status)),
-        Output::Text => text::status(&status, show),
+        Output::Text => text::status(&status, show, doubt),
     };
     let mut answer = Answer::new(shown, exit(&status));
-    let doubt = match presence(root, Some(&status.agent)) {
-        Presence::Running(_) => None,
-        Presence::Absent => Some("agent is not running"),
-        Presence::Unknown => Some("only root can see whether the agent is running"),
-    };
     if let Some(doubt) = doubt {
-        answer.stderr = format!(
-            "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
-            relative(show.now, &status.last_update_time)
-        );
         answer.exit = Exit::TryAgain;
+        answer.stderr = match output {
+            // The headline has it.
+            Output::Text => "see: systemctl status harvester-node-agent\n".to_owned(),
+            Output::Json | Output::Short => format!(
+                "warning: {doubt}; showing last status from {} (see: systemctl status harvester-node-agent)\n",
+                relative(show.now, &status.last_update_time)
+            ),
+        };
     }
     strictness.apply(answer, &status)
 }
@@ -220,11 +244,7 @@ pub(super) fn presence(root: &Root, published: Option<&AgentStatus>) -> Presence
 
 /// Returns 1 if there is an error, 0 otherwise.
 pub fn exit(status: &Status) -> Exit {
-    if status
-        .findings
-        .iter()
-        .any(|finding| finding.severity == Severity::Error)
-    {
+    if status.has_error() {
         Exit::Failed
     } else {
         Exit::Ok

@@ -3,12 +3,18 @@
 
 use super::{Answer, Exit, Output};
 use crate::agent::Round;
+use crate::catalog::{Finding, Group, Severity};
 use crate::report::status::Status;
 use crate::report::text::{self, Show};
 use crate::sys::escape::json_text;
 
-/// Returns the result of one round that writes nothing: 0 if the VM and host are known and the names match, 75 if an API was
-/// unreachable, 1 otherwise.
+/// The text after the options in the help.
+pub const EXIT_STATUS: &str = "\
+Exit status: 0 VM and host are known; 1 they are not, or the identity has an error; 3 warnings with --strict; 4 not a KubeVirt \
+virtual machine; 75 an API is unreachable; 78 invalid configuration.";
+
+/// Returns the result of one round that writes nothing: 0 if the VM and host are known and no finding about the identity is an
+/// error, 75 if an API was unreachable, 1 otherwise.
 pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Answer {
     let text = match output {
         Output::Json => json_text(&status.to_json()),
@@ -16,9 +22,12 @@ pub fn answer(round: &Round, status: &Status, output: Output, show: Show) -> Ans
         Output::Text => text::whoami(status, show),
     };
     let known = status.identity.vm.is_some() && status.placement.is_some();
+    let is_error = |finding: &Finding| {
+        finding.group() == Group::Identity && finding.code.entry().severity == Severity::Error
+    };
     let exit = match () {
         () if round.is_unanswered() => Exit::TryAgain,
-        () if known && round.identity.verdict.is_match() => Exit::Ok,
+        () if known && !round.plan.findings.iter().any(is_error) => Exit::Ok,
         () => Exit::Failed,
     };
     Answer::new(text, exit)

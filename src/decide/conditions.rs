@@ -190,7 +190,7 @@ pub fn topology(sync: &LabelState) -> Option<DesiredCondition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Code;
+    use crate::catalog::Code;
     use crate::decide::guest_agent::GuestAgentHealth;
     use crate::decide::label_state;
 

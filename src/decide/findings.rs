@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts the results of the decisions to findings of the catalogue.
+//! Converts the results of the decisions to findings of the catalog.
 
 pub mod expiry;
 mod issue;
@@ -13,7 +13,7 @@ use super::guest_agent;
 use super::labels::LabelPlan;
 use super::registration;
 use super::{Memory, Now, Scene};
-use crate::catalogue::{Code, Finding, without_consequences};
+use crate::catalog::{Code, Finding, without_consequences};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictBackoff;
 use crate::decide::label_state::LabelState;

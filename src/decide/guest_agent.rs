@@ -9,7 +9,7 @@ mod remedy;
 use std::time::Duration;
 
 use super::conditions::{DesiredCondition, kebab};
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, GuestAgent, Load, RpcFilter, Unit, UnitState};
 use crate::facts::{Fact, UnavailableKind};
 

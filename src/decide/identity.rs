@@ -107,10 +107,10 @@ pub enum NameKind {
     #[serde(rename = "hostname")]
     KernelHostname,
     /// `/etc/hostname`, which sets the host name of the kernel at the next boot.
-    #[serde(rename = "static hostname")]
+    #[serde(rename = "static-hostname")]
     StaticHostname,
     /// The node name of the kubelet.
-    #[serde(rename = "node name")]
+    #[serde(rename = "node-name")]
     NodeName,
 }
 

@@ -11,7 +11,7 @@ use super::identity::{Identity, NameKind};
 use super::next::trouble;
 use super::schedule::{self, Phase, Purpose, SEARCH};
 use super::{ANNOTATION_HOST, Action, Now, Scene, rfc3339};
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::conflict::ConflictTracker;
 use crate::decide::resync::{ProbeResult, Window, WindowId, WindowOutcome};

@@ -15,25 +15,25 @@ pub mod guest_agent;
 pub mod identity;
 pub mod label_state;
 pub mod labels;
-pub mod learn;
-pub mod machine;
 pub mod memory;
 pub mod name_match;
 mod next;
+pub mod node_ownership;
 pub mod patches;
 pub mod permissions;
 pub mod placement;
-pub mod reading;
+pub mod read_plan;
 pub mod registration;
 pub mod resync;
 pub mod schedule;
 pub mod watch_cuts;
+pub mod write_results;
 
 use std::time::Duration;
 
 use time::UtcDateTime;
 
-use crate::catalogue::Finding;
+use crate::catalog::Finding;
 use crate::config::Settings;
 use crate::facts::observation::Observation;
 use crate::facts::trigger::{Next, Reasons, Trigger};
@@ -49,8 +49,8 @@ use resync::{ProbeResult, WindowId};
 use schedule::Random;
 
 pub use action::{Action, ConditionsPatch, NodePatch, Refusal, Transition, Write, WriteResult};
-pub use learn::{FollowUp, learn};
 pub use memory::{Memory, Migration, Refused};
+pub use write_results::{FollowUp, learn};
 
 /// The prefix of our annotations on the Node.
 pub const ANNOTATION_PREFIX: &str = "node-agent.harvesterhci.io/";
@@ -139,7 +139,7 @@ pub fn plan(
     run_kind: RunKind,
     now: Now,
 ) -> Plan {
-    let own = machine::without_node_of_another_machine(seen.observation);
+    let own = node_ownership::without_node_of_another_machine(seen.observation);
     let seen = Scene {
         observation: own.as_ref().unwrap_or(seen.observation),
         ..seen
@@ -202,15 +202,17 @@ pub fn plan(
     let changed = if is_left_alone { &none } else { &labels };
     let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
     let (registration, changes) = registration::decide(settings, seen, changed, reloaded);
-    if changes.iter().any(FileChange::is_reload) {
+    if changes.iter().all(FileChange::is_reload) && !changes.is_empty() {
         memory.reloaded = Some(now.uptime);
     }
     if changes.is_empty() && !registration::is_unloaded(observation) {
         memory.unwritten_file = None;
     }
     let mut actions = Vec::from_iter(start.map(Action::StartUnit));
-    // Before the Node: a kubelet that starts in between must not set the previous labels of the Node.
-    actions.extend(changes.into_iter().map(Action::EditLabelFile));
+    // Before the Node: a kubelet that starts in between must not set the previous labels of the Node. systemd may take seconds to
+    // reload, which the Node does not wait for.
+    let (reload, edits): (Vec<_>, Vec<_>) = changes.into_iter().partition(FileChange::is_reload);
+    actions.extend(edits.into_iter().map(Action::EditLabelFile));
     if !is_left_alone {
         actions.extend(patch.map(Action::PatchNode));
     }
@@ -232,6 +234,7 @@ pub fn plan(
             conditions_patch(settings, node, wanted, is_daemon).map(Action::PatchConditions),
         );
     }
+    actions.extend(reload.into_iter().map(Action::EditLabelFile));
     let wanted = |refused: &Refused| {
         let mut actions = actions.iter();
         actions.any(|action| action.write() == refused.action.write())

@@ -12,7 +12,7 @@ pub enum Verdict {
     /// The same name.
     Match,
     /// The same name except for upper case or a domain.
-    MatchModuloCaseOrDomain,
+    MatchExceptCaseOrDomain,
     /// The name that the platform set: `spec.hostname`, or the name that KubeVirt truncates at a dot or at the maximum length.
     PlatformHostname,
     /// The VM's name, truncated by Rancher (`hostnameLengthLimit`).
@@ -33,7 +33,7 @@ impl Verdict {
     /// All verdicts.
     pub const ALL: [Self; 9] = [
         Self::Match,
-        Self::MatchModuloCaseOrDomain,
+        Self::MatchExceptCaseOrDomain,
         Self::PlatformHostname,
         Self::RancherTruncated,
         Self::NodeIdSuffix,
@@ -58,7 +58,7 @@ impl Verdict {
     pub fn may_register(self) -> bool {
         match self {
             Self::Match
-            | Self::MatchModuloCaseOrDomain
+            | Self::MatchExceptCaseOrDomain
             | Self::PlatformHostname
             | Self::RancherTruncated
             | Self::NodeIdSuffix
@@ -71,10 +71,10 @@ impl Verdict {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Match => "NamesMatch",
-            Self::MatchModuloCaseOrDomain => "MatchModuloCaseOrDomain",
+            Self::MatchExceptCaseOrDomain => "NamesMatchExceptCaseOrDomain",
             Self::PlatformHostname => "PlatformHostname",
             Self::RancherTruncated => "RancherTruncated",
-            Self::NodeIdSuffix => "NodeIdSuffix",
+            Self::NodeIdSuffix => "NodeIDSuffix",
             Self::ConfiguredOverride => "ConfiguredOverride",
             Self::Unknown => "VMUnknown",
             Self::Mismatch => "Mismatch",
@@ -86,7 +86,7 @@ impl Verdict {
     pub fn consequence(self) -> &'static str {
         match self {
             Self::Match => "none",
-            Self::MatchModuloCaseOrDomain => {
+            Self::MatchExceptCaseOrDomain => {
                 "none for Kubernetes, which uses the lower-case name; scripts that compare names may differ"
             }
             Self::PlatformHostname
@@ -96,7 +96,7 @@ impl Verdict {
                 "The Harvester cloud provider looks up a VM by the Node name and does not follow migrations of this \
                  one; the CSI driver before 0.1.6 cannot attach volumes"
             }
-            Self::Unknown => "volumes and topology may be those of a different VM",
+            Self::Unknown => "the names are not verified",
             Self::Mismatch => {
                 "The Harvester cloud provider finds no VM with the Node name: no providerID, no topology after a migration, \
                  and the Node may be deleted when it becomes NotReady; the CSI driver before 0.1.6 cannot attach volumes"
@@ -110,7 +110,7 @@ impl Verdict {
 
     /// Reports whether the names match as far as the components of Harvester require.
     pub fn is_match(self) -> bool {
-        matches!(self, Self::Match | Self::MatchModuloCaseOrDomain)
+        matches!(self, Self::Match | Self::MatchExceptCaseOrDomain)
     }
 }
 
@@ -129,7 +129,7 @@ pub fn judge(
         return Verdict::Match;
     }
     if lower == vm.as_str() || first == vm.as_str() {
-        return Verdict::MatchModuloCaseOrDomain;
+        return Verdict::MatchExceptCaseOrDomain;
     }
     if others
         .iter()

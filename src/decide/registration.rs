@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Scene;
 use super::labels::LabelPlan;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::config::{LabelKey, OnChange, Settings};
 use crate::facts::node::Node;
 use crate::facts::observation::Observation;
@@ -98,8 +98,7 @@ pub fn decide(
     let mut changes: Vec<FileChange> = changes.collect();
     let is_kubelet = |change: &FileChange| change.kind == LabelFileKind::Kubelet;
     let is_rested = reloaded.is_none_or(|ago| ago >= RELOAD_PAUSE);
-    // A change of the file includes a reload.
-    if is_unloaded(seen.observation) && is_rested && !changes.iter().any(is_kubelet) {
+    if changes.iter().any(is_kubelet) || is_unloaded(seen.observation) && is_rested {
         changes.push(FileChange {
             kind: LabelFileKind::Kubelet,
             edit: Edit::Reload,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fixtures::{VM, World, forbidden, host_labels};
 use super::*;
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::decide::resync::WindowOutcome;
 use crate::facts::names::VmName;
 use crate::facts::observation::{Api, ObservationIssue};

@@ -61,8 +61,8 @@ impl Api {
     /// Returns the name of its credential in messages.
     pub fn credential(self) -> &'static str {
         match self {
-            Self::Harvester => "Harvester credential",
-            Self::Guest => "kubelet credential",
+            Self::Harvester => "Harvester kubeconfig",
+            Self::Guest => "kubelet kubeconfig",
         }
     }
 }

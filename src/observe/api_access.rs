@@ -80,6 +80,8 @@ impl Connections {
             timeouts,
             Api::Harvester,
         );
+        self.guest.judge_files(root, Api::Guest);
+        self.harvester.judge_files(root, Api::Harvester);
         if let (Some(harvester), Some(guest)) = (&self.harvester.link, &self.guest.link)
             && let Some(evidence) = own_api::is_own_api(&harvester.credential, &guest.credential)
         {
@@ -167,15 +169,8 @@ impl ApiAccess {
         self.problem = Some(why);
     }
 
-    fn refresh(
-        &mut self,
-        root: &Root,
-        candidates: Vec<Candidate>,
-        allow: OptIns,
-        timeouts: Timeouts,
-        api: Api,
-    ) {
-        self.reload(root, candidates, allow, timeouts, api);
+    /// Notes the files of the last reading, and who else can read or change them.
+    fn judge_files(&mut self, root: &Root, api: Api) {
         let places = self.candidates.iter().map(|place| place.path.clone());
         self.files = places.collect();
         self.exposed.clear();
@@ -185,7 +180,7 @@ impl ApiAccess {
         }
     }
 
-    fn reload(
+    fn refresh(
         &mut self,
         root: &Root,
         candidates: Vec<Candidate>,
@@ -199,7 +194,10 @@ impl ApiAccess {
         let path = match search::find(root, candidates) {
             FoundCredential::At(candidate) => candidate.path,
             FoundCredential::Unreadable { candidate, error } => {
-                let text = format!("{} ({})", chain(&error), candidate.why);
+                let text = match &candidate.named_by {
+                    Some(setting) => format!("{} ({setting})", chain(&error)),
+                    None => chain(&error),
+                };
                 match &self.link {
                     Some(_) => self.kept = Some(text),
                     None => self.refuse(Unavailable::new(
@@ -212,13 +210,10 @@ impl ApiAccess {
             FoundCredential::Nowhere { tried } => {
                 // A missing file means that the credential was removed.
                 self.source = None;
-                let tried: Vec<String> = tried
-                    .iter()
-                    .map(|candidate| format!("{} ({})", candidate.path.display(), candidate.why))
-                    .collect();
+                let tried: Vec<String> = tried.iter().map(ToString::to_string).collect();
                 self.refuse(Unavailable::new(
                     UnavailableKind::Missing,
-                    format!("no {what} found at {}", tried.join(", ")),
+                    format!("no {what} at {}", tried.join(", ")),
                 ));
                 return;
             }

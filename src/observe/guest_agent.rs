@@ -228,7 +228,7 @@ fn arguments(commands: &Variant<'_>) -> Vec<String> {
 fn why(error: &BusError) -> Unavailable {
     let kind = match error {
         BusError::Absent(_) => UnavailableKind::Missing,
-        BusError::Connect { .. } | BusError::Silent | BusError::Ended => {
+        BusError::Connect { .. } | BusError::Silent(_) | BusError::Ended => {
             UnavailableKind::Unreachable
         }
         BusError::Refused { .. } => UnavailableKind::Forbidden,

@@ -18,6 +18,6 @@ pub mod node;
 pub mod observer;
 pub mod permissions;
 pub mod registration;
-mod why;
+mod unavailable;
 
-pub use why::why;
+pub use unavailable::why;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::journal::{Priority, Record};
 use super::message_id;
 use super::status::{NameStatus, Status};
-use crate::catalogue::{Code, Finding, Severity};
+use crate::catalog::{Code, Finding, Severity};
 use crate::decide::Migration;
 use crate::decide::identity::NameKind;
 use crate::decide::resync::{WindowId, WindowOutcome};

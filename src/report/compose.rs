@@ -11,6 +11,7 @@ use super::status::{
 };
 use crate::agent::RoundReport;
 use crate::agent::signal_board::Signal;
+use crate::catalog::{Code, Finding, Group, Severity};
 use crate::decide::conditions::kebab;
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::labels::{Owned, SkipReason};
@@ -18,7 +19,6 @@ use crate::decide::placement::{Placement, PlacementOutcome};
 use crate::decide::resync::WindowId;
 use crate::decide::{self, Action, Migration, WriteResult};
 use crate::facts::Fact;
-use crate::facts::observation::Observation;
 use crate::facts::permissions::{Permission, PermissionPlace};
 use crate::facts::topology::LabelValue;
 use crate::sys::escape::one_line;
@@ -74,7 +74,7 @@ impl Status {
             registration: registration(report),
             last_migration: last_migration(report, context),
             last_migration_hint: context.last_migration_hint.clone(),
-            credentials: credentials(report.observation),
+            credentials: credentials(report),
             permissions: Vec::new(),
             qemu_guest_agent: guest_agent(report),
             event_sources: context.event_sources.clone(),
@@ -246,7 +246,16 @@ fn last_migration(report: &RoundReport<'_>, context: &Context) -> Option<Migrati
     }
 }
 
-fn credentials(observation: &Observation) -> CredentialsStatus {
+fn credentials(report: &RoundReport<'_>) -> CredentialsStatus {
+    let observation = report.observation;
+    let findings = &report.plan.findings;
+    let error_of = |is_about: fn(&Finding) -> bool| {
+        let is_error = |finding: &&Finding| finding.code.entry().severity == Severity::Error;
+        let error = findings
+            .iter()
+            .find(|finding| is_error(finding) && is_about(finding));
+        error.map(|finding| finding.code.to_string())
+    };
     let date = |seconds: Option<i64>| {
         seconds
             .and_then(|seconds| time::UtcDateTime::from_unix_timestamp(seconds).ok())
@@ -260,6 +269,7 @@ fn credentials(observation: &Observation) -> CredentialsStatus {
             namespace: Some(harvester.namespace.to_string()),
             expiration_time: date(harvester.expires),
             error: None,
+            finding: None,
         },
         seen => CredentialStatus {
             error: seen.why().map(|why| why.text.clone()),
@@ -274,13 +284,36 @@ fn credentials(observation: &Observation) -> CredentialsStatus {
             namespace: None,
             expiration_time: date(kubelet.expires),
             error: None,
+            finding: None,
         },
         seen => CredentialStatus {
             error: seen.why().map(|why| why.text.clone()),
             ..CredentialStatus::default()
         },
     };
-    CredentialsStatus { harvester, kubelet }
+    CredentialsStatus {
+        harvester: CredentialStatus {
+            finding: error_of(|finding| {
+                matches!(
+                    finding.group(),
+                    Group::HarvesterCredential | Group::HarvesterApi
+                )
+            }),
+            ..harvester
+        },
+        kubelet: CredentialStatus {
+            finding: error_of(|finding| {
+                finding.group() == Group::KubeletCredential
+                    || matches!(
+                        finding.code,
+                        Code::GuestApiUnauthorized
+                            | Code::GuestApiForbidden
+                            | Code::GuestApiTlsError
+                    )
+            }),
+            ..kubelet
+        },
+    }
 }
 
 impl From<(&'static str, Signal)> for EventSourceStatus {

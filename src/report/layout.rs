@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::iter::repeat_n;
 
-use crate::catalogue::Severity;
+use crate::catalog::Severity;
 
 /// The capabilities of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

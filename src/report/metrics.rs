@@ -26,9 +26,9 @@ use crate::facts::requests::Requests;
 pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> String {
     let mut text = String::new();
     let page = &mut text;
-    standing(page, status, report);
+    state_gauges(page, status, report);
     findings(page, status);
-    happened(page, counters);
+    event_counters(page, counters);
     expiries(page, report.observation);
     let (interval, _) = schedule::backstop(report.settings);
     MetricFamily::new(
@@ -42,7 +42,7 @@ pub fn state(status: &Status, report: &RoundReport<'_>, counters: &Counters) -> 
 }
 
 /// Returns the page that every reconcile changes.
-pub fn activity(report: &RoundReport<'_>) -> String {
+pub fn request_counters(report: &RoundReport<'_>) -> String {
     let mut text = String::new();
     requests(&mut text, report.requests);
     reconciled(&mut text, report.now.wall);
@@ -53,7 +53,7 @@ fn number(holds: bool) -> f64 {
     if holds { 1.0 } else { 0.0 }
 }
 
-fn standing(page: &mut String, status: &Status, report: &RoundReport<'_>) {
+fn state_gauges(page: &mut String, status: &Status, report: &RoundReport<'_>) {
     MetricFamily::new(
         page,
         "harvester_node_agent_build_info",
@@ -190,7 +190,7 @@ fn findings(page: &mut String, status: &Status) {
     }
 }
 
-fn happened(page: &mut String, counters: &Counters) {
+fn event_counters(page: &mut String, counters: &Counters) {
     let mut migrations = MetricFamily::new(
         page,
         "harvester_node_agent_migrations_total",
@@ -309,9 +309,9 @@ mod tests {
         for (verdict, is_known, expected) in [
             (Verdict::Match, true, ("names-match", true)),
             (
-                Verdict::MatchModuloCaseOrDomain,
+                Verdict::MatchExceptCaseOrDomain,
                 true,
-                ("match-modulo-case-or-domain", true),
+                ("names-match-except-case-or-domain", true),
             ),
             (Verdict::Match, false, ("vm-unknown", false)),
             (Verdict::Mismatch, false, ("mismatch", false)),

@@ -15,6 +15,7 @@ pub mod logging;
 pub mod message_id;
 pub mod metrics;
 pub mod relative;
+mod rows;
 pub mod sink;
 pub mod status;
 pub mod status_file;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{Saver, State};
 use crate::agent::{Publish, RoundReport};
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::config::{MetricsFile, Settings};
 use crate::decide::{Action, rfc3339};
 use crate::facts::observation::ObservationIssue;
@@ -222,7 +223,7 @@ impl Reporter {
         let (state, activity) = match is_wanted {
             true => (
                 metrics::state(status, report, &self.counters),
-                metrics::activity(report),
+                metrics::request_counters(report),
             ),
             false => (String::new(), String::new()),
         };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::catalogue::Severity;
+use crate::catalog::Severity;
 use crate::decide::identity::NameKind;
 use crate::sys::escape::one_line;
 
@@ -60,6 +60,12 @@ pub struct Status {
 }
 
 impl Status {
+    /// Reports whether it has a finding of severity error.
+    pub fn has_error(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.severity == Severity::Error)
+    }
+
     /// Converts the status to JSON through its text, because another serializer for all these types adds 10 kB of code.
     pub fn to_json(&self) -> Value {
         let text = serde_json::to_vec_pretty(self).unwrap_or_default();
@@ -312,6 +318,9 @@ pub struct CredentialStatus {
     /// The reason why there is no credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The code of the first error about the credential or its API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<String>,
 }
 
 /// A request that the agent sends to Harvester, and whether it is allowed.

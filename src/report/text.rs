@@ -5,35 +5,22 @@ use std::fmt::Write;
 
 use time::UtcDateTime;
 
-use super::layout::{Mark, TermStyle, paragraph};
+use super::layout::Mark;
 use super::relative::{expiry, relative, seconds_until};
+pub use super::rows::Show;
+use super::rows::{Rows, SHOWN_MAX};
 use super::status::{CredentialStatus, EventSourceStatus, FindingStatus, IdentityStatus, Status};
-use crate::catalogue::Severity;
+use crate::catalog::Severity;
 use crate::decide::name_match::Verdict;
 use crate::sys::escape::one_line;
 
-/// The longest text shown in one row, in characters.
-const SHOWN_MAX: usize = 1000;
-
-/// The number of columns of the row names.
-const NAMES: usize = 13;
-
-/// The options of the output.
-#[derive(Debug, Clone, Copy)]
-pub struct Show {
-    /// The style of the terminal.
-    pub style: TermStyle,
-    /// Whether all details are shown.
-    pub verbose: bool,
-    /// The current time, for relative times.
-    pub now: UtcDateTime,
-}
-
 /// Returns the runtime status, as `status` prints it.
-pub fn status(status: &Status, show: Show) -> String {
+/// `doubt` is set unless an agent is known to be running.
+pub fn status(status: &Status, show: Show, doubt: Option<&str>) -> String {
     let mut rows = Rows::new(show);
     let node = status.labels.node.as_deref().unwrap_or("this node");
-    let mark = worst(status).map_or(Mark::Ok, Mark::Found);
+    let severity = worst(status).max(doubt.map(|_| Severity::Warning));
+    let mark = severity.map_or(Mark::Ok, Mark::Found);
     let host = match &status.placement {
         Some(placement) => format!(
             " on {} ({}/{})",
@@ -43,7 +30,13 @@ pub fn status(status: &Status, show: Show) -> String {
         ),
         None => ", host unknown".to_owned(),
     };
-    rows.headline(mark, &format!("{node}: {}{host}", status.labels.state));
+    let doubt = doubt.map(|doubt| {
+        let ago = relative(show.now, &status.last_update_time);
+        format!("{doubt}; showing last status from {ago}: ")
+    });
+    let doubt = doubt.unwrap_or_default();
+    let state = &status.labels.state;
+    rows.headline(mark, &format!("{node}: {doubt}{state}{host}"));
     rows.row("VM", &vm(&status.identity));
     let labels: Vec<String> = status
         .labels
@@ -85,7 +78,7 @@ pub fn status(status: &Status, show: Show) -> String {
         status.trigger
     );
     rows.row("Agent", &text);
-    rows.row("qemu-ga", &guest_agent(status));
+    rows.row("QEMU agent", &guest_agent(status));
     if show.verbose {
         event_sources(&mut rows, &status.event_sources);
     }
@@ -122,7 +115,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
     let short = credentials.map(|(name, credential)| kubeconfig(name, credential, show.now));
     rows.marks("Kubeconfigs", &short);
     if !status.permissions.is_empty() {
-        rows.marks("Permissions", &permissions(status));
+        rows.marks("Permissions", &permissions(status, show.verbose));
     }
     rows.row("Problems", &problems(&status.findings));
     if show.verbose {
@@ -140,7 +133,7 @@ pub fn whoami(status: &Status, show: Show) -> String {
             let text = format!("{}: {allowed} ({})", permission.request, permission.purpose);
             rows.row("Permission", &text);
         }
-        rows.row("qemu-ga", &guest_agent(status));
+        rows.row("QEMU agent", &guest_agent(status));
         event_sources(&mut rows, &status.event_sources);
         findings(&mut rows, &status.findings);
     }
@@ -180,7 +173,7 @@ pub fn line(status: &Status) -> String {
     let labels = &status.labels.state;
     let agent = &status.qemu_guest_agent.state;
     format!(
-        "vm={vm} identity={identity}{placement} labels={labels} guest-agent={agent}{migrated}{finding}"
+        "vm={vm} identity={identity}{placement} labels={labels} qemu-guest-agent={agent}{migrated}{finding}"
     )
 }
 
@@ -284,7 +277,7 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
     } else {
         rows.marks("Names", &names);
     }
-    if identity.names.iter().any(|name| is_wrong(&name.state)) {
+    if rows.show.verbose && identity.names.iter().any(|name| is_wrong(&name.state)) {
         rows.row("Impact", &identity.impact);
     }
 }
@@ -292,6 +285,9 @@ fn names(rows: &mut Rows, identity: &IdentityStatus) {
 /// Returns a short description of a credential, and its state.
 fn kubeconfig(name: &str, credential: &CredentialStatus, now: UtcDateTime) -> (Mark, String) {
     let bad = Mark::Found(Severity::Error);
+    if let Some(code) = &credential.finding {
+        return (bad, format!("{name} ({code})"));
+    }
     if credential.kubeconfig.is_none() {
         return (bad, format!("{name}, not usable"));
     }
@@ -335,19 +331,23 @@ fn whole(credential: &CredentialStatus) -> String {
     }
 }
 
-fn permissions(status: &Status) -> Vec<(Mark, String)> {
+fn permissions(status: &Status, is_listed: bool) -> Vec<(Mark, String)> {
     let all = &status.permissions;
     let count = |answer: bool| all.iter().filter(|one| one.allowed == Some(answer)).count();
     let (allowed, denied) = (count(true), count(false));
     let unknown = all.len().saturating_sub(allowed + denied);
     let parts = [
         (allowed, Mark::Ok, "allowed"),
-        (denied, Mark::Skipped, "denied (-v to list)"),
-        (unknown, Mark::Skipped, "unknown (-v to list)"),
+        (denied, Mark::Skipped, "denied"),
+        (unknown, Mark::Skipped, "unknown"),
     ];
+    let hint = if is_listed { "" } else { " (-v to list)" };
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
     parts
-        .map(|(count, mark, word)| (mark, format!("{count} {word}")))
+        .map(|(count, mark, word)| {
+            let hint = if mark == Mark::Ok { "" } else { hint };
+            (mark, format!("{count} {word}{hint}"))
+        })
         .collect()
 }
 
@@ -402,53 +402,10 @@ fn seconds(milliseconds: u64) -> String {
     format!("{:.1}s", milliseconds as f64 / 1000.0)
 }
 
-/// Rows with a name and a value, wrapped at the width of the terminal.
-struct Rows {
-    show: Show,
-    text: String,
-}
-
-impl Rows {
-    fn new(show: Show) -> Self {
-        Self {
-            show,
-            text: String::new(),
-        }
-    }
-
-    fn headline(&mut self, mark: Mark, value: &str) {
-        let style = self.show.style;
-        let value = one_line(value, SHOWN_MAX);
-        let lead = format!("{} ", style.symbol(mark));
-        let indent = style.symbol_width() + 1;
-        paragraph(&mut self.text, &lead, indent, &value, style.width);
-    }
-
-    /// Appends one row. The value may be untrusted and is escaped.
-    fn row(&mut self, name: &str, value: &str) {
-        self.push(name, &one_line(value, SHOWN_MAX));
-    }
-
-    /// Appends one row with several parts, each after the symbol of its state.
-    fn marks(&mut self, name: &str, parts: &[(Mark, String)]) {
-        let style = self.show.style;
-        let parts = parts.iter().map(|(mark, text)| {
-            let text = one_line(text, SHOWN_MAX);
-            format!("{} {text}", style.symbol(*mark))
-        });
-        let parts: Vec<String> = parts.collect();
-        self.push(name, &parts.join("   "));
-    }
-
-    fn push(&mut self, name: &str, value: &str) {
-        let lead = format!("{name:<NAMES$}");
-        paragraph(&mut self.text, &lead, NAMES, value, self.show.style.width);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::layout::TermStyle;
     use serde_json::json;
 
     #[test]
@@ -457,7 +414,7 @@ mod tests {
             |kind: &str| json!({"type": kind, "name": "n", "state": Verdict::Unknown.name()});
         let identity = json!({
             "state": "vm-unknown", "impact": "", "evidence": [],
-            "names": [name("hostname"), name("static hostname")],
+            "names": [name("hostname"), name("static-hostname")],
         });
         let identity: IdentityStatus = serde_json::from_value(identity).unwrap();
         let mut rows = Rows::new(Show {

@@ -16,7 +16,7 @@ use nix::time::clock_gettime;
 use tokio::time::Instant;
 
 use super::Sender;
-use super::waits::Waits;
+use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::clock::ClockStep;

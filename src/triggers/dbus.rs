@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use zbus::message::Type;
 use zbus::{Message, MessageStream};
 
-use super::waits::Waits;
+use super::restart_delay::Waits;
 use super::{Sender, files};
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};

@@ -10,7 +10,7 @@ use nix::sys::epoll::EpollFlags;
 use tokio::time::Instant;
 
 use super::Sender;
-use super::waits::Waits;
+use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::observation::ObservationIssue;

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Sender;
-use super::waits::Waits;
+use super::restart_delay::Waits;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::agent::{HintSink, Trigger};
 use crate::facts::nic::{Announce, Nic};

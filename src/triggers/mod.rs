@@ -16,11 +16,11 @@ mod inbox;
 pub mod link;
 pub mod operator_channel;
 pub mod port;
+pub mod restart_delay;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod waits;
 pub mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Sender;
 use super::files;
-use super::waits::Waits;
+use super::restart_delay::Waits;
 use crate::agent::Trigger;
 use crate::agent::signal_board::{Signal, SignalBoard};
 use crate::facts::observation::ObservationIssue;

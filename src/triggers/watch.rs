@@ -214,9 +214,9 @@ impl<T: Watched, C: OpenWatch> Keeper<T, C> {
         self.undeferred().await;
     }
 
-    /// Waits until the backoff of the API ends. Other requests may fail in the meantime.
+    /// Waits until the backoff of the API ends, and until a read that it deferred was sent. Other requests may fail in the meantime.
     async fn undeferred(&self) {
-        while let Some(left) = self.target.client.backoff().left() {
+        while let Some(left) = self.target.client.backoff().left_for_watch() {
             sleep(left).await;
         }
     }

@@ -9,6 +9,12 @@ use tokio::time::Instant;
 
 use crate::decide::schedule::{Random, retry};
 
+/// The maximum time for which a watch waits for a read that was deferred, after the backoff has ended.
+const READ_FIRST: Duration = Duration::from_secs(15);
+
+/// The interval at which a watch checks whether that read was sent.
+const READ_CHECK: Duration = Duration::from_millis(250);
+
 /// The consecutive failures of an API. A pure value: the time and the randomness are arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
@@ -16,6 +22,8 @@ pub struct Failures {
     /// The time at which the last failure was counted.
     counted: Option<Instant>,
     until: Option<Instant>,
+    /// Whether a read was deferred since then.
+    read_is_due: bool,
 }
 
 impl Failures {
@@ -28,6 +36,12 @@ impl Failures {
         }
         let until = now + retry(self.count, asked, random);
         self.until = Some(self.until.map_or(until, |earlier| earlier.max(until)));
+        self.read_is_due = false;
+    }
+
+    /// Records that a read was deferred.
+    pub fn read_deferred(&mut self) {
+        self.read_is_due = true;
     }
 
     /// Allows the next request at once. If it fails, the count of failures continues.
@@ -39,6 +53,16 @@ impl Failures {
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
+    }
+
+    /// Returns the time after which a watch asks again whether it may be opened. A read that was deferred goes first: a watch that
+    /// fails while reads are answered would otherwise begin the next backoff each time, and the read would never be sent.
+    pub fn left_for_watch(&self, now: Instant) -> Option<Duration> {
+        self.left(now).or_else(|| {
+            let until = self.until.filter(|_| self.read_is_due)?;
+            let left = (until + READ_FIRST).saturating_duration_since(now);
+            (!left.is_zero()).then_some(left.min(READ_CHECK))
+        })
     }
 }
 
@@ -65,6 +89,16 @@ impl Backoff {
     /// Returns the remaining time of the backoff.
     pub fn left(&self) -> Option<Duration> {
         self.with(|failures| failures.left(Instant::now()))?
+    }
+
+    /// Returns the time after which a watch asks again whether it may be opened.
+    pub fn left_for_watch(&self) -> Option<Duration> {
+        self.with(|failures| failures.left_for_watch(Instant::now()))?
+    }
+
+    /// Records that a read was deferred: it precedes the watch when the backoff ends.
+    pub fn read_deferred(&self) {
+        self.with(Failures::read_deferred);
     }
 
     /// Records the failure of a request that was sent at `sent`. `asked` is the server's `Retry-After`.
@@ -149,6 +183,23 @@ mod tests {
         let later = now + Duration::from_secs(1);
         several.failed(later, later, None, most());
         assert!(several.left(later) > one.left(now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_was_deferred_is_sent_before_the_watch() {
+        let mut failures = Failures::default();
+        let now = Instant::now();
+        failures.failed(now, now, None, most());
+        let ended = now + failures.left(now).unwrap();
+        assert_eq!(failures.left_for_watch(now), failures.left(now));
+        assert_eq!(failures.left_for_watch(ended), None);
+        failures.read_deferred();
+        assert_eq!(failures.left(ended), None);
+        assert_eq!(failures.left_for_watch(ended), Some(READ_CHECK));
+        assert_eq!(failures.left_for_watch(ended + READ_FIRST), None);
+        failures.failed(ended, ended, None, most());
+        let ended = ended + failures.left(ended).unwrap();
+        assert_eq!(failures.left_for_watch(ended), None);
     }
 
     #[tokio::test(start_paused = true)]

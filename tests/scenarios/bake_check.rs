@@ -114,7 +114,7 @@ fn codes(faults: &[Value]) -> Vec<&str> {
 /// Runs the remedies as a person would who pastes them.
 fn remedy(faults: &[Value]) {
     for fault in faults {
-        let command = fault["command"].as_str().unwrap();
+        let command = fault["commands"][0]["text"].as_str().unwrap();
         let output = Command::new("sh").args(["-ec", command]).output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
     }
@@ -161,12 +161,12 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
         let (exit, text) = tree.print(&[]);
         assert_eq!(exit, Some(1));
         for fault in &faults {
-            for key in ["code", "observed", "impact", "command"] {
+            for key in ["code", "observed", "impact"] {
                 let shown = words(&text).contains(&words(fault[key].as_str().unwrap()));
                 assert!(shown, "{key} of {code}: {text}");
             }
             // To be pasted, and therefore never wrapped.
-            for line in fault["command"].as_str().unwrap().lines() {
+            for line in fault["commands"][0]["text"].as_str().unwrap().lines() {
                 assert!(text.contains(line), "{text}");
             }
         }
@@ -189,7 +189,7 @@ fn each_fault_is_named_and_its_remedy_makes_the_image_clean() {
                 tree.write(&place.replace('*', "x"), &format!("note: \"{CANARY}\"\n"));
             }
             let (_, faults) = tree.check();
-            let removed = faults[0]["command"].as_str().unwrap();
+            let removed = faults[0]["commands"][0]["text"].as_str().unwrap();
             for place in places {
                 let place = place.replace('*', "x");
                 assert!(removed.contains(&place), "{place} is not in: {removed}");
@@ -287,7 +287,11 @@ fn a_moved_data_directory_is_looked_into() {
     tree.write("/data/rke2/agent/client-kubelet.key", CANARY);
     tree.write("/data/rke2/server/node-token", CANARY);
     let (_, faults) = tree.check();
-    let expected = ["harvester-credential", "kubelet-credential", "cluster-keys"];
+    let expected = [
+        "image-harvester-credential",
+        "image-kubelet-credential",
+        "image-cluster-keys",
+    ];
     assert_eq!(codes(&faults), expected);
     remedy(&faults);
     assert_eq!(tree.check().0, Some(0));
@@ -301,7 +305,10 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
     let (exit, faults) = tree.check();
     assert_eq!(
         (exit, codes(&faults)),
-        (Some(1), vec!["agent-missing", "guest-agent-missing"])
+        (
+            Some(1),
+            vec!["image-agent-missing", "image-guest-agent-missing"]
+        )
     );
     for (family, command) in [
         ("debian", "apt-get install -y qemu-guest-agent"),
@@ -318,7 +325,7 @@ fn what_is_missing_is_named_with_the_command_that_installs_it() {
         let (_, faults) = tree.check();
         let remedies: Vec<&str> = faults
             .iter()
-            .map(|fault| fault["command"].as_str().unwrap())
+            .map(|fault| fault["commands"][0]["text"].as_str().unwrap())
             .collect();
         assert!(
             remedies.iter().any(|remedy| remedy.ends_with(command)),
@@ -338,7 +345,10 @@ fn configuration_with_faults_fails_the_build_and_its_remedy_says_where() {
     let tree = Tree::clean();
     tree.write("/etc/harvester-node-agent/config.toml", "watch = \"yes\"\n");
     let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["config-invalid"]));
+    assert_eq!(
+        (exit, codes(&faults)),
+        (Some(1), vec!["image-config-invalid"])
+    );
     let seen = faults[0]["observed"].as_str().unwrap();
     assert!(
         seen.contains("/etc/harvester-node-agent/config.toml:1"),
@@ -354,14 +364,14 @@ fn what_cannot_be_read_is_not_clean() {
         &format!("token: [{CANARY}\n"),
     );
     let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["unreadable"]));
+    assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
     // Root has read it, and would be told the same for ever.
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
     tree.link("loop", "/etc/kubernetes/pki");
     tree.link("pki", "/etc/kubernetes/loop");
     let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["unreadable"]));
+    assert_eq!((exit, codes(&faults)), (Some(1), vec!["image-unreadable"]));
 }
 
 #[test]
@@ -401,7 +411,10 @@ fn no_link_leads_out_of_the_tree_neither_for_us_nor_for_the_remedy() {
     let inside = outside.path().join("k3s.yaml");
     tree.write(inside.to_str().unwrap(), CANARY);
     let (exit, faults) = tree.check();
-    assert_eq!((exit, codes(&faults)), (Some(1), vec!["admin-kubeconfig"]));
+    assert_eq!(
+        (exit, codes(&faults)),
+        (Some(1), vec!["image-admin-kubeconfig"])
+    );
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
     assert_eq!(fs::read_to_string(inside).unwrap(), CANARY);
@@ -422,7 +435,7 @@ fn names_from_the_tree_can_neither_move_the_cursor_nor_run_a_command() {
     let (_, faults) = tree.check();
     let dir = tempfile::tempdir().unwrap();
     for fault in &faults {
-        let command = fault["command"].as_str().unwrap();
+        let command = fault["commands"][0]["text"].as_str().unwrap();
         Command::new("sh")
             .args(["-c", command])
             .current_dir(dir.path())
@@ -476,7 +489,9 @@ fn a_secret_is_gone_after_its_remedy_however_it_is_written() {
         let (exit, faults) = tree.check();
         assert_eq!(exit, Some(1), "{text}");
         assert!(
-            codes(&faults).iter().all(|code| *code == "cluster-token"),
+            codes(&faults)
+                .iter()
+                .all(|code| *code == "image-cluster-token"),
             "{faults:?}"
         );
         remedy(&faults);
@@ -497,7 +512,7 @@ fn a_secret_is_gone_after_its_remedy_however_it_is_written() {
 fn a_name_or_a_place_for_every_machine_is_found_and_taken_out_of_its_file() {
     let config = "/etc/rancher/rke2/config.yaml";
     let kubelet = "/etc/default/kubelet";
-    let (name, place) = ("node-name-baked", "topology-label-baked");
+    let (name, place) = ("image-node-name", "image-topology-label");
     let zone = "topology.kubernetes.io/zone";
     for (path, text, code, left) in [
         (
@@ -574,7 +589,11 @@ fn where_one_remedy_removes_the_file_no_other_stumbles_over_that() {
     let (_, faults) = tree.check();
     assert_eq!(
         codes(&faults),
-        ["node-name-baked", "cluster-token", "cluster-token"]
+        [
+            "image-node-name",
+            "image-cluster-token",
+            "image-cluster-token"
+        ]
     );
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
@@ -585,7 +604,7 @@ fn an_empty_file_that_switches_cloud_init_off_counts() {
     let tree = Tree::clean();
     tree.write("/etc/cloud/cloud-init.disabled", "");
     let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["cloud-init-disabled"]);
+    assert_eq!(codes(&faults), ["image-cloud-init-disabled"]);
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
 }
@@ -597,8 +616,8 @@ fn no_path_with_dots_leads_the_remedy_out_of_the_tree() {
     tree.write("/etc/rancher/rke2/config.yaml", &dots);
     tree.write("/victim/server/token", CANARY);
     let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["cluster-keys"]);
-    let command = faults[0]["command"].as_str().unwrap();
+    assert_eq!(codes(&faults), ["image-cluster-keys"]);
+    let command = faults[0]["commands"][0]["text"].as_str().unwrap();
     assert!(!command.contains(".."), "{command}");
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
@@ -608,21 +627,21 @@ fn no_path_with_dots_leads_the_remedy_out_of_the_tree() {
 fn of_a_link_only_the_link_is_removed_and_what_is_behind_is_named() {
     let id = "7d1a5e0c3c5c4f0e8f3ad2b0a9a7c9d1";
     for (link, code) in [
-        ("/var/lib/rancher/rke2/server/db", "cluster-keys"),
+        ("/var/lib/rancher/rke2/server/db", "image-cluster-keys"),
         (
             "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
-            "cluster-token",
+            "image-cluster-token",
         ),
-        ("/etc/machine-id", "machine-id"),
-        ("/var/lib/dbus/machine-id", "machine-id"),
-        ("/etc/hostname", "hostname"),
+        ("/etc/machine-id", "image-machine-id"),
+        ("/var/lib/dbus/machine-id", "image-machine-id"),
+        ("/etc/hostname", "image-hostname"),
     ] {
         let tree = Tree::clean();
         let shared = format!("{{\"token\": \"{id}\"}}");
         tree.write("/srv/shared/one", &shared);
         let _ = fs::remove_file(tree.path(link));
         let target = match code {
-            "cluster-keys" => "/srv/shared",
+            "image-cluster-keys" => "/srv/shared",
             _ => "/srv/shared/one",
         };
         tree.link(target, link);
@@ -642,7 +661,7 @@ fn of_a_link_only_the_link_is_removed_and_what_is_behind_is_named() {
     tree.write("/var/lib/dbus/machine-id", id);
     tree.link("../var/lib/dbus/machine-id", "/etc/machine-id");
     let (_, faults) = tree.check();
-    assert_eq!(codes(&faults), ["machine-id"]);
+    assert_eq!(codes(&faults), ["image-machine-id"]);
     remedy(&faults);
     assert_eq!(tree.check(), (Some(0), Vec::new()));
 }

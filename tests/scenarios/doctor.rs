@@ -11,7 +11,7 @@ use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::guest::{Distribution, GuestTree};
 use harvester_lab::process::{Output, run_once};
 use harvester_lab::world::{HostAccess, Side, VM_NAME, World, WorldOptions, eventually};
-use harvester_node_agent::catalogue::{Code, Group};
+use harvester_node_agent::catalog::{Code, Group};
 use serde_json::{Value, json};
 use tokio::process::Command;
 

@@ -6,7 +6,7 @@
 
 mod causes;
 
-use harvester_node_agent::catalogue::{Code, Severity};
+use harvester_node_agent::catalog::{Code, Severity};
 use serde_json::Value;
 
 use crate::doctor::doctor;

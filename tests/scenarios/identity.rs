@@ -178,6 +178,12 @@ async fn the_node_of_another_machine_is_left_alone_until_its_kubelet_runs_here(o
         let path = harvester_lab::admin::paths::node(world.node_name());
         let admin = &world.guest_admin;
         admin.merge_patch_status(&path, &status).await.unwrap();
+        // The agent's first read is served from the cache of the API server, which follows its storage.
+        let cached = format!("{path}?resourceVersion=0");
+        eventually(SOON, "the cache has the new status", async || {
+            admin.get(&cached).await.unwrap()["status"]["nodeInfo"]["systemUUID"] == uuid
+        })
+        .await;
     };
     report("0b1c2d3e-4f50-4a6b-8c7d-9e0f1a2b3c4d").await;
     let _agent = serve(&world).await;

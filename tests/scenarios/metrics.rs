@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use harvester_lab::process::{Agent, Signal};
 use harvester_lab::world::{World, WorldOptions, eventually};
-use harvester_node_agent::catalogue::Code;
+use harvester_node_agent::catalog::Code;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::process::Command;

@@ -8,9 +8,10 @@ use std::process::Command;
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use harvester_lab::admin::{Admin, paths};
+use harvester_lab::faults::{Fault, Matcher};
 use harvester_lab::guest::Distribution;
 use harvester_lab::pki::Validity;
-use harvester_lab::world::{ACCOUNT, NAMESPACE, VM_NAME, World, WorldOptions};
+use harvester_lab::world::{ACCOUNT, AGENT, NAMESPACE, VM_NAME, World, WorldOptions};
 use nix::pty::{Winsize, openpty};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair};
 use serde_json::Value;
@@ -18,17 +19,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::doctor_credentials::{HARVESTER, edit};
-use crate::{BINARY, TOPOLOGY, agent, condition_becomes, lab, serve};
+use crate::{BINARY, TOPOLOGY, agent, condition_becomes, lab, serve, words};
 
 const WIDTH: usize = 80;
+
+const KUBELET: &str = "/var/lib/rancher/rke2/agent/kubelet.kubeconfig";
 
 /// Lines that are wider than the terminal, but for those that are one word or a command.
 fn wide(text: &str) -> Vec<&str> {
     let wide = text.lines().filter(|line| line.chars().count() > WIDTH);
     let is_command = |line: &&str| {
-        ["harvester-node-agent rbac", "kubectl ", "scp ", "ssh "]
-            .iter()
-            .any(|command| line.contains(command))
+        [
+            "harvester-node-agent rbac",
+            "kubectl ",
+            "scp ",
+            "systemctl ",
+            "journalctl ",
+        ]
+        .iter()
+        .any(|command| line.contains(command))
     };
     wide.filter(|line| !is_command(line) && line.trim().contains(' '))
         .collect()
@@ -252,4 +261,72 @@ async fn the_labels_of_a_node_that_does_not_exist_are_not_called_synced() {
     let node = groups.find(|group| group["group"] == "node").unwrap();
     let summary = node["summary"].as_str().unwrap();
     assert_eq!(summary, format!("{VM_NAME}, labels node-missing"));
+}
+
+/// The root causes that a new or a broken node has most often, and the code of each. The first has two: neither file exists.
+const ROOT_CAUSES: [(&str, &str); 7] = [
+    ("no kubeconfigs", "harvester-credential-missing"),
+    ("no Harvester kubeconfig", "harvester-credential-missing"),
+    ("Harvester token rejected", "harvester-unauthorized"),
+    ("Harvester token forbidden", "harvester-forbidden"),
+    ("Harvester API away", "harvester-unreachable"),
+    ("kubelet certificate rejected", "guest-api-unauthorized"),
+    ("no kubelet kubeconfig", "kubelet-credential-missing"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_root_cause_takes_at_most_35_lines() {
+    for (cause, code) in ROOT_CAUSES {
+        let world = World::lab(WorldOptions::default()).await;
+        let Some(relay) = behind_an_address(&world).await else {
+            println!("SKIP one_root_cause: there is no address but the loopback's");
+            return;
+        };
+        let _agent = serve(&world).await;
+        condition_becomes(&world, TOPOLOGY, "True", "Synced").await;
+        let remove = |path: &str| {
+            let path = world.guest.root().join(path.trim_start_matches('/'));
+            std::fs::remove_file(path).unwrap();
+        };
+        let refuse = |server: &harvester_lab::server::Server, fault: Fault| {
+            let all = Matcher::any().user_agent(AGENT);
+            server.faults().inject(all, fault);
+        };
+        match cause {
+            "no kubeconfigs" => {
+                remove(HARVESTER);
+                remove(KUBELET);
+            }
+            "no Harvester kubeconfig" => remove(HARVESTER),
+            "Harvester token rejected" => {
+                refuse(lab(&world.harvester_api), Fault::unauthorized());
+            }
+            "Harvester token forbidden" => {
+                refuse(lab(&world.harvester_api), Fault::forbidden("forbidden"));
+            }
+            "Harvester API away" => relay.abort(),
+            "kubelet certificate rejected" => {
+                refuse(lab(&world.guest_api), Fault::unauthorized());
+            }
+            _ => remove(KUBELET),
+        }
+        let doctor = agent(&world, &["doctor"]).await.stdout;
+        println!("== {cause}\n{doctor}");
+        let whoami = agent(&world, &["whoami"]).await.stdout;
+        println!("{whoami}");
+        assert!(doctor.contains(&format!("[{code}]")), "{doctor}");
+        let lines = doctor.lines().count();
+        let limit = if cause == "no kubeconfigs" { 45 } else { 35 };
+        assert!(lines <= limit, "{cause}: {lines} lines\n{doctor}");
+        assert_eq!(wide(&doctor), Vec::<&str>::new());
+        assert!(whoami.lines().count() <= 9, "{cause}\n{whoami}");
+        // A credential that is rejected is not shown as ok; an API that is away says nothing about it.
+        let is_shown = words(&whoami).contains(&format!("({code})"));
+        assert_eq!(
+            is_shown,
+            code != "harvester-unreachable",
+            "{cause}\n{whoami}"
+        );
+        relay.abort();
+    }
 }

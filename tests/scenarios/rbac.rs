@@ -2,7 +2,6 @@
 //! The roles that `rbac` prints: enough for everything that the agent does, and nothing more.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -18,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::doctor_credentials::{HARVESTER, edit};
-use crate::{HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve};
+use crate::{BINARY, HOST, On, SOON, ZONE, agent, findings_become, label_becomes, on_both, serve};
 
 on_both!(
     the_printed_roles_allow_all_that_is_asked_and_nothing_of_them_is_unused,
@@ -378,6 +377,14 @@ impl Kubectl {
 
     /// The lines of standard output, sorted.
     async fn run(&self, args: &[&str], input: &str) -> Vec<String> {
+        let text = self.print(args, input).await;
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// Standard output.
+    async fn print(&self, args: &[&str], input: &str) -> String {
         let child = Command::new("kubectl")
             .args(args)
             .env("HOME", self.home.path())
@@ -405,9 +412,7 @@ impl Kubectl {
             "{args:?}: {}",
             text(&output.stderr)
         );
-        let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
+        text(&output.stdout)
     }
 }
 
@@ -472,7 +477,7 @@ async fn the_commands_of_the_findings_can_be_pasted_and_the_manifest_can_follow_
         let steps = fix(&status, code);
         let commands: Vec<&str> = steps
             .iter()
-            .filter_map(|step| step.split('`').nth(1))
+            .flat_map(|step| step.split('`').skip(1).step_by(2))
             .filter(|command| command.starts_with("kubectl ") && command.contains(" create "))
             .collect();
         assert_eq!(commands.len(), 2, "{steps:?}");
@@ -514,14 +519,15 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
             )
         })
         .collect();
-    assert_eq!(commands.len(), 5, "{commands:?}");
-    let ((_, rbac), (from, apply)) = (commands[1], commands[2]);
-    let ((place, print), (_, install)) = (commands[3], commands[4]);
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    let ((_, rbac), (from, review)) = (commands[0], commands[1]);
+    let ((_, apply), (place, write)) = (commands[2], commands[3]);
     // What is copied is what the command before it wrote and the one after it reads.
     assert_eq!(from, "harvester");
     assert!(rbac.ends_with(" > /root/rbac.yaml"), "{rbac}");
-    let copied = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl apply -f rbac.yaml";
-    assert_eq!((place, apply), ("harvester", copied));
+    let copied = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl diff -f rbac.yaml";
+    assert_eq!((place, review), ("harvester", copied));
+    assert_eq!(apply, "kubectl apply -f rbac.yaml");
 
     let (rbac, _) = rbac.split_once(" > ").unwrap();
     let args: Vec<&str> = rbac.split(' ').skip(1).collect();
@@ -545,26 +551,33 @@ async fn the_commands_for_a_new_kubeconfig_make_one_that_the_agent_can_use(on: O
     let secret = "/api/v1/namespaces/default/secrets/harvester-node-agent-token";
     admin.merge_patch(secret, &data).await.unwrap();
 
-    let printed = Command::new("sh")
-        .args(["-c", print])
-        .current_dir(kubectl.home.path())
-        .env("HOME", kubectl.home.path())
-        .env("KUBECONFIG", kubectl.home.path().join("config"))
+    // The part before the pipe runs beside kubectl, the rest in the shell of the login.
+    let (get, write) = write.split_once(" | ").unwrap();
+    let words: Vec<&str> = get.split(' ').skip(1).collect();
+    let secret = kubectl.print(&words, "").await;
+    let file = kubectl.home.path().join("secret.json");
+    std::fs::write(&file, secret).unwrap();
+    let server = world.harvester_api.endpoint().url;
+    let login = "ssh root@<NODE_ADDRESS> harvester-node-agent";
+    let expected = format!("{login} kubeconfig --server {server} --write {HARVESTER}");
+    assert_eq!(write, expected);
+    let written = Command::new(BINARY)
+        .args(write.split(' ').skip(3))
+        .arg("--root")
+        .arg(world.guest.root())
+        .stdin(std::fs::File::open(&file).unwrap())
         .output()
         .await
         .unwrap();
-    let complaint = String::from_utf8_lossy(&printed.stderr);
-    assert!(printed.status.success(), "{print}: {complaint}");
-    let file = kubectl.home.path().join("harvester.kubeconfig");
-    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
-
-    // As the shell of the login does it.
-    let (login, command) = install.split_once(" install ").unwrap();
-    assert_eq!(login, "cat harvester.kubeconfig | ssh root@<NODE_ADDRESS>");
-    assert_eq!(command, format!("-D -m 0600 /dev/stdin {HARVESTER}"));
-    let kubeconfig = std::fs::read_to_string(&file).unwrap();
-    world.guest.write_secret(HARVESTER, kubeconfig);
+    let problem = String::from_utf8_lossy(&written.stderr);
+    assert!(written.status.success(), "{problem}");
+    let says = String::from_utf8_lossy(&written.stdout);
+    let account = "system:serviceaccount:default:harvester-node-agent";
+    let previous = format!("previous file: {HARVESTER}.bak");
+    assert_eq!(
+        says,
+        format!("{HARVESTER} written for {account}; {previous}\n")
+    );
     eventually(SOON, "a VM and a host that are known", async || {
         agent(&world, &["whoami"]).await.code == Some(0)
     })

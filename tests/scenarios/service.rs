@@ -11,7 +11,7 @@ use harvester_lab::world::{WorldOptions, always};
 
 use crate::{
     BINARY, HOST, IDENTITY, On, SOON, TOPOLOGY, agent, condition_becomes, label_becomes, on_both,
-    serve,
+    serve, words,
 };
 
 on_both!(
@@ -48,7 +48,16 @@ async fn it_is_ready_before_any_api_answers_and_stops_at_once(on: On) {
     agent
         .wait_notify(|notification| notification.has("STOPPING"), SOON)
         .await;
+    let short = crate::agent(&world, &["status", "-o", "short"]).await;
     let shown = crate::agent(&world, &["status"]).await;
+    assert!(
+        words(&shown.stdout).contains("agent is not running; showing last status from "),
+        "{}",
+        shown.stdout
+    );
+    let json = crate::agent(&world, &["status", "-o", "json"]).await.stdout;
+    assert!(json.contains("\"running\": false"), "{json}");
+    let shown = short;
     assert_eq!(shown.code, Some(75));
     assert!(
         shown
@@ -205,9 +214,9 @@ async fn an_ordinary_user_sees_whether_the_agent_runs(on: On) {
     world
         .guest
         .write("/run/harvester-node-agent/status.json", text);
-    let (code, _, said) = ask(&["status"]).await;
+    let (code, said, _) = ask(&["status"]).await;
     assert_eq!(code, Some(75));
-    assert!(said.contains("agent is not running"), "{said}");
+    assert!(words(&said).contains("agent is not running"), "{said}");
     let (_, diagnosis, _) = ask(&["doctor", "-o", "json"]).await;
     assert!(diagnosis.contains("agent-not-running"), "{diagnosis}");
 }

@@ -31,11 +31,15 @@ const COMMANDS: &[(&str, Tested)] = &[
         By("tests/run", &["OUT=$PACKAGES packaging/build"]),
     ),
     (
-        "sudo apt install ./target/packages/harvester-node-agent_*.deb",
+        "scp target/packages/harvester-node-agent_*.deb NODE:",
+        Not("copies a file to a second system"),
+    ),
+    (
+        "sudo apt install ./harvester-node-agent_*.deb",
         By("tests/packages/installed", &["apt install /tmp/agent.deb"]),
     ),
     (
-        "sudo zypper install --allow-unsigned-rpm ./target/packages/harvester-node-agent-*.rpm",
+        "sudo zypper install --allow-unsigned-rpm ./harvester-node-agent-*.rpm",
         Not("zypper needs openSUSE; tests/packages/installed installs the same file with rpm"),
     ),
     (
@@ -71,6 +75,10 @@ const COMMANDS: &[(&str, Tested)] = &[
         "rm -rf /etc/harvester-node-agent /var/lib/harvester-node-agent",
         Not("removes two directories, and nothing of this project runs"),
     ),
+    (
+        "kubectl label node NODE topology.harvesterhci.io/host-",
+        Not("removes a label with kubectl, and nothing of this project runs"),
+    ),
     // First steps.
     (
         "sudo harvester-node-agent whoami",
@@ -91,10 +99,6 @@ const COMMANDS: &[(&str, Tested)] = &[
     (
         "harvester-node-agent explain hostname-differs",
         Here(&[], 0, "hostname-differs (warning"),
-    ),
-    (
-        "harvester-node-agent explain harvester-credential-missing",
-        Here(&[], 0, "harvester-credential-missing ("),
     ),
     (
         "harvester-node-agent rbac --help",
@@ -129,6 +133,10 @@ const COMMANDS: &[(&str, Tested)] = &[
     (
         "harvester-node-agent config check",
         Here(&[], 0, "configuration OK"),
+    ),
+    (
+        "harvester-node-agent kubeconfig",
+        By("tests/scenarios/rbac.rs", &["kubeconfig --server"]),
     ),
     (
         "harvester-node-agent rbac",

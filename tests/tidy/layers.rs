@@ -137,7 +137,7 @@ fn holding(folders: &[&str], words: &[&str]) -> Vec<String> {
 fn decisions_and_facts_do_no_io_and_know_no_clock() {
     let none: [String; 0] = [];
     assert_eq!(
-        holding(&["src/facts/", "src/catalogue/", "src/decide/"], &IMPURE),
+        holding(&["src/facts/", "src/catalog/", "src/decide/"], &IMPURE),
         none
     );
     // The rule would be empty if the words were never found.
@@ -180,7 +180,7 @@ fn observe_writes_no_file() {
 
 #[test]
 fn wire_knows_no_labels_and_no_findings() {
-    let words = ["topology.", "harvesterhci", "failure-domain", "catalogue::"];
+    let words = ["topology.", "harvesterhci", "failure-domain", "catalog::"];
     assert_eq!(
         holding(
             &["src/wire/kubeapi/", "src/wire/dbus", "src/wire/netlink"],

@@ -106,7 +106,7 @@ fn files_stay_small() {
         .iter()
         .map(|file| (lines(file), file))
         // A table of data grows with what is known.
-        .filter(|(lines, file)| *lines > LINES_MAX && *file != "src/catalogue/entries.rs")
+        .filter(|(lines, file)| *lines > LINES_MAX && *file != "src/catalog/entries.rs")
         .map(|(lines, file)| format!("{file}: {lines}"))
         .collect();
     assert!(long.is_empty(), "{}", long.join("\n"));

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use harvester_node_agent::catalogue::Code;
+use harvester_node_agent::catalog::Code;
+use harvester_node_agent::commands::bake_check::rules::FaultCode;
 use harvester_node_agent::config::KEYS;
 use harvester_node_agent::decide::conditions::{IDENTITY, TOPOLOGY};
 use harvester_node_agent::decide::guest_agent::{CONDITION, GuestAgentHealth};
@@ -64,7 +65,12 @@ fn literals(file: &str, is_part: fn(char) -> bool) -> Vec<String> {
 #[test]
 fn every_finding_has_one_row() {
     let codes = Code::ALL.iter().map(|code| code.as_str());
-    is_complete("findings", codes, &rows(&read(FINDINGS), None));
+    let of_images = FaultCode::ALL.iter().map(|code| code.entry().name);
+    is_complete(
+        "findings",
+        codes.chain(of_images),
+        &rows(&read(FINDINGS), None),
+    );
 }
 
 #[test]

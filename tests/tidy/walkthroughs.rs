@@ -114,8 +114,8 @@ const WALKTHROUGHS: &[(&str, &[Edit])] = &[
         "### Add a finding",
         &[
             edit(
-                "src/catalogue/entries.rs",
-                "catalogue! {",
+                "src/catalog/entries.rs",
+                "catalog! {",
                 "    Example, \"example\", Machine, Notice, \"an example\",\n        \
                      impact: \"None.\",\n        \
                      fix: [\"Nothing.\"];",
@@ -133,7 +133,7 @@ const WALKTHROUGHS: &[(&str, &[Edit])] = &[
         "### Add a metric",
         &[edit(
             "src/report/metrics.rs",
-            "fn standing(",
+            "fn state_gauges(",
             "    MetricFamily::new(page, \"harvester_node_agent_example\", Kind::Gauge, \"An example.\")\n        \
                  .sample(&[], number(report.placement.is_some()));",
         )],

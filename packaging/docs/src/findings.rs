@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes the reference of all findings, from the catalogue, as Markdown.
+//! Writes the reference of all findings, from the catalog, as Markdown.
 
 use std::fmt::Write;
 
-use harvester_node_agent::catalogue::{Code, Group};
+use harvester_node_agent::catalog::{Code, Group};
+use harvester_node_agent::commands::bake_check::rules::FaultCode;
 
 /// The file below `packaging/docs/pages`.
 #[cfg(test)]
@@ -16,7 +17,7 @@ const FILE: &str = concat!(
 pub(crate) fn page() -> String {
     let mut text = String::from(
         "# harvester-node-agent-findings - every problem that the agent reports\n\n\
-         <!-- Generated from src/catalogue/entries.rs by packaging/docs/update-pages. -->\n\n\
+         <!-- Generated from src/catalog/entries.rs by packaging/docs/update-pages. -->\n\n\
          ## Description\n\n\
          Each finding has a code, which does not change after the first release. `harvester-node-agent explain CODE` prints its page with the commands that fix it and \
          where to run them; `harvester-node-agent doctor` shows the findings of this node.\n",
@@ -43,6 +44,13 @@ pub(crate) fn page() -> String {
         }
     }
     text.push_str(
+        "\n## bake-check\n\nFindings of `harvester-node-agent bake-check`, all of them errors.\n\n| finding | problem |\n|---|---|\n",
+    );
+    for code in FaultCode::ALL {
+        let rule = code.entry();
+        let _ = writeln!(text, "| `{}` | {} |", rule.name, rule.title);
+    }
+    text.push_str(
         "\n## See also\n\n`harvester-node-agent-explain`(1), `harvester-node-agent-doctor`(1)\n",
     );
     text
@@ -63,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_in_the_tree_is_the_catalogues() {
+    fn the_page_in_the_tree_is_the_catalogs() {
         let page = std::fs::read_to_string(FILE).unwrap_or_default();
         assert_eq!(page, super::page(), "run packaging/docs/update-pages");
     }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use harvester_node_agent::catalogue::Code;
+use harvester_node_agent::catalog::Code;
 use harvester_node_agent::decide::conditions::{self, DesiredCondition, kebab};
 use harvester_node_agent::decide::events;
 use harvester_node_agent::decide::guest_agent::{self, GuestAgentHealth};
@@ -195,7 +195,7 @@ fn topology_codes(reason: &str) -> Vec<Code> {
 fn identity() -> Vec<Row> {
     let verdicts = Verdict::ALL.into_iter().map(|verdict| {
         let codes = match verdict {
-            Verdict::Match | Verdict::MatchModuloCaseOrDomain => Vec::new(),
+            Verdict::Match | Verdict::MatchExceptCaseOrDomain => Vec::new(),
             Verdict::PlatformHostname
             | Verdict::RancherTruncated
             | Verdict::NodeIdSuffix

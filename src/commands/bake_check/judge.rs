@@ -97,9 +97,11 @@ pub fn judge(image: &Image, tree: &ImageTree) -> Vec<Fault> {
 
 /// Returns the command that empties a file, or removes a link: the target may be used elsewhere.
 fn blank(file: &ImageTextFile, tree: &ImageTree) -> String {
+    // dbus-daemon rejects an empty ID, and dbus-uuidgen creates a missing one; systemd initializes an empty one.
+    let is_of_dbus = file.place.path.ends_with("dbus/machine-id");
     match &file.place.leads_to {
-        Some(_) => tree.remove(&[&file.place.path]),
-        None => tree.empty(&file.place.path),
+        None if !is_of_dbus => tree.empty(&file.place.path),
+        _ => tree.remove(&[&file.place.path]),
     }
 }
 

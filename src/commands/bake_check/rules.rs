@@ -43,7 +43,7 @@ impl fmt::Display for FaultCode {
     }
 }
 
-macro_rules! catalogue {
+macro_rules! catalog {
     ($($code:ident, $name:literal, $title:literal, impact: $impact:literal, places: [$($place:literal),* $(,)?];)*) => {
         /// The codes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,47 +77,47 @@ macro_rules! catalogue {
     };
 }
 
-catalogue! {
+catalog! {
     // Programs that each machine needs.
-    AgentMissing, "agent-missing", "harvester-node-agent is not installed",
+    AgentMissing, "image-agent-missing", "harvester-node-agent is not installed",
         impact: "VMs created from this image have no agent.",
         places: [];
-    AgentMasked, "agent-masked", "the unit of harvester-node-agent is masked",
+    AgentMasked, "image-agent-masked", "unit of harvester-node-agent is masked",
         impact: "systemd does not start it, even if it is enabled later.",
         places: [];
-    AgentNotEnabled, "agent-not-enabled", "harvester-node-agent does not start at boot",
+    AgentNotEnabled, "image-agent-not-enabled", "harvester-node-agent does not start at boot",
         impact: "The agent is installed, but does not run.",
         places: [];
-    ConfigurationFaults, "config-invalid", "the agent's configuration is invalid",
+    ConfigurationFaults, "image-config-invalid", "agent configuration is invalid",
         impact: "On every VM created from this image the service is idle until the configuration is fixed.",
         places: [];
-    GuestAgentMissing, "guest-agent-missing", "qemu-guest-agent is not installed",
+    GuestAgentMissing, "image-guest-agent-missing", "qemu-guest-agent is not installed",
         impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
-    GuestAgentMasked, "guest-agent-masked", "the unit of qemu-guest-agent is masked",
+    GuestAgentMasked, "image-guest-agent-masked", "unit of qemu-guest-agent is masked",
         impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
-    GuestAgentNotEnabled, "guest-agent-not-enabled", "qemu-guest-agent does not start at boot",
+    GuestAgentNotEnabled, "image-guest-agent-not-enabled", "qemu-guest-agent does not start at boot",
         impact: "Harvester shows no addresses and no hostname of the VM, and the Rancher node driver waits for an address indefinitely.",
         places: [];
 
     // The identity of a machine.
-    MachineId, "machine-id", "the image contains a machine-id",
+    MachineId, "image-machine-id", "image contains a machine-id",
         impact: "All VMs created from it share it: DHCP assigns them one address, and their journals cannot be distinguished.",
         places: [];
-    Hostname, "hostname", "the image contains a hostname",
+    Hostname, "image-hostname", "image contains a hostname",
         impact: "A VM without a name from its platform registers under this one, and the second VM takes over the Node of the first.",
         places: [];
-    SshHostKey, "ssh-host-key", "the image contains SSH host keys",
+    SshHostKey, "image-ssh-host-key", "image contains SSH host keys",
         impact: "Anyone with the image can impersonate every VM created from it.",
         places: ["/etc/ssh/ssh_host_*"];
-    RandomSeed, "random-seed", "the image contains a random seed",
+    RandomSeed, "image-random-seed", "image contains a random seed",
         impact: "All VMs created from it start with the same seed, which anyone with the image knows.",
         places: ["/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed"];
-    CredentialSecret, "credential-secret", "the image contains systemd's key for encrypted credentials",
+    CredentialSecret, "image-credential-secret", "image contains systemd's key for encrypted credentials",
         impact: "Anyone with the image can decrypt the credentials of every VM created from it.",
         places: ["/var/lib/systemd/credential.secret"];
-    NetworkIdentity, "network-identity", "the image contains the network identity of the build VM",
+    NetworkIdentity, "image-network-identity", "image contains the network identity of the build VM",
         impact: "A DHCP lease or DUID makes VMs request the same address; configuration for one MAC address matches no other VM.",
         places: [
             "/var/lib/dhcp/*.leases", "/var/lib/dhcp/*.lease", "/var/lib/dhclient/*", "/var/lib/dhcpcd/*", "/var/lib/wicked/*.xml",
@@ -125,41 +125,41 @@ catalogue! {
             "/etc/NetworkManager/system-connections/cloud-init-*", "/etc/netplan/50-cloud-init.yaml",
             "/etc/network/interfaces.d/50-cloud-init*", "/etc/udev/rules.d/70-persistent-net.rules",
         ];
-    CloudInitInstance, "cloud-init-instance", "the image contains cloud-init state of the build VM",
+    CloudInitInstance, "image-cloud-init-instance", "image contains cloud-init state of the build VM",
         impact: "Its user data may contain credentials, and per-instance steps may be skipped on the next VM.",
         places: [
             "/var/lib/cloud/instance", "/var/lib/cloud/instances", "/var/lib/cloud/data", "/var/lib/cloud/sem",
             "/run/cloud-init",
         ];
-    CloudInitSeed, "cloud-init-seed", "the image contains a cloud-init seed",
+    CloudInitSeed, "image-cloud-init-seed", "image contains a cloud-init seed",
         impact: "Every VM created from it uses instance-id, hostname and user data from there instead of Harvester.",
         places: ["/var/lib/cloud/seed/*", "/etc/cloud/cloud.cfg.d/99-installer.cfg"];
-    CloudInitDisabled, "cloud-init-disabled", "cloud-init is disabled",
+    CloudInitDisabled, "image-cloud-init-disabled", "cloud-init is disabled",
         impact: "A VM created from it gets neither hostname nor user data from Harvester, and never joins a cluster.",
         places: ["/etc/cloud/cloud-init.disabled"];
-    AgentState, "agent-state", "the image contains agent state of the build VM",
+    AgentState, "image-agent-state", "image contains agent state of the build VM",
         impact: "It belongs to another VM and is discarded at the first start.",
         places: [
             "/var/lib/harvester-node-agent", "/run/harvester-node-agent",
             "/var/lib/prometheus/node-exporter/harvester_node_agent.prom",
         ];
-    ConfigurationOfOneVm, "configuration-of-one-vm", "the agent's configuration is for one VM or one Node",
+    ConfigurationOfOneVm, "image-configuration-of-one-vm", "agent configuration is for one VM or one Node",
         impact: "Every VM created from this image identifies as that one.",
         places: [];
-    RegistrationDropIn, "registration-drop-in", "the image contains registration labels of the build VM",
+    RegistrationDropIn, "image-registration-drop-in", "image contains registration labels of the build VM",
         impact: "Every VM created from this image registers with zone and host of the build VM.",
         places: [
             "/etc/rancher/rke2/config.yaml.d/90-harvester-node-agent.yaml",
             "/etc/rancher/k3s/config.yaml.d/90-harvester-node-agent.yaml",
             "/etc/systemd/system/kubelet.service.d/05-harvester-node-agent.conf",
         ];
-    NodeNameBaked, "node-name-baked", "the configuration of RKE2, K3s or the kubelet sets a node name",
+    NodeNameBaked, "image-node-name", "configuration of RKE2, K3s or the kubelet sets a node name",
         impact: "Every VM created from this image registers under this name, and takes over the Node of the previous one.",
         places: [];
-    TopologyLabelBaked, "topology-label-baked", "the configuration of RKE2, K3s or the kubelet sets topology labels",
+    TopologyLabelBaked, "image-topology-label", "configuration of RKE2, K3s or the kubelet sets topology labels",
         impact: "Every VM created from this image registers with these labels, wherever it runs.",
         places: [];
-    Logs, "logs", "the image contains logs of the build VM",
+    Logs, "image-logs", "image contains logs of the build VM",
         impact: "They belong to another VM, and cloud-init logs may contain its user data.",
         places: [
             "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/journal/*", "/var/log/pods",
@@ -167,39 +167,39 @@ catalogue! {
         ];
 
     // Credentials and keys.
-    HarvesterCredential, "harvester-credential", "the image contains a Harvester credential",
+    HarvesterCredential, "image-harvester-credential", "image contains a Harvester credential",
         impact: "Anyone with the image can act on the VMs of its namespace, until the token expires or is revoked.",
         places: [];
-    KubeletCredential, "kubelet-credential", "the image contains a kubelet credential or certificates",
+    KubeletCredential, "image-kubelet-credential", "image contains a kubelet credential or certificates",
         impact: "A VM created from it joins as another Node or not at all, and anyone with the image can act as that Node.",
         places: ["/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/pki"];
-    ClusterKeys, "cluster-keys", "the image contains keys, tokens, data or static pods of a cluster server",
+    ClusterKeys, "image-cluster-keys", "image contains keys, tokens, data or static pods of a cluster server",
         impact: "Anyone with the image can become administrator of that cluster; a new server starts with an old cluster.",
         places: [
             "/etc/kubernetes/pki", "/etc/kubernetes/ssl", "/var/lib/etcd/member",
             "/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/manifests/kube-apiserver.yaml",
             "/etc/kubernetes/manifests/kube-controller-manager.yaml", "/etc/kubernetes/manifests/kube-scheduler.yaml",
         ];
-    AdminKubeconfig, "admin-kubeconfig", "the image contains the kubeconfig of an administrator or a controller",
+    AdminKubeconfig, "image-admin-kubeconfig", "image contains the kubeconfig of an administrator or a controller",
         impact: "Anyone with the image controls that cluster.",
         places: [
             "/etc/rancher/rke2/rke2.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/kubernetes/admin.conf",
             "/etc/kubernetes/super-admin.conf", "/etc/kubernetes/controller-manager.conf",
             "/etc/kubernetes/scheduler.conf", "/root/.kube/config", "/home/*/.kube/config",
         ];
-    ClusterToken, "cluster-token", "the configuration of RKE2 or K3s contains a secret",
+    ClusterToken, "image-cluster-token", "configuration of RKE2 or K3s contains a secret",
         impact: "Anyone with the image can use it: join nodes to that cluster, read its data or its images. Provide it with user data instead.",
         places: [];
-    SshPrivateKey, "ssh-private-key", "the image contains a private SSH key",
+    SshPrivateKey, "image-ssh-private-key", "image contains a private SSH key",
         impact: "Anyone with the image can log in wherever that key is authorized.",
         places: ["/root/.ssh/id_*", "/home/*/.ssh/id_*"];
-    SshAuthorizedKeys, "ssh-authorized-keys", "the image contains authorized SSH keys",
+    SshAuthorizedKeys, "image-ssh-authorized-keys", "image contains authorized SSH keys",
         impact: "Anyone with such a key can log in to every VM created from this image. Provide keys with user data instead.",
         places: ["/root/.ssh/authorized_keys", "/home/*/.ssh/authorized_keys"];
-    NodePassword, "node-password", "the image contains the node password of RKE2 or K3s",
+    NodePassword, "image-node-password", "image contains the node password of RKE2 or K3s",
         impact: "All VMs created from it share it: the server rejects a Node with a different password, and trusts one with a known password.",
         places: ["/etc/rancher/node/password"];
-    SystemAgentConnection, "system-agent-connection", "the image contains the connection of rancher-system-agent",
+    SystemAgentConnection, "image-system-agent-connection", "image contains the connection of rancher-system-agent",
         impact: "A VM created from it receives the plans of another one from Rancher, with its credential.",
         places: [
             "/var/lib/rancher/agent/rancher2_connection_info.json", "/var/lib/rancher/agent/applied",
@@ -207,7 +207,7 @@ catalogue! {
         ];
 
     // Incomplete checks.
-    Unreadable, "unreadable", "a path could not be checked",
+    Unreadable, "image-unreadable", "path could not be checked",
         impact: "The image is not known to be clean.",
         places: [];
 }

@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Code, Finding, Group, Severity};
+use crate::catalog::{Code, Finding, Group, Severity};
 use crate::commands::doctor::facts::Gap;
 
 pub use gaps::{Privileges, gaps, is_hidden};

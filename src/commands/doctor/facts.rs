@@ -15,7 +15,7 @@ pub mod rke2_charts;
 pub mod servers;
 pub mod versions;
 
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::permissions::Permission;
 use crate::facts::{Fact, Unavailable};
 

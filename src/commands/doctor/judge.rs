@@ -14,7 +14,7 @@ pub mod permissions;
 pub(crate) mod testing;
 pub mod versions;
 
-use crate::catalogue::Finding;
+use crate::catalog::Finding;
 use crate::commands::doctor::facts::Examination;
 use crate::config::Settings;
 use crate::decide::identity::Identity;

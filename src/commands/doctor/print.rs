@@ -12,11 +12,12 @@ pub mod ticket;
 use time::UtcDateTime;
 
 use crate::access::search::CLOUD_CONFIG;
-use crate::catalogue::{Code, CommandPlace, CommandWord, Finding, Group, Severity};
+use crate::catalog::{Code, CommandPlace, CommandWord, Finding, Group, Severity};
 use crate::commands::doctor::diagnosis::{Diagnosis, DoctorOutcome, Section, Service};
+use crate::commands::doctor::facts::credentials::CredentialContent;
 use crate::commands::doctor::facts::{Examination, Gap, Need};
-use crate::facts::UnavailableKind;
 use crate::facts::observation::Api;
+use crate::facts::{Fact, UnavailableKind};
 use crate::report::layout::Mark;
 use crate::report::status::Status;
 
@@ -128,10 +129,26 @@ impl View<'_> {
             }
             CommandWord::Kubeconfig => credential.kubeconfig.as_deref().or_else(|| {
                 let is_harvester = api != Some(Api::Guest);
-                is_harvester.then_some(CLOUD_CONFIG)
+                is_harvester.then(|| self.path_to_write())
             }),
             CommandWord::NodeAddress | CommandWord::Region | CommandWord::Zone => None,
         }
+    }
+
+    /// Returns the path for a new Harvester kubeconfig: that of the unusable one, which ends the search, or the one that the
+    /// distribution's configuration names, since the cloud provider and the CSI driver mount it.
+    fn path_to_write(&self) -> &str {
+        let examination = self.examination.map(|seen| &seen.credentials.places);
+        let places = examination.and_then(Fact::known).map(Vec::as_slice);
+        let places = places.unwrap_or_default();
+        let unusable = places
+            .iter()
+            .find(|place| place.content != CredentialContent::Nothing);
+        let named = || places.iter().find(|place| place.named_in.is_some());
+        let place = unusable.or_else(named);
+        place
+            .and_then(|place| place.path.to_str())
+            .unwrap_or(CLOUD_CONFIG)
     }
 
     /// Returns the finding that is the reason why a check was skipped.

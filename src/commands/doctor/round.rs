@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::agent::signal_board::SignalBoard;
 use crate::agent::state::{self, MachineId};
 use crate::agent::{self, Clock, Mode, Round};
-use crate::catalogue::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::diagnosis::{
     Diagnosis, DoctorOutcome, Privileges, Service, gaps, is_hidden,
 };

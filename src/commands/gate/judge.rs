@@ -10,7 +10,7 @@ use crate::facts::registration::Labels;
 
 /// The time without a daemon after which the gate opens. systemd restarts the daemon 5 s after a crash, and a start takes at most
 /// 1 s: after a longer time, the daemon will not restart on its own.
-const DAEMON_GRACE: Duration = Duration::from_secs(15);
+pub(super) const DAEMON_GRACE: Duration = Duration::from_secs(15);
 
 /// The state of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,7 +238,7 @@ mod tests {
     fn each_verdict_opens_at_once_or_holds_to_the_bound() {
         for (verdict, may_register) in [
             (Verdict::Match, true),
-            (Verdict::MatchModuloCaseOrDomain, true),
+            (Verdict::MatchExceptCaseOrDomain, true),
             (Verdict::PlatformHostname, true),
             (Verdict::RancherTruncated, true),
             (Verdict::NodeIdSuffix, true),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_can_ever_report_holds_nothing() {
+    fn a_name_that_cannot_become_known_delays_nothing() {
         let hopeless = GateStatement {
             may_learn: false,
             labels: WantedName::Unknown,

@@ -49,7 +49,7 @@ pub fn yaml(account: &ServiceAccount, roles: &[HarvesterRole], extras: &Extras) 
     );
     if extras.account {
         text.push_str(
-            "# The command that prints a kubeconfig: harvester-node-agent rbac --subject NAMESPACE:NAME --kubeconfig-command\n",
+            "# Create a kubeconfig with its token: harvester-node-agent kubeconfig --help\n",
         );
     }
     for (comment, object) in extra_objects(account, extras) {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::catalogue::{Code, Expiry, Finding, Group};
+use crate::catalog::{Code, Expiry, Finding, Group};
 use crate::decide::{Now, rfc3339};
 use crate::facts::Fact;
 use crate::facts::observation::Observation;

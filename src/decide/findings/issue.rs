@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for issues outside the main reads: exposed credentials, invalid files, event sources that do not work.
 
-use crate::catalogue::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::facts::observation::{Api, Observation, ObservationIssue};
 use crate::sys::escape::shell_word;
 
@@ -56,7 +56,6 @@ fn finding(issue: &ObservationIssue) -> Finding {
                 Code::CredentialExposed,
                 format!("{path} has mode {mode:04o}"),
             )
-            .with_remedy(format!("chmod 0600 {path}"))
             .with_commands(vec![format!(
                 "chmod 0600 {}",
                 shell_word(&path.to_string())

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::config::Settings;
 use crate::decide::Scene;
 use crate::decide::labels::{Left, SkipReason};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Findings for the identity of this machine, and for names that differ from its VM.
 
-use crate::catalogue::{Code, CommandPlace, Finding};
+use crate::catalog::{Code, CommandPlace, Finding};
 use crate::decide::identity::{EvidenceKind, Identity, JudgedName, NameKind, OwnVm};
 use crate::decide::name_match::Verdict;
 use crate::facts::names::{VmName, short};

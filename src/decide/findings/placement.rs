@@ -2,7 +2,7 @@
 //! Findings for an unknown region or zone of the host.
 
 use super::rbac::host_rbac;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
 use crate::decide::label_state::LabelState;
 use crate::decide::placement::{Placement, PlacementOutcome};

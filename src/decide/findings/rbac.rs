@@ -17,14 +17,12 @@ pub(super) fn host_rbac(observation: &Observation) -> Vec<String> {
     if let Some(account) = service_account(observation) {
         let name = permissions::name(&account);
         steps.push(format!(
-            "Or, to allow only reading hosts: `kubectl create clusterrole {name} --verb=get --resource=nodes`"
-        ));
-        steps.push(format!(
-            "Then: `kubectl create clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}`."
+            "Or allow only reading hosts: `kubectl create clusterrole {name} --verb=get --resource=nodes`, then `kubectl create \
+             clusterrolebinding {name} --clusterrole={name} --serviceaccount={account}`."
         ));
     }
     steps.push(
-        "Or label the VM harvesterhci.io/creator=docker-machine-driver-harvester and restart it, so that Harvester annotates it."
+        "Or label the VM harvesterhci.io/creator=docker-machine-driver-harvester, drain the Node and restart the VM, so that Harvester annotates it."
             .to_owned(),
     );
     steps
@@ -40,11 +38,9 @@ pub fn vmi_rbac(observation: &Observation) -> Vec<String> {
     };
     let (name, namespace) = (permissions::name(&account), &harvester.namespace);
     steps.push(format!(
-        "Or, to allow only reading VMs: `kubectl -n {namespace} create role {name} --verb=get,list,watch \
-         --resource=virtualmachineinstances.kubevirt.io`"
-    ));
-    steps.push(format!(
-        "Then: `kubectl -n {namespace} create rolebinding {name} --role={name} --serviceaccount={account}`."
+        "Or allow only reading VMs: `kubectl -n {namespace} create role {name} --verb=get,list,watch \
+         --resource=virtualmachineinstances.kubevirt.io`, then `kubectl -n {namespace} create rolebinding {name} --role={name} \
+         --serviceaccount={account}`."
     ));
     steps
 }

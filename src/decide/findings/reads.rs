@@ -2,7 +2,7 @@
 //! Findings for credentials that cannot be used, and for failed requests to the two APIs.
 
 use super::rbac::vmi_rbac;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::decide::Scene;
 use crate::facts::observation::Observation;
 use crate::facts::placement::Source;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::facts::guest_agent::{Block, Enablement, Family, Load, UNITS, Unit, UnitState};
 
 /// Returns the name of the unit, or the newest known name if there is no unit.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::config::OnChange;
 use crate::decide::fixtures::World;
 use crate::decide::{Action, Plan};
@@ -321,13 +321,23 @@ fn a_missed_reload_of_systemd_is_repeated() {
 }
 
 #[test]
-fn a_change_of_the_drop_in_brings_its_own_reload() {
-    let mut world = known_to_systemd(true, true);
-    world.migrate("hv-b", "eu-1", "rack-b");
-    let changes = world_edits(&world);
-    let expected = Edit::Write(text(LabelFileKind::Kubelet, &wanted("rack-b", "hv-b")));
-    assert_eq!(changes.len(), 1);
-    assert_eq!(changes[0].edit, expected);
+fn the_node_is_written_before_systemd_reloads_the_drop_in() {
+    for needs_reload in [false, true] {
+        let mut world = known_to_systemd(needs_reload, true);
+        world.migrate("hv-b", "eu-1", "rack-b");
+        let plan = world.plan();
+        let [
+            Action::EditLabelFile(edit),
+            Action::PatchNode(_),
+            Action::EditLabelFile(last),
+        ] = plan.actions.as_slice()
+        else {
+            panic!("{:?}", plan.actions)
+        };
+        let expected = text(LabelFileKind::Kubelet, &wanted("rack-b", "hv-b"));
+        assert_eq!(edit.edit, Edit::Write(expected));
+        assert!(last.is_reload());
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use harvester_lab::guest::GuestTree;
 
 use super::*;
 use crate::apply;
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::decide::guest_agent::{
     GuestAgentHealth, Memory, condition, findings, judge, unit_to_start,
 };

@@ -21,7 +21,7 @@ use crate::config::{LabelKey, Settings, TopologySettings};
 use crate::decide::Now;
 use crate::decide::identity::Identity;
 use crate::decide::placement::{HostSource, Located};
-use crate::decide::reading;
+use crate::decide::read_plan;
 use crate::decide::schedule::Random;
 use crate::facts::distribution::Distribution;
 use crate::facts::guest_agent::GuestAgent;
@@ -158,7 +158,7 @@ impl Observer {
 
     /// Reports whether another credential may fix a failed fact: credentials are then read immediately.
     fn may_need_credentials(&self) -> bool {
-        reading::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
+        read_plan::may_need_credentials([(&self.node).into(), (&self.candidates).into()])
     }
 
     /// Reports whether the labels of the host were read with these settings.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One read of all sources: runs what [`reading`] decides, and keeps the results.
+//! One read of all sources: runs what [`read_plan`] decides, and keeps the results.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::limit::{limited, too_slow};
 use crate::config::Settings;
 use crate::decide::Now;
 use crate::decide::identity::{is_likely, is_proven};
-use crate::decide::reading::{
-    self, Access, Forgets, HostMetricsAfter, NodeReading, Reading, Situation, VmReading,
+use crate::decide::read_plan::{
+    self, Access, Forgets, HostMetricsAfter, NodeReading, ReadPlan, Situation, VmReading,
 };
 use crate::facts::machine::Machine;
 use crate::facts::names::VmName;
@@ -54,7 +54,7 @@ impl Observer {
             self.denied.clear();
         }
         let held = [(&self.candidates).into(), (&self.node).into()];
-        if reading::reads_credentials(scope, held, before != [None, None]) {
+        if read_plan::reads_credentials(scope, held, before != [None, None]) {
             self.read_credentials(settings);
         }
         let names = harvester::Names::new(
@@ -64,8 +64,8 @@ impl Observer {
             self.kubelet.known(),
         );
         let situation = self.situation(settings, scope, before, uncertain, &names);
-        let reading = reading::decide(&situation);
-        if reading.forgets_own {
+        let plan = read_plan::decide(&situation);
+        if plan.forgets_own {
             self.own = None;
         }
         let namespace = self.harvester.known().map(|known| known.namespace.clone());
@@ -81,26 +81,26 @@ impl Observer {
             list,
         };
         let read_units = async {
-            match reading.units {
+            match plan.units {
                 true => Some(Fact::Known(guest_agent::read(&self.root, &self.bus).await)),
                 false => None,
             }
         };
         let read_drop_in = async {
-            match reading.drop_in {
+            match plan.drop_in {
                 true => registration::drop_in(&self.root, &self.bus).await,
                 false => None,
             }
         };
         let read_host = async {
-            match reading.host_metrics {
+            match plan.host_metrics {
                 true => Some(host_metrics::read(&self.root, now.wall).await),
                 false => None,
             }
         };
         let (node, vm, units, drop_in, metrics) = tokio::join!(
-            limited(self.read_node(reading.node, scope)),
-            limited(self.read_vm(reading.vm, scope, &search, &mut compared)),
+            limited(self.read_node(plan.node, scope)),
+            limited(self.read_vm(plan.vm, scope, &search, &mut compared)),
             limited(read_units),
             limited(read_drop_in),
             limited(read_host)
@@ -136,7 +136,7 @@ impl Observer {
             None => self.candidates = too_slow("the Harvester API"),
         }
         defer(&mut self.candidates, self.connections.harvester.deferred());
-        self.forget(&reading);
+        self.forget(&plan);
         // Boxed, so that the memory is freed afterwards.
         Box::pin(self.check_own_api()).await;
         alive();
@@ -153,7 +153,7 @@ impl Observer {
             },
             ..situation
         };
-        match reading::host_metrics_after(&situation) {
+        match read_plan::host_metrics_after(&situation) {
             HostMetricsAfter::Keep => {}
             HostMetricsAfter::NotNeeded => {
                 self.host_metrics = Fact::failed(UnavailableKind::NotAsked, "not needed");
@@ -260,11 +260,11 @@ impl Observer {
         Some(VmAnswer::Search(search.run(compared).await))
     }
 
-    fn forget(&mut self, reading: &Reading) {
-        if reading.forgets_hosts {
+    fn forget(&mut self, plan: &ReadPlan) {
+        if plan.forgets_hosts {
             self.hosts.clear();
         }
-        let is_forgotten = match reading.forgets_reads {
+        let is_forgotten = match plan.forgets_reads {
             Forgets::Never => false,
             Forgets::IfVmUnknown => self.candidates.known().is_none(),
             Forgets::Now => true,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the credentials, and describes the known state before a read for `decide::reading`.
+//! Reads the credentials, and describes the known state before a read for `decide::read_plan`.
 
 use super::Observer;
 use super::delivered::Uncertain;
 use crate::config::Settings;
-use crate::decide::reading::{Access, OwnState, Situation};
+use crate::decide::read_plan::{Access, OwnState, Situation};
 use crate::facts::placement::Source;
 use crate::facts::trigger::Scope;
 use crate::observe::{credentials, distribution, harvester};

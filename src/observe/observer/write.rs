@@ -38,8 +38,9 @@ impl Observer {
     async fn edit_label_file(&mut self, change: &FileChange) -> WriteResult {
         let result = registration::edit(&self.root, &self.bus, change).await;
         if change.kind == LabelFileKind::Kubelet {
-            // A failed change counts as a missed reload until systemd's manager is read again.
-            self.drop_in = result.is_err().then_some(DropIn {
+            // A change counts as a missed reload until systemd has reloaded.
+            let is_loaded = change.is_reload() && result.is_ok();
+            self.drop_in = (!is_loaded).then_some(DropIn {
                 needs_reload: true,
                 is_listed: true,
             });

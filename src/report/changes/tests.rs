@@ -305,7 +305,7 @@ fn every_message_is_what_and_where_in_one_line_of_at_most_160_characters() {
     first.identity.names = vec![NameStatus {
         kind: NameKind::StaticHostname,
         name: name.clone(),
-        state: "match-modulo-case-or-domain".to_owned(),
+        state: "names-match-except-case-or-domain".to_owned(),
     }];
     let mut records = news(&mut reported, &first);
     for hint in [Trigger::Link, Trigger::Port, Trigger::Operator] {

@@ -70,8 +70,8 @@ pub enum BusError {
         said: zbus::Error,
     },
     /// The bus, or the service, is stopped or hangs.
-    #[error("no response on the system bus within {} s", DEADLINE.as_secs())]
-    Silent,
+    #[error("no response on the system bus within {} s", .0.as_secs())]
+    Silent(Duration),
     /// The connection ended.
     #[error("the connection to the system bus was closed")]
     Ended,
@@ -182,7 +182,7 @@ impl Bus {
         *slot = None;
         let fresh = timeout(DEADLINE, self.shared.address.connect())
             .await
-            .map_err(|_| BusError::Silent)??;
+            .map_err(|_| BusError::Silent(DEADLINE))??;
         Ok(slot.insert(fresh).clone())
     }
 
@@ -197,6 +197,21 @@ impl Bus {
         method: &str,
         arguments: &[&str],
     ) -> Result<Message, BusError> {
+        self.call_within(DEADLINE, peer, method, arguments).await
+    }
+
+    /// Calls a method that may take longer than others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bus::call`].
+    pub async fn call_within(
+        &self,
+        limit: Duration,
+        peer: Peer<'_>,
+        method: &str,
+        arguments: &[&str],
+    ) -> Result<Message, BusError> {
         let connection = self.connection().await?;
         let refused = |said| BusError::Refused {
             method: method.to_owned(),
@@ -205,7 +220,7 @@ impl Bus {
         let to = (Some(peer.name), peer.path, Some(peer.interface));
         let answer = if arguments.is_empty() {
             let call = connection.call_method(to.0, to.1, to.2, method, &());
-            timeout(DEADLINE, call).await
+            timeout(limit, call).await
         } else {
             let fields = arguments.iter().map(|text| Variant::from(*text));
             let body = fields
@@ -213,10 +228,10 @@ impl Bus {
                 .build()
                 .map_err(refused)?;
             let call = connection.call_method(to.0, to.1, to.2, method, &body);
-            timeout(DEADLINE, call).await
+            timeout(limit, call).await
         };
         match answer {
-            Err(_) => Err(BusError::Silent),
+            Err(_) => Err(BusError::Silent(limit)),
             Ok(Err(zbus::Error::InputOutput(_))) => Err(BusError::Ended),
             Ok(answer) => answer.map_err(refused),
         }

@@ -8,10 +8,10 @@ use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answer::MAXIMUM_OBJECT;
 use super::error::{Error, RequestTarget};
 use super::expected::Expected;
-use super::tally::Tally;
+use super::request_counts::Tally;
+use super::response::MAXIMUM_OBJECT;
 use super::transport::{Accept, Call, Timeouts, Transport};
 use super::types::{
     AccessReview, AccessReviewObject, Page, PartialObjectMetadata, ResourceAttributes,

@@ -150,7 +150,7 @@ pub enum Error {
         /// The message of the server.
         message: Option<String>,
     },
-    /// 429 and 5xx: later.
+    /// 429 and 5xx: the request may succeed later.
     #[error("{target}: the server is currently unable to handle the request ({status}){}", ServerMessage(.message))]
     Retry {
         /// The request.

@@ -11,15 +11,15 @@
 
 mod address;
 mod age;
-mod answer;
 mod client;
 mod error;
 mod expected;
 pub(crate) mod lines;
 mod probe;
+mod request_counts;
 mod resolve;
+mod response;
 mod status;
-mod tally;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;
@@ -31,13 +31,13 @@ mod watch;
 
 pub use crate::sys::document::json::{MAXIMUM_DEPTH, StringMap};
 pub use age::{Age, age};
-pub use answer::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use client::{Client, MAXIMUM_ITEMS, MAXIMUM_LIST, PatchKind, Selectors};
 pub use error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget, Unreached};
 pub use lines::MAXIMUM_LINE;
 pub use probe::{ShownCertificate, probe};
+pub use request_counts::{Count, Tally};
+pub use response::{MAXIMUM_HEADERS, MAXIMUM_OBJECT};
 pub use status::{LONGEST_RETRY_AFTER, SHORTEST_RETRY_AFTER};
-pub use tally::{Count, Tally};
 pub use text::describe;
 pub use tls::{TlsReason, TlsSetupError};
 pub use transport::Timeouts;

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
 use super::error::Error;
-use super::tally::Tally;
+use super::request_counts::Tally;
 use super::transport::{Accept, Call, Timeouts, Transport};
 use crate::access::{Credential, ServerVerification};
 use crate::wire::backoff::Backoff;

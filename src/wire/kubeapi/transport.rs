@@ -14,8 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use super::address::{is_http, public_form, rename, request_url};
 use super::error::{Class, CredentialProblem, Error, RequestPhase, RequestTarget};
+use super::request_counts::Tally;
 use super::resolve::ServerHost;
-use super::tally::Tally;
 use super::text::describe;
 use super::tls;
 use crate::access::{Credential, ServerVerification};
@@ -233,7 +233,11 @@ impl Transport {
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let _turn = self.requesting.lock().await;
-        self.unless_deferred(request).await
+        let outcome = self.unless_deferred(request).await;
+        if matches!(outcome, Err(Error::Deferred { .. })) {
+            self.backoff.read_deferred();
+        }
+        outcome
     }
 
     /// Runs a request unless requests back off, and records its result.

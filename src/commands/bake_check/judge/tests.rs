@@ -81,6 +81,27 @@ fn a_machine_id_is_anything_but_nothing_and_uninitialized() {
     }
 }
 
+/// dbus-daemon rejects an empty ID; systemd initializes an empty machine-id, and an empty hostname is none.
+#[test]
+fn only_the_machine_id_of_dbus_is_removed_and_not_emptied() {
+    for (path, command) in [
+        ("/etc/machine-id", "truncate "),
+        ("/var/lib/dbus/machine-id", "rm "),
+    ] {
+        let image = Image {
+            machine_ids: vec![file(path, "7d1a")],
+            ..clean()
+        };
+        let remedies = remedies(&image);
+        assert!(remedies[0].starts_with(command), "{remedies:?}");
+    }
+    let image = Image {
+        hostname: Some(file("/etc/hostname", "build-vm")),
+        ..clean()
+    };
+    assert!(remedies(&image)[0].starts_with("truncate "));
+}
+
 #[test]
 fn a_service_has_one_fault_at_most_and_that_is_the_first_in_its_way() {
     for (has_program, has_unit, is_masked, enablement, code) in [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gaps of an ordinary round. The running agent does not report them if they have no consequence.
 
-use crate::catalogue::{Code, Finding, Group};
+use crate::catalog::{Code, Finding, Group};
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::decide::identity::{Identity, OwnVm};
 use crate::decide::placement::Placement;

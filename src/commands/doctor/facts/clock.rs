@@ -2,7 +2,7 @@
 //! The clock: with a wrong clock, a valid certificate looks expired. The clocks of the servers are in `servers`.
 
 use super::Gap;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::{Fact, Unavailable};
 
 /// The clock of this machine.

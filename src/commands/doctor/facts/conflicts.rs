@@ -3,7 +3,7 @@
 
 use super::Gap;
 use super::instance::{InstanceFacts, Interface};
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::vmi::Vmi;
 use crate::facts::{Fact, Unavailable};
 

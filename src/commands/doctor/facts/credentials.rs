@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::Gap;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::names::ServiceAccount;
 use crate::facts::observation::Api;
 use crate::facts::{Fact, Unavailable};

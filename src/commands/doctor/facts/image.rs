@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use super::Gap;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::commands::bake_check::facts::UnitFile;
 use crate::facts::guest_agent::Enablement;
 use crate::facts::{Fact, Unavailable};

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Gap;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::node::seconds;
 use super::{Gap, Need, rke2_charts};
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable, UnavailableKind};
 use crate::sys::document::json::{

@@ -3,7 +3,7 @@
 
 use super::Gap;
 use super::credentials::CertificateFacts;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::observation::Api;
 use crate::facts::{Fact, Unavailable};
 

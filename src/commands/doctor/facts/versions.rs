@@ -3,7 +3,7 @@
 
 use super::Gap;
 use super::instance::InstanceFacts;
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::facts::release::Release;
 use crate::facts::{Fact, Unavailable};
 

@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 
 use super::Case;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::instance::Interface;
 
 /// Returns the findings.

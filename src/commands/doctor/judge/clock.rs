@@ -5,7 +5,7 @@
 //! warning. It is the cause of a problem only if a certificate or token is valid according to only one of the clocks.
 
 use super::{Case, date};
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::facts::observation::Api;
 

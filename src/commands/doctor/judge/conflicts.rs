@@ -2,7 +2,7 @@
 //! Checks for conflicting writers of our names and labels, and for VM settings that prevent the VM or its labels from moving.
 
 use super::Case;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::facts::Fact;
 use crate::facts::topology::TWINS;
 use crate::facts::vmi::{ANNOTATED_CREATOR, CREATOR, Vmi};

@@ -2,7 +2,7 @@
 //! Checks the type, server, path and expiration of the credentials.
 
 use super::Case;
-use crate::catalogue::{Code, Expiry, Finding, Group};
+use crate::catalog::{Code, Expiry, Finding, Group};
 use crate::commands::doctor::facts::credentials::{
     CertificateFacts, CredentialContent, CredentialPlace, CredentialRole, TokenFacts,
 };
@@ -159,8 +159,7 @@ fn in_the_way(case: &Case<'_>, places: &[CredentialPlace]) -> Option<Finding> {
                 Code::CredentialIsDirectory,
                 format!("{path} is a directory"),
             );
-            let command = format!("rmdir {}", shell_word(&path.to_string()));
-            Some(finding.with_commands(vec![command]))
+            Some(finding)
         }
         CredentialContent::EmptyFile => {
             let text = format!("{path} is empty");
@@ -235,7 +234,7 @@ fn remedy(role: CredentialRole, api: Api) -> (&'static str, &'static str) {
             "On the Harvester host, restart rke2-server; the setting auto-rotate-rke2-certs renews it automatically.",
         ),
         (CredentialRole::Authority, Api::Guest) => (
-            "rke2 certificate rotate-ca",
+            "a CA rotation (cluster)",
             "Rotate the CA of this cluster on its servers (`rke2 certificate rotate-ca --path DIR`, `k3s certificate rotate-ca --path DIR`): it needs new CA files, prepared as in https://docs.rke2.io/security/certificates. Then restart the service on each node.",
         ),
         (_, Api::Guest) => (

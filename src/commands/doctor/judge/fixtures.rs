@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::Case;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::clock::ClockFacts;
 use crate::commands::doctor::facts::conflicts::{Conflicts, Host};

@@ -2,7 +2,7 @@
 //! Checks for an identity that came from the image, and whether the agent starts at the next boot.
 
 use super::{Case, date};
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::image::Belonging;
 
 /// The maximum time in seconds between the creation of the machine-id and the first run of cloud-init: a boot takes minutes, and

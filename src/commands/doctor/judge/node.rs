@@ -2,11 +2,12 @@
 //! Checks whether the right cloud provider has initialized our Node, and if not, why not.
 
 use super::{Case, date};
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::doctor::facts::node::Uninitialized;
 use crate::commands::doctor::facts::pods::{PodOrigin, Restarts};
 use crate::decide::rfc3339;
 use crate::facts::release::Rank;
+use crate::sys::escape::shell_word;
 
 /// The time in which the taint is not reported: a running cloud provider initializes a Node within seconds, but its image may have
 /// to be pulled first.
@@ -146,7 +147,12 @@ fn restarting(case: &Case<'_>) -> Option<Finding> {
         restarts.ended.map(date).unwrap_or_default(),
         restarts.reason.escape_debug(),
     );
-    Some(Finding::new(Code::ComponentRestarting, text))
+    let (namespace, name) = pod.reference.split_once('/')?;
+    let [namespace, name, container] =
+        [namespace, name, restarts.container.as_str()].map(shell_word);
+    let logs = format!("kubectl -n {namespace} logs {name} -c {container} --previous --tail=50");
+    let finding = Finding::new(Code::ComponentRestarting, text);
+    Some(finding.and_command(CommandPlace::GuestCluster, logs))
 }
 
 /// Returns a finding for a foreign providerID. It is immutable, so Harvester's cloud provider cannot replace it.

@@ -2,7 +2,7 @@
 //! Checks the permissions to follow the VM. If the search is permitted, it can hide that `get` or `watch` is not.
 
 use super::Case;
-use crate::catalogue::{Code, CommandPlace, Finding};
+use crate::catalog::{Code, CommandPlace, Finding};
 use crate::commands::doctor::facts::pods::PodOrigin;
 use crate::config::WatchMode;
 use crate::decide::findings::{service_account, vmi_rbac};

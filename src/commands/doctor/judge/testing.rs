@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Case;
 use super::fixtures::unseen;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::credentials::{CertificateFacts, CredentialRole};
 use crate::commands::doctor::facts::servers::Shown;

@@ -6,7 +6,7 @@ mod table;
 mod tests;
 
 use super::Case;
-use crate::catalogue::{Code, Finding};
+use crate::catalog::{Code, Finding};
 use crate::commands::doctor::facts::pods::{Component, PodOrigin};
 use crate::facts::distribution::DistributionKind;
 use crate::facts::release::Release;

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{SHOWN_MAX, View};
-use crate::catalogue::{Code, Finding, Severity};
+use crate::catalog::{Code, Finding, Severity};
 use crate::commands::doctor::diagnosis::Suppressed;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::report::status::API_VERSION;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::text::problems;
 use super::{SHOWN_MAX, View, by_reason};
-use crate::catalogue::{Code, Severity};
+use crate::catalog::{Code, Severity};
 use crate::commands::doctor::diagnosis::Privileges;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::facts::UnavailableKind;
@@ -17,16 +17,13 @@ use crate::sys::escape::one_line;
 /// The maximum length of one of these reasons, in characters.
 const REASON_MAX: usize = 40;
 
-/// The number of reasons for skipped checks in one line.
-const REASONS_SHOWN: usize = 2;
-
 /// Returns the checks of this need that were skipped.
 pub(super) fn skipped<'a>(view: &'a View<'_>, need: Need) -> Vec<&'a Gap> {
     let gaps = view.diagnosis.gaps();
     gaps.filter(|gap| gap.need == need).collect()
 }
 
-/// Returns one line for all skipped checks: their number, and the most frequent reasons.
+/// Returns one line for all skipped checks: their number, and the most frequent reason.
 pub(super) fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privileges) -> String {
     // What makes the Harvester API unusable is the reason for each request to it that failed.
     let root = problems(view).into_iter().find(|problem| {
@@ -37,14 +34,17 @@ pub(super) fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privilege
             && findings
                 .any(|finding| finding.api() == Some(Api::Harvester) && finding.expiry.is_none())
     });
+    let root = root.map(|problem| problem.code);
     let root = |gap: &Gap| {
-        let is_failed = matches!(
-            view.first(gap).unwrap_or(gap).why.kind,
-            UnavailableKind::Credential | UnavailableKind::Tls | UnavailableKind::Unreachable
-        );
+        let is_failed = match view.first(gap).unwrap_or(gap).why.kind {
+            UnavailableKind::Credential | UnavailableKind::Tls | UnavailableKind::Unreachable => {
+                true
+            }
+            UnavailableKind::Forbidden => root == Some(Code::HarvesterForbidden),
+            _ => false,
+        };
         let is_of_harvester = gap.group.api() != Some(Api::Guest);
-        let root = root.as_ref().filter(|_| is_failed && is_of_harvester);
-        root.map(|problem| problem.code)
+        root.filter(|_| is_failed && is_of_harvester)
     };
     let mut reasons: Vec<(String, usize)> = Vec::new();
     for gap in skipped {
@@ -66,21 +66,14 @@ pub(super) fn collapsed(view: &View<'_>, skipped: &[&Gap], privileges: Privilege
         }
     }
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let others = reasons.len().saturating_sub(REASONS_SHOWN);
-    let shown = reasons.iter().take(REASONS_SHOWN);
-    let mut shown: Vec<String> = match reasons.as_slice() {
-        [(only, _)] => vec![only.clone()],
-        _ => shown
-            .map(|(reason, count)| format!("{reason} ({count})"))
-            .collect(),
+    let shown = match reasons.as_slice() {
+        [] => String::new(),
+        [(only, _)] => only.clone(),
+        [(first, count), ..] => format!("{first} ({count})"),
     };
-    if others > 0 {
-        shown.push(many(others, "other reason"));
-    }
     format!(
-        "{} skipped: {}. -v lists them.",
-        many(skipped.len(), "check"),
-        shown.join("; ")
+        "{} skipped: {shown}; -v lists them.",
+        many(skipped.len(), "check")
     )
 }
 

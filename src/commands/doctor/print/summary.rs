@@ -2,7 +2,7 @@
 //! One line for each group: its observations, with or without a problem.
 
 use super::{CheckState, View};
-use crate::catalogue::Group;
+use crate::catalog::Group;
 use crate::commands::doctor::facts::Examination;
 use crate::commands::doctor::facts::pods::Component;
 use crate::decide::name_match::Verdict;

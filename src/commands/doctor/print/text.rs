@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::skipped::{collapsed, skipped, skipped_checks};
 use super::{SHOWN_MAX, View};
-use crate::catalogue::{Code, CommandPlace, CommandWord, Expiry, Finding, Severity};
+use crate::catalog::{Code, CommandPlace, CommandWord, Expiry, Finding, Severity};
 use crate::commands::doctor::diagnosis::{DoctorOutcome, Privileges};
 use crate::commands::doctor::facts::Need;
 use crate::report::layout::{Charset, Mark, TermStyle, paragraph, steps, table, visible};
@@ -15,13 +15,16 @@ use crate::report::text::many;
 use crate::sys::escape::one_line;
 
 /// The maximum length of the observation of one finding in a ticket, in characters.
-pub(super) const SHORT_SEEN: usize = 160;
+pub(super) const SHORT_SEEN: usize = 240;
 
 /// The indentation of the texts of a problem, in columns.
 const INDENT: usize = 12;
 
 /// The width of the columns before the summary of a check: a symbol and the longest title.
 const TITLES: usize = 20;
+
+/// The notice for a user who cannot read what the agent reads.
+const NOT_ROOT: &str = "Not run as root: files that only root can read were not checked. Run: sudo harvester-node-agent doctor";
 
 /// All findings with one code.
 pub(super) struct ProblemBlock<'a> {
@@ -34,6 +37,9 @@ pub(super) struct ProblemBlock<'a> {
 pub fn text(view: &View<'_>, style: TermStyle, is_verbose: bool, privileges: Privileges) -> String {
     let mut text = String::new();
     headline(&mut text, view, style);
+    if privileges == Privileges::Unprivileged {
+        paragraph(&mut text, "", 0, NOT_ROOT, style.width);
+    }
     let problems = problems(view);
     for problem in &problems {
         text.push('\n');
@@ -270,7 +276,8 @@ fn commands(text: &mut String, view: &View<'_>, problem: &ProblemBlock<'_>, styl
             place = Some(run_on);
             let _ = writeln!(text, "{:INDENT$}# {}", "", run_on.title());
         }
-        let command = one_line(&command, SHOWN_MAX);
+        // A command that is cut would be another command.
+        let command = one_line(&command, usize::MAX);
         let _ = writeln!(text, "{:INDENT$}{command}", "");
     }
     // The address of the node needs no explanation.
@@ -350,11 +357,9 @@ fn closing(view: &View<'_>, is_verbose: bool) -> String {
         };
         return format!("All {passed} passed.{more}");
     }
-    let mut parts = vec![counts];
-    if usual > 0 {
-        parts.push(format!("{usual} skipped"));
+    // The headline has the counts.
+    match problems(view).first() {
+        Some(problem) => format!("Details: harvester-node-agent explain {}", problem.code),
+        None => format!("No problem found, {} skipped.", many(usual, "check")),
     }
-    parts.retain(|part| !part.is_empty());
-    let counts = parts.join(", ");
-    format!("{counts}. Details: harvester-node-agent explain CODE")
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::skipped::skipped;
 use super::text::{SHORT_SEEN, counts, problems};
 use super::{View, by_reason};
-use crate::catalogue::Finding;
+use crate::catalog::Finding;
 use crate::commands::doctor::diagnosis::DoctorOutcome;
 use crate::commands::doctor::facts::{Gap, Need};
 use crate::sys::escape::one_line;

@@ -72,7 +72,12 @@ pub struct TlsSetupError(String);
 
 impl From<Error> for TlsSetupError {
     fn from(error: Error) -> Self {
-        Self(in_words(&describe(&error.to_string())))
+        // The library always writes "invalid peer certificate".
+        let text = match &error {
+            Error::InvalidCertificate(certificate) => certificate.to_string(),
+            error => error.to_string(),
+        };
+        Self(in_words(&describe(&text)))
     }
 }
 
@@ -304,10 +309,7 @@ mod tests {
             assert_eq!(reason(&error).to_string(), text);
         }
         let setup = Error::InvalidCertificate(CertificateError::BadEncoding);
-        assert_eq!(
-            TlsSetupError::from(setup).to_string(),
-            "invalid peer certificate: bad encoding"
-        );
+        assert_eq!(TlsSetupError::from(setup).to_string(), "bad encoding");
         for (name, words) in [
             (
                 "Other(OtherError(UnsupportedCertVersion))",

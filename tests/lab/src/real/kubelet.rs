@@ -77,6 +77,11 @@ impl Kubelet {
         }
     }
 
+    /// The program of a version, or where it was looked for.
+    pub fn binary(version: Kubernetes) -> Result<PathBuf, String> {
+        assets::find("kubelet", version)
+    }
+
     /// Starts containerd, and kubelet with these labels for its Node. The tree must hold kubelet's credential, as kubeadm
     /// keeps it.
     ///

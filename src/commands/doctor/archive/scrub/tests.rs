@@ -318,7 +318,7 @@ fn what_people_need_stays() {
 
 #[test]
 fn nothing_that_we_write_ourselves_is_taken_for_a_secret() {
-    for code in crate::catalogue::Code::ALL {
+    for code in crate::catalog::Code::ALL {
         let entry = code.entry();
         let commands = entry.commands.iter().map(|command| command.text.as_ref());
         for own in [entry.title, entry.impact]

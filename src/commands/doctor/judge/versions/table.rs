@@ -3,7 +3,7 @@
 //!
 //! To add a row: a reported fault, the releases that have it, and the page that documents it.
 
-use crate::catalogue::Code;
+use crate::catalog::Code;
 use crate::facts::release::Rank;
 
 /// A fault in some releases.

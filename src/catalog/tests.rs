@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::*;
@@ -142,8 +143,23 @@ fn a_name_is_one_word_for_the_shell() {
         place: CommandPlace::Vm,
         text: "grep -n server: <KUBECONFIG>".into(),
     };
-    let filled = command.filled(|name| (name == CommandWord::Kubeconfig).then_some("/a b/'c'"));
-    assert_eq!(filled, r"grep -n server: '/a b/'\''c'\'''");
+    let filled = |path| command.filled(|name| (name == CommandWord::Kubeconfig).then_some(path));
+    assert_eq!(filled("/a/b"), "grep -n server: /a/b");
+    // Quoted for one shell, these would still be commands for the second one behind `ssh`.
+    for path in [
+        "/a b/'c'",
+        "/a;b",
+        "https://$(reboot):6443",
+        "/a\nb",
+        "<NODE>",
+    ] {
+        assert_eq!(filled(path), command.text, "{path}");
+    }
+    let own = FixCommand {
+        place: CommandPlace::Vm,
+        text: Cow::Owned("chmod 0600 '/etc/<SERVER>'".to_owned()),
+    };
+    assert_eq!(own.filled(|_| Some("x")), own.text);
     assert_eq!(command.filled(|_| None), command.text);
 }
 
@@ -154,7 +170,7 @@ fn each_command_stands_where_its_program_can_do_it() {
             let program = command.text.split(' ').next().unwrap();
             let is_there = match command.place {
                 CommandPlace::GuestCluster => program == "kubectl",
-                CommandPlace::Harvester => ["kubectl", "scp", "cat"].contains(&program),
+                CommandPlace::Harvester => ["kubectl", "scp"].contains(&program),
                 CommandPlace::Vm | CommandPlace::Image => {
                     !["kubectl", "scp", "ssh"].contains(&program)
                 }
@@ -172,18 +188,11 @@ fn a_file_of_another_machine_is_copied_before_it_is_used() {
         let commands = code.entry().commands.iter();
         let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
         let position = |part: &str| commands.iter().position(|text| text.contains(part));
-        for [written, copied, used] in [
-            [
-                " > /root/rbac.yaml",
-                "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && ",
-                "kubectl apply -f rbac.yaml",
-            ],
-            [
-                "mv harvester.kubeconfig.new harvester.kubeconfig",
-                "cat harvester.kubeconfig | ssh root@<NODE_ADDRESS> ",
-                "install -D -m 0600 /dev/stdin <KUBECONFIG>",
-            ],
-        ] {
+        for [written, copied, used] in [[
+            " > /root/rbac.yaml",
+            "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && ",
+            "kubectl apply -f rbac.yaml",
+        ]] {
             let (Some(written), used) = (position(written), position(used)) else {
                 continue;
             };
@@ -264,5 +273,47 @@ fn event_sources_are_listed_by_the_verbose_status() {
             commands.any(|one| one.text == "harvester-node-agent status -v"),
             "{code}"
         );
+    }
+}
+
+/// A title is a headline, with or without an observation behind it.
+#[test]
+fn no_title_starts_with_an_article() {
+    for code in Code::ALL {
+        let title = code.entry().title;
+        let first = title.split(' ').next().unwrap();
+        let is_article = ["the", "a", "an", "this"].contains(&first);
+        assert!(!is_article, "{code}: {title}");
+    }
+}
+
+/// The output on a copy of a VM must not advise to delete the Node of the original.
+#[test]
+fn no_command_deletes_the_node_of_another_vm() {
+    let suppressed = Code::NodeOfAnotherVm.entry().suppresses;
+    for code in Code::ALL {
+        let mut commands = code.entry().commands.iter();
+        let deletes = |text: &str| text.contains("delete node") || text.contains("drain <NODE>");
+        let is_harmful = commands.any(|command| deletes(&command.text));
+        assert!(!is_harmful || suppressed.contains(code), "{code}");
+    }
+}
+
+/// What a node wrote is shown before an administrator of Harvester applies it.
+#[test]
+fn a_manifest_from_a_node_is_reviewed_before_it_is_applied() {
+    for code in Code::ALL {
+        let commands = code.entry().commands.iter();
+        let commands: Vec<&str> = commands.map(|command| &*command.text).collect();
+        let at = |part: &str| commands.iter().position(|text| text.starts_with(part));
+        if let Some(applied) = at("kubectl apply") {
+            let reviewed = commands
+                .iter()
+                .position(|text| text.ends_with("kubectl diff -f rbac.yaml"));
+            assert!(
+                reviewed.is_some_and(|reviewed| reviewed < applied),
+                "{code}"
+            );
+        }
     }
 }

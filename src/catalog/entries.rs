@@ -3,19 +3,19 @@
 
 use std::borrow::Cow;
 
-use super::command::PRINT_KUBECONFIG;
-use super::declare::{catalogue, place};
+use super::declare::{catalog, place};
 use super::{CommandPlace, Entry, FixCommand, Group, Severity};
 
 /// Prints the objects that the agent, the cloud provider and the CSI driver need on Harvester: a service account, token and roles.
 const RBAC: &str = "harvester-node-agent rbac --subject <NAMESPACE>:harvester-node-agent --create-account --addons > /root/rbac.yaml";
 /// Prints the roles for the service account in use.
 const ROLES: &str = "harvester-node-agent rbac > /root/rbac.yaml";
-/// Copies the file from this node to the machine with kubectl, and applies it.
-const APPLY: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl apply -f rbac.yaml";
-/// Copies the kubeconfig that kubectl printed to this node.
-const INSTALL: &str =
-    "cat harvester.kubeconfig | ssh root@<NODE_ADDRESS> install -D -m 0600 /dev/stdin <KUBECONFIG>";
+/// Copies the file from this node and shows what would change: root of the node wrote it, and an administrator of Harvester applies
+/// it.
+const REVIEW: &str = "scp root@<NODE_ADDRESS>:/root/rbac.yaml . && kubectl diff -f rbac.yaml";
+const APPLY: &str = "kubectl apply -f rbac.yaml";
+/// Writes a kubeconfig with the token of the service account to this node.
+const KUBECONFIG: &str = "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o json | ssh root@<NODE_ADDRESS> harvester-node-agent kubeconfig --server <HARVESTER_API> --write <KUBECONFIG>";
 const VIP: &str = "kubectl -n harvester-system get configmap vip -o 'jsonpath={.data.ip}'";
 const DRAIN: &str = "kubectl drain <NODE> --ignore-daemonsets --delete-emptydir-data";
 const DELETE_NODE: &str = "kubectl delete node <NODE>";
@@ -37,12 +37,13 @@ const CSI_NODES: &str = "kubectl get csinodes -o 'custom-columns=NODE:.metadata.
 
 /// Steps that several findings share.
 const REJOIN: &str = "Drain the Node, stop the Kubernetes service, delete the Node, and start the service: the Node registers again.";
-const REJOIN_SERVERS: &str = "Do not delete the Node of the only server. On servers with etcd, take a snapshot first and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
-const USE_SERVICE_ACCOUNT: &str = "Create a kubeconfig with a token that does not expire.";
-const REPLACE_FILE: &str = "Copy it to this node (mode 0600); the agent reloads it.";
+const REJOIN_SERVERS: &str = "The commands are for a worker. Do not delete the Node of the only server; on other servers, take a snapshot first (`rke2 etcd-snapshot save` or `k3s etcd-snapshot save`) and replace one node at a time. If Rancher provisions the cluster, replace the node in Rancher instead.";
+const USE_SERVICE_ACCOUNT: &str = "Create a service account on Harvester, whose token does not expire, and its kubeconfig. Read rbac.yaml before you apply it.";
+const OTHER_NODES: &str =
+    "Write it to the other nodes too. Restart the pods of the CSI driver and the cloud provider.";
 const RESTART_KUBELET: &str = "Restart rke2-server, rke2-agent or k3s.";
 
-catalogue! {
+catalog! {
     NotKubevirt, "not-kubevirt", Machine, Error, "not running in a KubeVirt virtual machine",
         impact: "The agent cannot run here.",
         fix: [
@@ -51,7 +52,7 @@ catalogue! {
         ],
         run: [vm "systemctl disable --now harvester-node-agent"];
 
-    NameOfAnotherVm, "name-of-another-vm", Identity, Error, "a name of this node is the name of a different VM",
+    NameOfAnotherVm, "name-of-another-vm", Identity, Error, "hostname or Node name is the name of a different VM",
         impact: "The Harvester CSI driver and cloud provider treat this Node as that VM: volumes may be attached to it, and its topology is shown here.",
         fix: [
             REJOIN_SERVERS,
@@ -60,7 +61,7 @@ catalogue! {
         ],
         run: [vm "grep -rn 'hostname:' /var/lib/cloud/instance/user-data.txt", guest DRAIN, vm STOP, guest DELETE_NODE, vm "hostnamectl set-hostname <VM>", vm START],
         suppresses: [HostnameDiffers, ProviderIdDiffers];
-    HostnameDiffers, "hostname-differs", Identity, Warning, "a name of this node differs from the VM name",
+    HostnameDiffers, "hostname-differs", Identity, Warning, "hostname or Node name differs from the VM name",
         impact: "If the Node name differs, the Harvester cloud provider finds no VM with that name: it sets no providerID and does not update topology after a migration, and CSI driver versions before 0.1.6 cannot attach volumes. If only the hostname differs, the kubelet may register a second Node.",
         fix: [
             "Find where the name comes from: `hostname:` in the VM's cloud-init user data, or `node-name:` in /etc/rancher/*/config.yaml.",
@@ -74,9 +75,9 @@ catalogue! {
         fix: ["Set both to the name of the registered Node, or to the VM name if there is no Node yet: `hostnamectl set-hostname NAME`."],
         run: [vm "hostnamectl"];
     IdentityAmbiguous, "identity-ambiguous", Identity, Error, "several VMs match this node equally well",
-        impact: "No label is written while the VM is ambiguous.",
+        impact: "It is not certain in which VM this node runs. The agent writes labels only if it finds its VM by name, without a search of the namespace.",
         fix: [
-            "Give each VM its own firmware UUID and MAC addresses; a VM created from a template may have copied them.",
+            "Stop the copy, usually the newer one, give it its own firmware UUID and MAC addresses, and start it. Do not change the VM of a node in use.",
             "Or set the VM in /etc/harvester-node-agent/config.toml: `[harvester] vm = \"NAME\"`.",
         ],
         run: [harvester VM_HARDWARE],
@@ -89,18 +90,20 @@ catalogue! {
         ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl -n <NAMESPACE> get vmi"],
         suppresses: [NoTopologySource];
-    ProviderIdDiffers, "provider-id-differs", Identity, Warning, "the providerID of the Node belongs to a different VM",
+    ProviderIdDiffers, "provider-id-differs", Identity, Warning, "providerID of the Node belongs to a different VM",
         impact: "The Node object was created for another VM; the Harvester cloud provider and CSI driver may act on that VM.",
         fix: [REJOIN_SERVERS, REJOIN],
         run: [guest "kubectl get node <NODE> -o custom-columns=ID:.spec.providerID", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
-    NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "the Node belongs to a different VM",
+    NodeOfAnotherVm, "node-of-another-vm", Identity, Error, "Node belongs to a different VM",
         impact: "The kubelet that reports this Node runs in a VM with another firmware UUID: this VM has a copy of its disk or credential. Nothing is written to the Node.",
         fix: [
             "If the firmware UUID of this VM was changed, restart rke2-server, rke2-agent or k3s: the kubelet then reports the new one.",
             "If this VM is a copy, remove the copied node state here, never on the original (rke2-uninstall.sh, k3s-uninstall.sh or kubeadm reset), set the hostname to the VM name, and join it as a new node.",
         ],
         run: [guest "kubectl get node <NODE> -o custom-columns=UUID:.status.nodeInfo.systemUUID", vm "cat /sys/class/dmi/id/product_uuid", vm SERVICES],
-        suppresses: [ProviderIdDiffers];
+        // Their remedies drain or delete that Node, which belongs to the other VM.
+        suppresses: [NameOfAnotherVm, HostnameDiffers, ProviderIdDiffers, ProviderIdNotHarvester, KubevirtCloudProvider, NodeUninitialized, InternalIpMissing,
+            AddressDiffers, TopologyLabelOverwritten, BetaLabelsDiffer];
     HardwareShared, "hardware-shared", Identity, Warning, "another VM in the namespace has the same MAC address or firmware UUID",
         impact: "CSI driver 0.1.6 and later finds its VM by MAC address: volumes may be attached to the other VM. On one network, both lose packets.",
         fix: [
@@ -117,7 +120,7 @@ catalogue! {
             "Or label the VM `harvesterhci.io/creator=docker-machine-driver-harvester`, so that Harvester annotates it.",
             "Or publish region and zone of each host in the ConfigMap harvester-public/topology (`[topology] configmap`); man 7 harvester-node-agent-topology describes it.",
         ],
-        run: [vm ROLES, harvester APPLY];
+        run: [vm ROLES, harvester REVIEW, harvester APPLY];
     AnnotationsStale, "annotations-stale", Placement, Warning, "topology annotations of the VM still show the previous host",
         impact: "The labels of the Node still show the previous host until Harvester updates the annotations.",
         fix: [
@@ -126,18 +129,18 @@ catalogue! {
         ],
         run: [harvester "kubectl -n harvester-system get pods -l app.kubernetes.io/name=harvester", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml"],
         suppresses: [NoTopologySource];
-    HostWithoutTopology, "host-without-topology", Placement, Notice, "the host has neither a region nor a zone label",
+    HostWithoutTopology, "host-without-topology", Placement, Notice, "host has neither a region nor a zone label",
         impact: "The Node gets no region and zone labels either.",
         fix: ["Label the host in Harvester (Hosts, Edit Config, Labels)."],
         run: [harvester "kubectl label node <HOST> topology.kubernetes.io/region=<REGION> topology.kubernetes.io/zone=<ZONE>"];
-    TopologyPartial, "topology-partial", Placement, Warning, "the host lacks a topology label that the Node has",
+    TopologyPartial, "topology-partial", Placement, Warning, "host lacks a topology label that the Node has",
         impact: "The labels of the Node are unchanged: updating only some of them would mix two hosts.",
         fix: [
             "Set the same topology labels on all hosts in Harvester.",
             "Or set `[topology] remove_stale = true` to remove labels that the host does not have.",
         ],
         run: [harvester TOPOLOGY];
-    LabelValueInvalid, "label-value-invalid", Placement, Error, "a topology value is not a valid label value",
+    LabelValueInvalid, "label-value-invalid", Placement, Error, "topology value is not a valid label value",
         impact: "The labels of the Node are unchanged.",
         fix: ["Correct the value in Harvester: at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."],
         run: [harvester TOPOLOGY],
@@ -150,14 +153,14 @@ catalogue! {
             "Otherwise remove the label from the hosts.",
         ],
         run: [harvester TOPOLOGY];
-    VmLabelsMissing, "vm-labels-missing", Placement, Notice, "the VM lacks the labels of a guest cluster node",
+    VmLabelsMissing, "vm-labels-missing", Placement, Notice, "VM lacks the labels of a guest cluster node",
         impact: "Harvester annotates only VMs with that creator label with region and zone, so its cloud provider has nothing to set. Without the cluster name, VMs of several clusters in one namespace cannot be distinguished.",
         fix: [
             "Set harvesterhci.io/creator=docker-machine-driver-harvester and guestcluster.harvesterhci.io/name=CLUSTER on the VM (Virtual Machines, Edit Config, Instance Labels), and restart it.",
             "Not needed by this agent if the credential is allowed to read hosts (`harvester-node-agent rbac`).",
         ],
         run: [harvester "kubectl -n <NAMESPACE> patch vm <VM> --type merge -p '{\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"harvesterhci.io/creator\":\"docker-machine-driver-harvester\"}}}}}'"];
-    NotLiveMigratable, "not-live-migratable", Placement, Notice, "the VM cannot be live-migrated",
+    NotLiveMigratable, "not-live-migratable", Placement, Notice, "VM cannot be live-migrated",
         impact: "When its host is drained or Harvester is upgraded, the VM and its Node are shut down.",
         fix: ["In Harvester, remove what the reason shows: a host device, a volume that only one host can access (ReadWriteOnce), a CD-ROM, or a node selector for one host."],
         run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"LiveMigratable\")]}'"];
@@ -170,7 +173,7 @@ catalogue! {
         ],
         run: [vm "harvester-node-agent config show", vm "systemctl reload harvester-node-agent"],
         suppresses: [TopologyLabelOverwritten];
-    LabelNotManaged, "label-not-managed", Node, Warning, "an allow-listed label is not managed by the agent",
+    LabelNotManaged, "label-not-managed", Node, Warning, "allow-listed label is not managed by the agent",
         impact: "The label is unchanged, although the value on the host differs.",
         fix: [
             "Remove the label from the Node, so that the agent can set it: `kubectl label node NODE KEY-`.",
@@ -192,7 +195,7 @@ catalogue! {
             "Or set `[topology] on_change = \"hold\"` until it is fixed.",
         ],
         run: [harvester "kubectl -n <NAMESPACE> get vmi <VM> -o yaml --show-managed-fields", vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
-    StaticNodeLabel, "static-node-label", Node, Warning, "the RKE2/K3s or kubelet configuration sets a topology label",
+    StaticNodeLabel, "static-node-label", Node, Warning, "RKE2/K3s or kubelet configuration sets a topology label",
         impact: "The kubelet resets the label to that value at every start, whatever the host. On Kubernetes 1.35 and later a pod takes the zone of the Node at its creation and keeps it, also when the agent corrects the Node.",
         fix: ["Remove the topology keys from `node-label` in the reported file."],
         run: [vm "grep -rn -e node-label -e topology /etc/rancher"];
@@ -201,10 +204,10 @@ catalogue! {
         impact: "The scheduler uses a zone this Node is not in; if the writer returns, the label flaps.",
         fix: [
             "Check that the agent is running: it corrects the label within seconds. If it does not, see its journal.",
-            "Stop the other writer. Managers kubectl-label, kubectl-edit and rancher are users; kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml; harvester-cloud-provider follows the annotations of the VM.",
+            "If it runs, find out why the writer sets another value. Managers kubectl-label, kubectl-edit and rancher are users; kubelet, rke2 and k3s apply a `node-label` from /etc/rancher/*/config.yaml; harvester-cloud-provider follows the annotations of the VM: do not stop it.",
         ],
         run: [guest MANAGERS, vm "grep -rn -e node-label -e topology /etc/rancher", vm "systemctl --no-pager status harvester-node-agent"];
-    BetaLabelsDiffer, "beta-labels-differ", Node, Warning, "a topology label and its deprecated beta label differ",
+    BetaLabelsDiffer, "beta-labels-differ", Node, Warning, "topology label and its deprecated beta label differ",
         impact: "Node controllers of cloud providers (reconcileNodeLabels) overwrite the label with the value of its failure-domain.beta label at the next change of the Node.",
         fix: ["The running agent corrects both on its next reconcile. If you change them manually, set both in one command."],
         run: [guest "kubectl get node <NODE> --show-labels", vm "systemctl restart harvester-node-agent"];
@@ -219,8 +222,8 @@ catalogue! {
     ComponentRestarting, "component-restarting", Node, Warning, "Harvester cloud provider or CSI driver is crash-looping",
         impact: "Without the cloud provider, no Node is initialized and no address or label is updated. Without the CSI driver, no volume is attached here.",
         fix: ["Check the log of its previous container. Missing permissions on Harvester and a missing kubeconfig are reported here as well."],
-        run: [guest "kubectl -n kube-system get pods -o wide | grep harvester", guest "kubectl -n kube-system logs deploy/harvester-cloud-provider --previous --tail=50"];
-    ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "the providerID of the Node was set by another cloud provider",
+        run: [guest "kubectl -n kube-system get pods -o wide | grep harvester"];
+    ProviderIdNotHarvester, "provider-id-not-harvester", Node, Warning, "providerID of the Node was set by another cloud provider",
         impact: "A providerID never changes: the Harvester cloud provider cannot set its own, and load balancers and Rancher do not find the VM.",
         fix: [
             "Check the configured cloud provider: `rke2://` and `k3s://` come from a start without `cloud-provider-name: harvester` in /etc/rancher/*/config.yaml.",
@@ -228,7 +231,7 @@ catalogue! {
             REJOIN,
         ],
         run: [vm "grep -rn cloud-provider /etc/rancher", guest DRAIN, vm STOP, guest DELETE_NODE, vm START];
-    KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "the KubeVirt cloud provider manages this Node",
+    KubevirtCloudProvider, "kubevirt-cloud-provider", Node, Warning, "KubeVirt cloud provider manages this Node",
         impact: "It sets region and zone only when the Node is created, not after a migration, and conflicts with the Harvester cloud provider.",
         fix: [
             "Run one cloud provider: remove cloud-provider-kubevirt.",
@@ -244,7 +247,7 @@ catalogue! {
             "A `node-ip` in /etc/rancher/*/config.yaml must be an address of this VM.",
         ],
         run: [vm "ip -brief address", guest "kubectl get node <NODE> -o wide", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o wide", vm "grep -rn node-ip /etc/rancher", vm "systemctl restart qemu-guest-agent"];
-    InternalIpMissing, "internal-ip-missing", Node, Warning, "the Node has no InternalIP",
+    InternalIpMissing, "internal-ip-missing", Node, Warning, "Node has no InternalIP",
         impact: "The API server cannot reach the kubelet (kubectl logs, exec, metrics). The Harvester cloud provider sets only the hostname while the VMI has no address.",
         fix: [
             "Check qemu-guest-agent: it reports the addresses to Harvester.",
@@ -256,16 +259,19 @@ catalogue! {
         impact: "The VM and its host cannot be read.",
         fix: [
             USE_SERVICE_ACCOUNT,
-            "Copy it to this node, to one of the reported paths, or set its path in /etc/harvester-node-agent/config.toml: `[harvester] kubeconfig = \"PATH\"`.",
+            "If there is one at another path, set `[harvester] kubeconfig` in /etc/harvester-node-agent/config.toml.",
         ],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "the Harvester kubeconfig is invalid",
+    HarvesterCredentialInvalid, "harvester-credential-invalid", HarvesterCredential, Error, "Harvester kubeconfig is invalid",
         impact: "The VM and its host cannot be read.",
-        fix: ["Correct the key in the reported file. The agent reloads it automatically."],
+        fix: [
+            "Correct the reported key, or replace the file: `harvester-node-agent explain harvester-credential-missing` shows how to create one. The agent reloads it automatically.",
+            "If the message names an insecure setting (`plain-http`, `insecure-skip-tls-verify`, `proxy-url`) that is intended, allow it with `[harvester] allow`.",
+        ],
         run: [vm "harvester-node-agent whoami"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "the Harvester kubeconfig points to the API of this guest cluster",
+    HarvesterIsOwnApi, "harvester-is-own-api", HarvesterCredential, Error, "Harvester kubeconfig points to the API of this guest cluster",
         impact: "The guest cluster has neither the VM nor its host, so nothing can be found there.",
         fix: [
             "If only the address is wrong, set `server:` in the reported file to the Harvester API, https://VIP:6443.",
@@ -273,49 +279,46 @@ catalogue! {
         ],
         run: [vm "grep -sn server: /var/lib/rancher/*/etc/config-files/cloud-provider-config /etc/kubernetes/cloud-config", harvester VIP],
         suppresses: [NoTopologySource, VmNotFound, HarvesterOnLoopback];
-    HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "the Harvester kubeconfig points to a loopback address",
+    HarvesterOnLoopback, "harvester-on-loopback", HarvesterCredential, Warning, "Harvester kubeconfig points to a loopback address",
         impact: "On a Kubernetes node that is usually the API of the node itself, not the Harvester API.",
         fix: ["Set `server:` in the reported file to the Harvester API, https://VIP:6443."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP];
     KubeletCredentialMissing, "kubelet-credential-missing", KubeletCredential, Error, "no kubelet kubeconfig found",
         impact: "The Node can be neither read nor labeled. This is expected until the kubelet has started for the first time.",
-        fix: [
-            "Wait for the node to join.",
-            "Or set the path in /etc/harvester-node-agent/config.toml: `[guest_cluster] kubeconfig = \"PATH\"`.",
-        ],
+        fix: ["Wait for the node to join, or set `[guest_cluster] kubeconfig` in /etc/harvester-node-agent/config.toml."],
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
-    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "the kubelet kubeconfig is invalid",
+    KubeletCredentialInvalid, "kubelet-credential-invalid", KubeletCredential, Error, "kubelet kubeconfig is invalid",
         impact: "The Node can be neither read nor labeled.",
         fix: [
-            "Correct the key in the reported file.",
-            "On RKE2 and K3s, restart the service: it rewrites the file.",
+            "Correct the reported key. On RKE2 and K3s, restart the service: it rewrites the file.",
+            "If the message names an insecure setting that is intended, allow it with `[guest_cluster] allow`.",
         ],
         run: [vm JOURNAL],
         suppresses: [NodeMissing, NodeWriteFailed];
-    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning, "a changed kubeconfig is invalid; the previous one stays in use",
+    CredentialReloadFailed, "credential-reload-failed", HarvesterCredential, Warning, "changed kubeconfig is invalid; the previous one stays in use",
         impact: "The credential in use may expire.",
         fix: ["Correct the reported file. The agent reloads it automatically."],
         run: [vm "harvester-node-agent whoami"];
-    CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "a credential file is readable by all users",
+    CredentialExposed, "credential-exposed", HarvesterCredential, Warning, "credential file is readable by all users",
         impact: "Anyone who can log in here can act as the agent, the CSI driver or the kubelet. A Harvester token usually does not expire.",
-        fix: ["Set mode 0600 on the reported file."],
+        fix: ["Set mode 0600 on the reported file. If others may have read it, replace its token or key."],
         run: [vm "chmod 0600 <KUBECONFIG>"];
-    RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "the Harvester kubeconfig contains a Rancher token",
+    RancherTokenInUse, "rancher-token-in-use", HarvesterCredential, Warning, "Harvester kubeconfig contains a Rancher token",
         impact: "Rancher expires such a token after 30 or 90 days (kubeconfig-default-token-ttl-minutes, auth-token-max-ttl-minutes), or when its user is deleted. Then the CSI driver attaches no volume and the cloud provider finds no VM.",
-        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE, "The cloud credential in Rancher itself is another token, which expires in the same way."],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL];
-    RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "the Rancher token in the Harvester kubeconfig is rejected (401)",
+        fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG];
+    RancherTokenRejected, "rancher-token-rejected", HarvesterCredential, Error, "Rancher token in the Harvester kubeconfig is rejected (401)",
         impact: "The token has expired, its user was deleted, or the server is not the Rancher that issued it. The CSI driver and the cloud provider fail with the same file.",
-        fix: [USE_SERVICE_ACCOUNT, REPLACE_FILE],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
+        fix: [USE_SERVICE_ACCOUNT, OTHER_NODES],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterUnauthorized, RancherTokenInUse];
     ServerIsHarvesterUi, "server-is-harvester-ui", HarvesterCredential, Error, "Harvester kubeconfig points to the UI (port 443) instead of the API server (port 6443)",
         impact: "The UI has a certificate from another CA than the one in the kubeconfig: the agent, the CSI driver and the cloud provider cannot verify it.",
         fix: ["Set `server:` in the reported file to https://VIP:6443. generate_addon.sh copies the address from the administrator's kubeconfig, which is the UI."],
         run: [vm "grep -n server: <KUBECONFIG>", harvester VIP],
         suppresses: [HarvesterTlsError, HarvesterBadResponse, ServerNotInCertificate];
-    ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "a service account token is sent to Rancher instead of the Harvester API",
+    ServerIsRancher, "server-is-rancher", HarvesterCredential, Error, "service account token is sent to Rancher instead of the Harvester API",
         impact: "Rancher accepts only tokens that it issued, and returns 401 to the agent, the CSI driver and the cloud provider.",
         fix: [
             "Set `server:` in the reported file to the Harvester API, https://VIP:6443.",
@@ -331,21 +334,22 @@ catalogue! {
         ],
         run: [vm "harvester-node-agent whoami", harvester "kubectl get vmi -A"],
         suppresses: [VmNotFound, HarvesterForbidden];
-    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "the path of the Harvester kubeconfig is a directory",
+    CredentialIsDirectory, "credential-is-directory", HarvesterCredential, Error, "path of the Harvester kubeconfig is a directory",
         impact: "A container that mounts a missing file creates a directory in its place (hostPath without `type: File`, as in old CSI driver and cloud provider charts). The file can then not be written, and both charts find no credential.",
         fix: [
-            "Remove the directory and put the kubeconfig in its place. `harvester-node-agent explain harvester-credential-missing` shows how to create one.",
+            "Remove the directory and put the kubeconfig in its place, or create a new one.",
             "Restart the pods of the CSI driver and the cloud provider.",
         ],
-        run: [vm "rmdir <KUBECONFIG>", harvester INSTALL],
+        run: [vm "rmdir <KUBECONFIG>", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterCredentialInvalid];
-    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "the Harvester kubeconfig is an empty file",
+    CredentialIsEmpty, "credential-is-empty", HarvesterCredential, Error, "Harvester kubeconfig is an empty file",
         impact: "The VM and its host cannot be read. In Rancher, the secret of the cluster's cloud-provider-config is empty or was deleted.",
         fix: [
             "In Rancher, select the cloud credential of the cluster again, which rewrites the file.",
-            "Or create a kubeconfig with a service account token, which does not expire, and copy it to this node.",
+            "Or create a service account, whose token does not expire, and write its kubeconfig to this node.",
+            OTHER_NODES,
         ],
-        run: [vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterCredentialInvalid];
     CredentialNotAtNamedPath, "credential-not-at-named-path", HarvesterCredential, Warning, "cloud-provider-config in the RKE2/K3s configuration points to a missing file",
         impact: "The agent uses another kubeconfig, but the pods of the CSI driver and the cloud provider mount the missing path and wait with `hostPath type check failed`.",
@@ -354,12 +358,12 @@ catalogue! {
             "Or correct `cloud-provider-config` in the reported file, and restart rke2-server, rke2-agent or k3s.",
         ],
         run: [vm "grep -rn cloud-provider-config /etc/rancher"];
-    CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "a credential file is writable by users other than root",
+    CredentialWritableByOthers, "credential-writable-by-others", HarvesterCredential, Warning, "credential file is writable by users other than root",
         impact: "Anyone who can write this file can redirect the agent, kubelet or CSI driver, and their credentials, to another server.",
         fix: ["Set the owner of the reported file to root, and remove write permission for others."],
         run: [vm "chown -h root:root <KUBECONFIG>", vm "chmod go-w <KUBECONFIG>"];
     CredentialExpires, "credential-expires", HarvesterCredential, Warning, "certificate or token expires within 30 days",
-        impact: "After expiry, authentication or TLS verification between this node and the API server fails.",
+        impact: "After expiry, authentication or TLS verification fails.",
         fix: [
             "Kubelet certificates: restart rke2-server, rke2-agent or k3s.",
             "For Harvester, create a kubeconfig with a service account token, which does not expire: `harvester-node-agent explain harvester-credential-missing` shows how.",
@@ -370,9 +374,9 @@ catalogue! {
         fix: [
             "Check the clock of this node first.",
             USE_SERVICE_ACCOUNT,
-            REPLACE_FILE,
+            OTHER_NODES,
         ],
-        run: [vm "timedatectl", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
+        run: [vm "timedatectl", vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [HarvesterUnauthorized, NoTopologySource, VmNotFound];
     KubeletCredentialExpired, "kubelet-credential-expired", KubeletCredential, Error, "kubelet client certificate has expired",
         impact: "The API server rejects the kubelet: the Node can be neither read nor labeled, and becomes NotReady.",
@@ -384,7 +388,7 @@ catalogue! {
         run: [vm "timedatectl", vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent"],
         suppresses: [GuestApiUnauthorized, NodeMissing, NodeWriteFailed];
 
-    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "the Harvester API is unreachable",
+    HarvesterUnreachable, "harvester-unreachable", HarvesterApi, Warning, "Harvester API is unreachable or returns server errors",
         impact: "Migrations are not detected until it is reachable; labels are unchanged.",
         fix: [
             "Check whether the API responds to this node, and whether the VM network has a route to the Harvester VIP.",
@@ -392,30 +396,31 @@ catalogue! {
         ],
         run: [vm "curl -k --max-time 5 <SERVER>/livez", vm "ip route"],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "the Harvester API rejects the credential (401)",
+    HarvesterUnauthorized, "harvester-unauthorized", HarvesterApi, Error, "Harvester API rejects the credential (401)",
         impact: "The VM and its host cannot be read; labels are unchanged.",
         fix: [
             "Find the cause: the service account or its token was deleted, Harvester was reinstalled, or a Rancher token has expired.",
             "Check whether Kubernetes 1.30 or later has invalidated the Secret of a token without expiry after one year without use: `kubectl get secrets -A -l kubernetes.io/legacy-token-invalid-since`. If you remove that label, the token is valid again.",
             USE_SERVICE_ACCOUNT,
-            REPLACE_FILE,
+            OTHER_NODES,
         ],
-        run: [vm "harvester-node-agent whoami", vm RBAC, harvester APPLY, harvester PRINT_KUBECONFIG, harvester INSTALL],
+        run: [vm RBAC, harvester REVIEW, harvester APPLY, harvester KUBECONFIG],
         suppresses: [NoTopologySource, VmNotFound];
     HarvesterForbidden, "harvester-forbidden", HarvesterApi, Error, "Harvester credential is not allowed to read the VM (403)",
         impact: "The VM and its host are unknown; labels are unchanged.",
         fix: ["Apply the output of `harvester-node-agent rbac` on Harvester, as an administrator."],
-        run: [vm ROLES, harvester APPLY],
+        run: [vm ROLES, harvester REVIEW, harvester APPLY],
         suppresses: [NoTopologySource, VmNotFound];
-    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "the certificate of the Harvester API cannot be verified",
+    HarvesterTlsError, "harvester-tls-error", HarvesterApi, Error, "certificate of the Harvester API cannot be verified",
         impact: "No request is sent to a server that cannot be verified; labels are unchanged.",
         fix: [
             "If the certificate is expired or not yet valid, check the clock first.",
-            "Compare `certificate-authority-data` in the kubeconfig with the CA of the server: `openssl s_client -connect VIP:6443 -showcerts`.",
+            "If the CA has the same name but another key, ask the administrator of Harvester whether it was reinstalled or its CA was rotated. If so, create a new kubeconfig: `harvester-node-agent explain harvester-credential-missing` shows how.",
+            "Otherwise another server responds at this address.",
         ],
         run: [vm "timedatectl", vm "curl -vk --max-time 5 <SERVER>/livez"],
         suppresses: [NoTopologySource, VmNotFound];
-    ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "the server certificate is not valid for the address in the kubeconfig",
+    ServerNotInCertificate, "server-not-in-certificate", HarvesterApi, Error, "server certificate is not valid for the address in the kubeconfig",
         impact: "TLS verification fails for everything that uses this kubeconfig: `x509: certificate is valid for ..., not ...` in the logs of the CSI driver and the cloud provider.",
         fix: [
             "Set `server:` in the kubeconfig to one of the reported names. The Harvester API is https://VIP:6443.",
@@ -428,7 +433,7 @@ catalogue! {
         fix: ["Bind the role to the service account on Harvester, as an administrator. generate_addon_csi.sh and Rancher do so; generate_addon.sh does not."],
         run: [harvester "kubectl get clusterrolebindings -o wide | grep harvesterhci.io:csi-driver"];
     WatchInterrupted, "watch-interrupted", HarvesterApi, Warning, "watch connections are repeatedly closed, probably by a proxy or load balancer",
-        impact: "Changes are detected late. The kubelet, the cloud provider and the CSI driver lose their watches in the same way.",
+        impact: "Changes are detected late. Other clients of that API lose their watches in the same way.",
         fix: [
             "Find the proxy or load balancer that closes streams (HAProxy: timeout server, timeout tunnel; nginx: proxy_read_timeout; the ingress of Rancher), and raise its timeout to at least 10 minutes.",
             "Or set `server:` in the kubeconfig to the API server itself; for Harvester https://VIP:6443.",
@@ -440,22 +445,22 @@ catalogue! {
         fix: ["Check what responds at the reported address: a proxy or a login page instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NoTopologySource, VmNotFound];
-    GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "the API of the guest cluster is unreachable",
+    GuestApiUnreachable, "guest-api-unreachable", Node, Warning, "guest cluster API is unreachable or returns server errors",
         impact: "The Node can be neither read nor labeled until it is reachable. This is expected while the cluster starts.",
         fix: ["Check that the service of RKE2, K3s or the kubelet is running."],
         run: [vm SERVICES],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "the API of the guest cluster rejects the kubelet credential (401)",
+    GuestApiUnauthorized, "guest-api-unauthorized", Node, Error, "guest cluster API rejects the kubelet credential (401)",
         impact: "The Node can be neither read nor labeled. The certificates may belong to another cluster or to the image.",
-        fix: [RESTART_KUBELET, "Check its journal."],
-        run: [vm JOURNAL],
+        fix: ["See the journal of rke2-server, rke2-agent, k3s or the kubelet for the cause.", RESTART_KUBELET],
+        run: [vm JOURNAL, vm "systemctl try-restart rke2-server rke2-agent k3s k3s-agent kubelet"],
         suppresses: [NodeMissing, NodeWriteFailed];
     GuestApiForbidden, "guest-api-forbidden", Node, Error, "kubelet credential lacks required permissions in the guest cluster",
         impact: "The Node can be neither read nor labeled.",
         fix: ["Check that the credential is that of the kubelet: its certificate must be for system:node:NODE in group system:nodes."],
         run: [guest "kubectl auth can-i patch nodes/<NODE> --as=system:node:<NODE> --as-group=system:nodes"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    GuestApiTlsError, "guest-api-tls-error", Node, Error, "the certificate of the guest cluster API cannot be verified",
+    GuestApiTlsError, "guest-api-tls-error", Node, Error, "certificate of the guest cluster API cannot be verified",
         impact: "The Node can be neither read nor labeled.",
         fix: [
             "Check the clock.",
@@ -468,7 +473,7 @@ catalogue! {
         fix: ["Check what responds at the reported address: a proxy or a load balancer instead of the API?"],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"],
         suppresses: [NodeMissing, NodeWriteFailed];
-    NodeMissing, "node-missing", Node, Warning, "the Node does not exist in the guest cluster",
+    NodeMissing, "node-missing", Node, Warning, "Node does not exist in the guest cluster",
         impact: "There is nothing to label. This is expected until the kubelet has registered.",
         fix: [
             "Check under which name the kubelet has registered.",
@@ -477,7 +482,7 @@ catalogue! {
         ],
         run: [guest "kubectl get nodes", vm JOURNAL],
         suppresses: [NodeWriteFailed];
-    NodeWriteFailed, "node-write-failed", Node, Error, "an update of the Node was rejected",
+    NodeWriteFailed, "node-write-failed", Node, Error, "update of the Node was rejected",
         impact: "Labels or conditions of the Node are outdated.",
         fix: ["Read the reported error: a label key that NodeRestriction forbids, an admission webhook, or a Node of another name."],
         run: [vm "journalctl --no-pager -b -n 50 -u harvester-node-agent"];
@@ -506,12 +511,12 @@ catalogue! {
         fix: ["Remove the RPCs from the reported list, and restart qemu-guest-agent."],
         run: [vm "systemctl restart qemu-guest-agent"],
         suppresses: [GuestAgentNotConnected];
-    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "the host is not connected to the channel of qemu-guest-agent",
+    GuestAgentHostNotAttached, "guest-agent-host-not-attached", GuestAgent, Warning, "host is not connected to the channel of qemu-guest-agent",
         impact: "qemu-guest-agent is running without effect: Harvester shows it as not running.",
         fix: ["Check the virt-launcher pod of the VM on Harvester. A live migration or a restart of the VM creates a new one."],
         run: [harvester "kubectl -n <NAMESPACE> logs -l vm.kubevirt.io/name=<VM> -c compute --tail=100"],
         suppresses: [GuestAgentNotConnected];
-    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "the VM has no channel for qemu-guest-agent",
+    GuestAgentChannelMissing, "guest-agent-channel-missing", GuestAgent, Notice, "VM has no channel for qemu-guest-agent",
         impact: "qemu-guest-agent cannot run. Harvester shows neither hostname nor IP addresses.",
         fix: [
             "Load the kernel module virtio_console, if the kernel has it as a module.",
@@ -528,33 +533,34 @@ catalogue! {
         ],
         run: [vm "systemctl restart qemu-guest-agent", harvester "kubectl -n <NAMESPACE> get vmi <VM> -o 'jsonpath={.status.conditions[?(@.type==\"AgentConnected\")]}'"];
 
-    HarvesterTooOld, "harvester-too-old", Versions, Warning, "this Harvester release is too old for this cluster",
+    HarvesterTooOld, "harvester-too-old", Versions, Warning, "Harvester release is too old for this cluster",
         impact: "The reported function of the Harvester cloud provider or CSI driver does not work, regardless of the configuration of the guest.",
         fix: ["Upgrade Harvester to the reported release or later: https://docs.harvesterhci.io/latest/upgrade/index."],
         run: [harvester "kubectl get settings.harvesterhci.io server-version"];
-    CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "the Harvester cloud provider is too old",
+    CloudProviderTooOld, "cloud-provider-too-old", Versions, Warning, "Harvester cloud provider is too old",
         impact: "The reported function does not work. This agent keeps region and zone in sync without it.",
         fix: ["Upgrade RKE2, which bundles a newer one, or the app harvester-cloud-provider in Rancher (Apps, Installed Apps, namespace kube-system)."],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-cloud-provider", guest "kubectl get nodes -o wide"];
-    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "the Harvester CSI driver is too old",
+    CsiDriverTooOld, "csi-driver-too-old", Versions, Warning, "Harvester CSI driver is too old",
         impact: "Volumes are not attached (ControllerPublishVolume fails or hangs), and pods stay in ContainerCreating.",
         fix: [
             "Upgrade RKE2, which bundles a newer one, or the app harvester-csi-driver in Rancher (Apps, Installed Apps, namespace kube-system).",
             "Or give the Node the name of its VM.",
         ],
         run: [guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver", guest CSI_NODES];
-    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "this Harvester CSI driver attaches volumes to the wrong VM",
+    CsiAttachesToWrongVm, "csi-attaches-to-wrong-vm", Versions, Error, "Harvester CSI driver attaches volumes to the wrong VM",
         impact: "A volume is attached to another VM, possibly of another cluster, and the pod waits. Two writers corrupt the volume.",
         fix: [
+            "Stop the workloads whose volumes are attached to the wrong VM, and cordon the Nodes until the driver is upgraded.",
             "Upgrade the Harvester CSI driver to 0.2.2 or later: RKE2 1.29.12, 1.30.8, 1.31.4, 1.32.0 and later bundle it; in Rancher, upgrade the app harvester-csi-driver.",
             "The CSINode objects show which VM the driver uses for each Node.",
         ],
-        run: [guest CSI_NODES, guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
-    KubeletTooOld, "kubelet-too-old", Versions, Warning, "this RKE2 release is too old for Harvester topology",
+        run: [guest "kubectl get volumeattachments", guest CSI_NODES, guest "kubectl -n kube-system get pods -o yaml | grep image: | sort -u | grep harvester-csi-driver"];
+    KubeletTooOld, "kubelet-too-old", Versions, Warning, "RKE2 release is too old for Harvester topology",
         impact: "The bundled cloud provider sets no region and zone on a Node (InstanceMetadata); this agent does.",
         fix: ["Upgrade RKE2 to 1.22.12, 1.23.9, 1.24.3 or later."],
         run: [guest "kubectl get nodes -o wide"];
-    DistributionEol, "distribution-eol", Versions, Warning, "this Kubernetes distribution is end of life (EOL)",
+    DistributionEol, "distribution-eol", Versions, Warning, "Kubernetes distribution is end of life (EOL)",
         impact: "It gets no more fixes, and the bundled cloud provider and CSI driver stay as they are.",
         fix: ["Create a new cluster with RKE2 and migrate the workloads. RKE1 cannot be upgraded to RKE2 in place."],
         run: [guest "kubectl get nodes -o wide"];
@@ -579,17 +585,17 @@ catalogue! {
         fix: ["Remove the variable from the reported file."],
         run: [vm "grep -rsn KUBELET_EXTRA_ARGS /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service.d"];
 
-    ConfigInvalid, "config-invalid", Machine, Error, "the agent's configuration is invalid",
+    ConfigInvalid, "config-invalid", Machine, Error, "agent configuration is invalid",
         impact: "A service that starts with it stays idle until it is fixed. The other checks here used the defaults.",
         fix: ["Correct the reported lines. The service loads a valid configuration automatically."],
         run: [vm "harvester-node-agent config check"],
         suppresses: [ConfigReloadFailed, AgentNotRunning, HarvesterCredentialMissing, KubeletCredentialMissing, VmNotFound,
             IdentityAmbiguous, NoTopologySource];
-    ConfigReloadFailed, "config-reload-failed", Machine, Warning, "the new configuration is invalid; the previous one stays in effect",
+    ConfigReloadFailed, "config-reload-failed", Machine, Warning, "new configuration is invalid; the previous one stays in effect",
         impact: "The change has no effect yet.",
         fix: ["Correct the configuration, then reload the service."],
         run: [vm "harvester-node-agent config check", vm "systemctl reload harvester-node-agent"];
-    DistributionFileBroken, "distribution-file-broken", Machine, Warning, "a configuration file of RKE2, K3s or the kubelet cannot be parsed",
+    DistributionFileBroken, "distribution-file-broken", Machine, Warning, "configuration file of RKE2, K3s or the kubelet cannot be parsed",
         impact: "The agent does not use the paths and names that it sets.",
         fix: ["Correct the reported file. RKE2, K3s and the kubelet log the error as well."],
         run: [vm JOURNAL];
@@ -605,8 +611,9 @@ catalogue! {
             "Restart rke2-server, rke2-agent or k3s: certificates created in the meantime have wrong dates.",
         ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true", vm "chronyc makestep  # only with chrony"],
-        suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterTlsError, GuestApiTlsError, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
-    ClockDrift, "clock-drift", Machine, Warning, "the clocks of this node and of a server differ",
+        // Never the TLS errors: date and certificate may come from a server that cannot be verified.
+        suppresses: [CredentialExpires, HarvesterCredentialExpired, KubeletCredentialExpired, HarvesterUnauthorized, GuestApiUnauthorized, ClockDrift, ClockNotSynchronized];
+    ClockDrift, "clock-drift", Machine, Warning, "clocks of this node and of a server differ",
         impact: "New certificates and tokens are rejected until both agree, leases expire early or late, and logs cannot be correlated.",
         fix: [
             "Compare both clocks with an NTP server.",
@@ -614,26 +621,26 @@ catalogue! {
         ],
         run: [vm "timedatectl", vm "timedatectl set-ntp true"],
         suppresses: [ClockNotSynchronized];
-    ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "the clock of this node is not synchronized (NTP)",
+    ClockNotSynchronized, "clock-not-synchronized", Machine, Notice, "clock of this node is not synchronized (NTP)",
         impact: "It drifts, and is wrong immediately after a restore or a long pause of the VM. Certificates are validated with it.",
         fix: ["Install chrony or systemd-timesyncd if neither is installed, then start it: `timedatectl set-ntp true`."],
         run: [vm "timedatectl set-ntp true"];
-    StateDiscarded, "state-discarded", Machine, Notice, "the state of an earlier run was discarded",
+    StateDiscarded, "state-discarded", Machine, Notice, "state of an earlier run was discarded",
         impact: "It belongs to another VM (a cloned image) or cannot be read. The agent detects everything again.",
         fix: ["No action is needed. In images, remove /var/lib/harvester-node-agent before the image is taken."],
         run: [vm "harvester-node-agent whoami"];
-    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "a watch cannot be established; changes are detected late",
+    WatchUnavailable, "watch-unavailable", HarvesterApi, Warning, "watch cannot be established; changes are detected late",
         impact: "The agent polls instead.",
         fix: [
-            "Allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
-            "If it is allowed, find the proxy or load balancer that closes idle connections, and raise its timeout.",
+            "If the error is `forbidden` (403), allow the verb watch for the reported resource; `harvester-node-agent rbac` prints the roles for Harvester.",
+            "Otherwise find the proxy or load balancer between this node and the API that rejects or closes the connection.",
         ],
-        run: [vm "harvester-node-agent status -v", vm ROLES, harvester APPLY];
+        run: [vm "harvester-node-agent status -v", vm ROLES, harvester REVIEW, harvester APPLY];
     WatchProgressMissing, "watch-progress-missing", Node, Warning, "etcd is too old for this API server: watches have no bookmarks",
         impact: "The agent watches without bookmarks. kube-apiserver 1.36 ends the watches of other clients that ask for bookmarks with the error `RequestWatchProgress is disabled`.",
         fix: ["Update etcd to 3.4.31, 3.5.13 or later, then restart the API server."],
         run: [guest "kubectl -n kube-system get pods -l component=etcd -o wide"];
-    SignalUnavailable, "signal-unavailable", Machine, Warning, "an event source is inactive; changes are detected late",
+    SignalUnavailable, "signal-unavailable", Machine, Warning, "event source is inactive; changes are detected late",
         impact: "Until it is active, the agent relies on the other event sources and on polling.",
         fix: [
             "`harvester-node-agent status -v` lists all event sources and why one is inactive.",
@@ -665,10 +672,10 @@ catalogue! {
         impact: "All VMs from this image share it: with one machine-id, DHCP assigns them one address and their journals cannot be distinguished; with one node password, RKE2 and K3s reject the second Node.",
         fix: [
             "Empty the file in the image, and recreate the VMs. `harvester-node-agent bake-check --root /mnt`, run where the image is built, finds all such files.",
-            "For the machine-id alone: `rm /etc/machine-id`, `systemd-machine-id-setup`, then reboot.",
+            "For the machine-id alone: drain the Node, `rm -f /etc/machine-id /var/lib/dbus/machine-id`, `systemd-machine-id-setup`, then reboot.",
         ],
         run: [image "harvester-node-agent bake-check --root /mnt"];
-    UnexpectedObject, "unexpected-object", HarvesterApi, Error, "an API returned an object that was not requested",
+    UnexpectedObject, "unexpected-object", HarvesterApi, Error, "API returned an object that was not requested",
         impact: "The object was discarded. Something between this node and the API mixes up responses.",
         fix: ["Check for a broken proxy or cache at the reported address."],
         run: [vm "curl -vk --max-time 5 <SERVER>/version"];

@@ -23,7 +23,7 @@ const SETTLED: Situation = Situation {
     are_reads_current: true,
 };
 
-const NOTHING: Reading = Reading {
+const NOTHING: ReadPlan = ReadPlan {
     forgets_own: false,
     node: NodeReading::Keep,
     vm: VmReading::Keep,
@@ -70,7 +70,7 @@ const fn failed(kind: UnavailableKind) -> Held {
 }
 
 /// The difference from a settled machine, and the expected reads.
-type Row = (&'static str, fn(&mut Situation), fn(&mut Reading));
+type Row = (&'static str, fn(&mut Situation), fn(&mut ReadPlan));
 
 const ROWS: &[Row] = &[
     // Scopes

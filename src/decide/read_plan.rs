@@ -75,7 +75,7 @@ pub struct Situation {
 
 /// The reads of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct ReadPlan {
     /// Whether our own instance is searched for again.
     pub forgets_own: bool,
     /// The read of our Node.
@@ -199,7 +199,7 @@ pub fn may_need_credentials(held: [Held; 2]) -> bool {
 }
 
 /// Decides what to read in a round.
-pub fn decide(known: &Situation) -> Reading {
+pub fn decide(known: &Situation) -> ReadPlan {
     let scope = known.scope;
     // A new name is reported immediately, whatever the APIs return. Duplicates of it are searched for after the debounce time.
     let is_renamed = (scope.vm || scope.refused) && known.own.is_some_and(|own| own.is_renamed);
@@ -238,7 +238,7 @@ pub fn decide(known: &Situation) -> Reading {
     } else {
         Forgets::Never
     };
-    Reading {
+    ReadPlan {
         forgets_own,
         node,
         vm,

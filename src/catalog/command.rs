@@ -26,8 +26,8 @@ impl CommandPlace {
     pub fn title(self) -> &'static str {
         match self {
             Self::Vm => "on this node, as root",
-            Self::GuestCluster => "kubectl for the guest cluster",
-            Self::Harvester => "kubectl for Harvester",
+            Self::GuestCluster => "as guest cluster administrator",
+            Self::Harvester => "as Harvester administrator",
             Self::Image => "where the image is built",
         }
     }
@@ -43,17 +43,6 @@ impl CommandPlace {
     }
 }
 
-/// Prints a kubeconfig with the token of the service account that `rbac --create-account` creates, as an administrator of
-/// Harvester. A kubeconfig may be JSON, because JSON is valid YAML.
-pub const PRINT_KUBECONFIG: &str = concat!(
-    "kubectl -n <NAMESPACE> get secret harvester-node-agent-token -o go-template='",
-    r#"{"apiVersion":"v1","kind":"Config","current-context":"harvester","clusters":[{"name":"harvester","cluster":{"server":"'"#,
-    "<HARVESTER_API>",
-    r#"'","certificate-authority-data":"{{index .data "ca.crt"}}"}}],"users":[{"name":"agent","user":{"token":"{{.data.token | base64decode}}"}}],"#,
-    r#""contexts":[{"name":"harvester","context":{"cluster":"harvester","user":"agent","namespace":"{{.data.namespace | base64decode}}"}}]}'"#,
-    " | install -m 0600 /dev/stdin harvester.kubeconfig.new && test -s harvester.kubeconfig.new && mv harvester.kubeconfig.new harvester.kubeconfig",
-);
-
 /// A command of one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FixCommand {
@@ -64,14 +53,20 @@ pub struct FixCommand {
 }
 
 impl FixCommand {
-    /// Returns the text with all `known` values in it, each quoted as one shell word.
+    /// Returns the text with all `known` values in it.
+    ///
+    /// A value that must be quoted keeps its placeholder: behind `ssh`, two shells parse it. A command with values of its own is
+    /// complete; in it, a text such as `<NODE>` is part of a name.
     pub fn filled<'a>(&self, known: impl Fn(CommandWord) -> Option<&'a str>) -> String {
-        CommandWord::ALL
-            .iter()
-            .fold(self.text.to_string(), |text, name| match known(*name) {
-                Some(value) => text.replace(name.placeholder(), &shell_word(value)),
-                None => text,
-            })
+        let Cow::Borrowed(text) = self.text else {
+            return self.text.to_string();
+        };
+        let known = |name: CommandWord| known(name).filter(|value| shell_word(value) == *value);
+        let names = CommandWord::ALL.iter();
+        names.fold(text.to_owned(), |text, name| match known(*name) {
+            Some(value) => text.replace(name.placeholder(), value),
+            None => text,
+        })
     }
 }
 
@@ -123,7 +118,9 @@ impl CommandWord {
             Self::Namespace => "namespace of the VM (kubectl get vmi -A)",
             Self::Host => "name of the Harvester host",
             Self::Server => "URL of the server",
-            Self::HarvesterApi => "https://VIP:6443",
+            Self::HarvesterApi => {
+                "https://VIP:6443 (VIP: kubectl -n harvester-system get configmap vip -o yaml)"
+            }
             Self::Kubeconfig => "path of the kubeconfig",
             Self::NodeAddress => "address of this node",
             Self::Region | Self::Zone => "label value",

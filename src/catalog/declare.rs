@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The notation of the catalogue: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
+//! The notation of the catalog: for each code its name, group, severity and title, its `impact`, the steps that `fix` it, and
 //! optionally the commands to `run`, each after its place, and the codes that it `suppresses`.
 
 /// The place where a command is run.
@@ -19,7 +19,7 @@ macro_rules! place {
 }
 
 /// Declares the codes and their entries together, so that no part of an entry can be missing.
-macro_rules! catalogue {
+macro_rules! catalog {
     ($($code:ident, $name:literal, $group:ident, $severity:ident, $title:literal,
         impact: $impact:literal, fix: [$($step:expr),+ $(,)?] $(, run: [$($place:ident $command:expr),* $(,)?])?
         $(, suppresses: [$($suppressed:ident),* $(,)?])?;)*) => {
@@ -62,4 +62,4 @@ macro_rules! catalogue {
     };
 }
 
-pub(super) use {catalogue, place};
+pub(super) use {catalog, place};

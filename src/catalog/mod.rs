@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All findings of the agent: one catalogue for the journal, the status, the command line and the manual pages.
+//! All findings of the agent: one catalog for the journal, the status, the command line and the manual pages.
 //!
 //! A code never changes once released. To add a finding: an entry in `entries.rs`, and one place in `decide/findings/`, or in
 //! `commands/doctor/judge/` if only `doctor` detects it, that raises it; its links are in `links.rs`.
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::observation::Api;
 
-pub use command::{CommandPlace, CommandWord, FixCommand, PRINT_KUBECONFIG};
+pub use command::{CommandPlace, CommandWord, FixCommand};
 pub use entries::Code;
 pub use group::Group;
 
@@ -46,20 +46,20 @@ impl Severity {
     }
 }
 
-/// A finding: its code in the catalogue, and the observation.
+/// A finding: its code in the catalog, and the observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The code.
     pub code: Code,
     /// The observation, on which object.
     pub seen: String,
-    /// Steps for this observation; empty: use those of the catalogue.
+    /// Steps for this observation; empty: use those of the catalog.
     #[serde(skip)]
     steps: Vec<String>,
-    /// Commands for this observation; empty: use those of the catalogue.
+    /// Commands for this observation; empty: use those of the catalog.
     #[serde(skip)]
     commands: Vec<FixCommand>,
-    /// The group, if it differs from that of the catalogue.
+    /// The group, if it differs from that of the catalog.
     #[serde(skip)]
     about: Option<Group>,
     /// The token or certificate that expires, if the finding is about one.
@@ -111,7 +111,7 @@ impl Finding {
         self
     }
 
-    /// Sets another group than that of the catalogue: problems of either credential have the same code.
+    /// Sets another group than that of the catalog: problems of either credential have the same code.
     pub fn about(self, group: Group) -> Self {
         Self {
             about: Some(group),
@@ -141,17 +141,17 @@ impl Finding {
         !is_elsewhere && self.code.entry().suppresses.contains(&other.code)
     }
 
-    /// Replaces the steps of the catalogue with one step for this observation.
+    /// Replaces the steps of the catalog with one step for this observation.
     pub fn with_remedy(self, step: impl Into<String>) -> Self {
         self.with_steps(vec![step.into()])
     }
 
-    /// Replaces the steps of the catalogue with steps for this observation.
+    /// Replaces the steps of the catalog with steps for this observation.
     pub fn with_steps(self, steps: Vec<String>) -> Self {
         Self { steps, ..self }
     }
 
-    /// Returns the commands to paste: those for this observation, or those of the catalogue.
+    /// Returns the commands to paste: those for this observation, or those of the catalog.
     pub fn commands(&self) -> &[FixCommand] {
         if self.commands.is_empty() {
             return self.code.entry().commands;
@@ -173,7 +173,7 @@ impl Finding {
     }
 }
 
-/// The catalogue entry of one code.
+/// The catalog entry of one code.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The code.

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `kubeconfig`: creates a Harvester kubeconfig from the Secret of a service account, which `rbac --create-account` prints.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use clap::Args;
+use reqwest::Url;
+use secrecy::SecretString;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::{Answer, Exit};
+use crate::access::kubeconfig;
+use crate::access::token::{self, TokenKind};
+use crate::sys::atomic_file::{WriteError, make_directory, write_secret};
+use crate::sys::escape::{chain, one_line};
+use crate::sys::root::Root;
+
+/// The text after the options in the help.
+pub const EXAMPLES: &str = "\
+Examples:
+  Write the kubeconfig to a node, as an administrator of Harvester:
+    kubectl -n NAMESPACE get secret harvester-node-agent-token -o json | \\
+      ssh root@NODE harvester-node-agent kubeconfig \\
+      --server https://VIP:6443 --write /etc/kubernetes/cloud-config
+  Print it, such as for the user data of cloud-init:
+    harvester-node-agent kubeconfig --server https://VIP:6443 < secret.json
+
+Exit status: 0 ok; 1 the Secret is invalid or the file cannot be written; 2 usage error.";
+
+/// The maximum size of the Secret; etcd stores at most 1.5 MiB, and the Secret of a service account is below 8 KiB.
+const SECRET_MAX: u64 = 1 << 20;
+
+/// The maximum length of a displayed path or user, in characters.
+const SHOWN_MAX: usize = 500;
+
+/// What `kubeconfig` takes.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// URL of the Harvester API, such as https://VIP:6443
+    #[arg(long, value_name = "URL", value_parser = server)]
+    pub server: Url,
+    /// File to write with mode 0600 instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+}
+
+/// The fields of a Secret of type `kubernetes.io/service-account-token` that a kubeconfig needs, in base64.
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+/// Parses the URL of the API: not that of Rancher, which has a path, nor an example.
+fn server(text: &str) -> Result<Url, String> {
+    let invalid = || "not the URL of an API server, such as https://192.0.2.10:6443".to_owned();
+    let url = Url::parse(text).map_err(|_| invalid())?;
+    let host = url.host_str().unwrap_or_default();
+    // The URL crate accepts characters that a shell interprets.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
+    if url.scheme() != "https" || !host.bytes().all(is_name) || url.path() != "/" {
+        return Err(invalid());
+    }
+    match host {
+        "vip" => Err("VIP is a placeholder for the address of Harvester".to_owned()),
+        _ => Ok(url),
+    }
+}
+
+/// Reads the Secret from `input`, and prints or writes the kubeconfig.
+pub fn run(root: &Root, options: &Options, input: impl Read) -> Answer {
+    let failed = |text: String| Answer::stderr(format!("error: {text}\n"), Exit::Failed);
+    let (text, user) = match kubeconfig(&options.server, input) {
+        Ok(created) => created,
+        Err(problem) => return failed(problem),
+    };
+    // The Secret may be incomplete, or its token truncated.
+    let input = Path::new("standard input");
+    if let Err(error) = kubeconfig::check(root, input, text.as_bytes()) {
+        return failed(chain(&error));
+    }
+    let Some(file) = &options.write else {
+        return Answer::new(text.as_str(), Exit::Ok);
+    };
+    match replace(root, file, text.as_bytes()) {
+        Ok(is_kept) => {
+            let file = one_line(&file.to_string_lossy(), SHOWN_MAX).into_owned();
+            let user = one_line(&user, SHOWN_MAX);
+            let previous = match is_kept {
+                true => format!("; previous file: {file}.bak"),
+                false => String::new(),
+            };
+            Answer::new(format!("{file} written for {user}{previous}\n"), Exit::Ok)
+        }
+        Err(error) => failed(chain(&error)),
+    }
+}
+
+/// Writes the file, and keeps a different previous one as `FILE.bak`. Reports whether there was one.
+fn replace(root: &Root, file: &Path, text: &[u8]) -> Result<bool, WriteError> {
+    make_directory(root, file.parent().unwrap_or(file))?;
+    let previous = root.read(file, SECRET_MAX).map(Zeroizing::new).ok();
+    let previous = previous.filter(|old| !old.is_empty() && old.as_slice() != text);
+    if let Some(old) = &previous {
+        let mut backup = file.as_os_str().to_owned();
+        backup.push(".bak");
+        write_secret(root, Path::new(&backup), old)?;
+    }
+    write_secret(root, file, text)?;
+    Ok(previous.is_some())
+}
+
+/// Returns the kubeconfig, and the user that its token is for. The token is not yet checked.
+fn kubeconfig(server: &Url, input: impl Read) -> Result<(Zeroizing<String>, String), String> {
+    let mut json = Zeroizing::new(Vec::new());
+    input
+        .take(SECRET_MAX)
+        .read_to_end(&mut json)
+        .map_err(|error| format!("failed to read standard input: {error}"))?;
+    if json.is_empty() {
+        return Err("standard input is empty: the command before the pipe failed".to_owned());
+    }
+    // The text of the error may contain the token.
+    let secret: Secret = serde_json::from_slice(&json).map_err(|error| {
+        format!(
+            "standard input, line {}: not a Secret in JSON (kubectl get secret NAME -o json)",
+            error.line()
+        )
+    })?;
+    let encoded = |key: &str| {
+        secret.data.get(key).ok_or_else(|| {
+            format!(
+                "the Secret has no `{key}`: Harvester adds it shortly after the Secret is created, if the service account exists"
+            )
+        })
+    };
+    let decoded = |key: &str| {
+        let bytes = BASE64_STANDARD.decode(encoded(key)?.as_bytes());
+        let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        text.map(Zeroizing::new)
+            .ok_or_else(|| format!("`{key}` of the Secret is not base64 of a text"))
+    };
+    let (token, namespace) = (decoded("token")?, decoded("namespace")?);
+    let user = match token::classify(&SecretString::from(token.as_str())) {
+        TokenKind::Jwt(claims) => claims.subject,
+        TokenKind::Rancher { .. } | TokenKind::Opaque => None,
+    };
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: harvester\n\
+         clusters:\n- name: harvester\n  cluster:\n    server: {server:?}\n    certificate-authority-data: {authority:?}\n\
+         users:\n- name: harvester\n  user:\n    token: {token:?}\n\
+         contexts:\n- name: harvester\n  context:\n    cluster: harvester\n    user: harvester\n    namespace: {namespace:?}\n",
+        server = server.as_str().trim_end_matches('/'),
+        authority = encoded("ca.crt")?,
+        token = token.as_str(),
+        namespace = namespace.as_str(),
+    );
+    let user = user.unwrap_or_else(|| "a user".to_owned());
+    Ok((Zeroizing::new(text), user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::testing::{Authority, jwt, tree};
+    use crate::access::{OptIns, kubeconfig::load};
+
+    const FILE: &str = "/etc/kubernetes/cloud-config";
+
+    fn options(write: Option<&str>) -> Options {
+        Options {
+            server: server("https://192.0.2.10:6443").unwrap(),
+            write: write.map(PathBuf::from),
+        }
+    }
+
+    /// The Secret as kubectl prints it, without one of its keys.
+    fn secret(token: &str, authority: &str, without: &str) -> String {
+        let mut data = serde_json::json!({
+            "token": BASE64_STANDARD.encode(token),
+            "ca.crt": BASE64_STANDARD.encode(authority),
+            "namespace": BASE64_STANDARD.encode("vms"),
+        });
+        data.as_object_mut().unwrap().remove(without);
+        serde_json::json!({"kind": "Secret", "data": data}).to_string()
+    }
+
+    fn token() -> String {
+        jwt(r#"{"sub":"system:serviceaccount:vms:gc8"}"#)
+    }
+
+    #[test]
+    fn what_it_writes_is_a_kubeconfig_that_the_agent_uses() {
+        let (dir, root) = tree();
+        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        let answer = run(&root, &options(Some(FILE)), secret.as_bytes());
+        assert_eq!(answer.stderr, "");
+        let expected = format!("{FILE} written for system:serviceaccount:vms:gc8\n");
+        assert_eq!((answer.text, answer.exit), (expected, Exit::Ok));
+        let credential = load(&root, FILE.as_ref(), &OptIns::default()).unwrap();
+        assert_eq!(credential.server.as_str(), "https://192.0.2.10:6443/");
+        assert_eq!(credential.namespace.unwrap().as_str(), "vms");
+        let path = dir.path().join(FILE.trim_start_matches('/'));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+
+        let printed = run(&root, &options(None), secret.as_bytes());
+        let first = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(printed.text, first);
+
+        let other = Options {
+            server: server("https://192.0.2.11:6443").unwrap(),
+            ..options(Some(FILE))
+        };
+        let answer = run(&root, &other, secret.as_bytes());
+        let kept = format!("; previous file: {FILE}.bak\n");
+        assert!(answer.text.ends_with(&kept), "{answer:?}");
+        let backup = path.with_extension("bak");
+        assert_eq!(std::fs::read_to_string(backup).unwrap(), first);
+    }
+
+    #[test]
+    fn a_directory_of_others_and_a_server_that_cannot_be_used_are_refused() {
+        let (dir, root) = tree();
+        let secret = secret(&token(), &Authority::new("ca").pem(), "");
+        let shared = dir.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&shared, mode).unwrap();
+        let answer = run(&root, &options(Some("/shared/kc")), secret.as_bytes());
+        assert!(
+            answer.stderr.contains("writable by other users"),
+            "{answer:?}"
+        );
+        for url in ["https://192.0.2.10:6443?x", "https://:pw@192.0.2.10:6443"] {
+            let options = Options {
+                server: server(url).unwrap(),
+                ..options(Some(FILE))
+            };
+            let answer = run(&root, &options, secret.as_bytes());
+            assert_eq!(answer.exit, Exit::Failed, "{url}");
+            assert!(!answer.stderr.contains("pw"), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_secret_replaces_no_file_and_is_not_shown() {
+        let (dir, root) = tree();
+        let authority = Authority::new("ca").pem();
+        let good = secret(&token(), &authority, "");
+        run(&root, &options(Some(FILE)), good.as_bytes());
+        let path = dir.path().join(FILE.trim_start_matches('/'));
+        let before = std::fs::read_to_string(&path).unwrap();
+        for (text, says) in [
+            (String::new(), "standard input is empty"),
+            ("CANARY".to_owned(), "line 1: not a Secret in JSON"),
+            (
+                r#"{"data": {"token": 1, "CANARY": 2}}"#.to_owned(),
+                "not a Secret",
+            ),
+            ("{}".to_owned(), "the Secret has no `token`"),
+            (secret(&token(), &authority, "ca.crt"), "no `ca.crt`"),
+            (
+                secret("eyJ.CANARY", &authority, ""),
+                "is a truncated JSON Web Token",
+            ),
+            (secret(&token(), "CANARY", ""), "certificate"),
+            (secret("CANARY\"\nserver: x", &authority, ""), "line break"),
+            (
+                r#"{"data": {"token": "CANARY!"}}"#.to_owned(),
+                "is not base64",
+            ),
+        ] {
+            let answer = run(&root, &options(Some(FILE)), text.as_bytes());
+            assert_eq!((answer.exit, answer.text.as_str()), (Exit::Failed, ""));
+            assert!(answer.stderr.contains(says), "{}", answer.stderr);
+            assert!(!answer.stderr.contains("CANARY"), "{}", answer.stderr);
+            assert_eq!(answer.stderr.lines().count(), 1);
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn what_is_no_api_server_is_refused() {
+        for text in [
+            "http://192.0.2.10:6443",
+            "192.0.2.10:6443",
+            "https://VIP:6443",
+            "https://192.0.2.10/k8s/clusters/local",
+            "https://$(reboot):6443",
+            "",
+        ] {
+            assert!(server(text).is_err(), "{text}");
+        }
+    }
+}
