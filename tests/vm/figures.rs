@@ -12,12 +12,18 @@ use crate::table::{self, Figure};
 pub struct Figures {
     table: Vec<Figure>,
     samples: BTreeMap<&'static str, Samples>,
+    timeline: Option<String>,
 }
 
 impl Figures {
     /// One figure.
     pub(crate) fn add(&mut self, figure: Figure) {
         self.table.push(figure);
+    }
+
+    /// The picture of a migration.
+    pub fn draw(&mut self, svg: String) {
+        self.timeline = Some(svg);
     }
 
     /// One of several samples of a figure in milliseconds.
@@ -45,8 +51,11 @@ impl Figures {
         is_met
     }
 
-    /// Writes the table as JSON.
+    /// Writes the table as JSON, and beside it the picture, where there is one.
     pub fn write(&self, file: &Path) {
+        if let Some(svg) = &self.timeline {
+            std::fs::write(file.with_file_name("timeline.svg"), svg).unwrap();
+        }
         std::fs::write(file, format!("{:#}\n", table::to_json(&self.table))).unwrap();
     }
 

@@ -83,6 +83,8 @@ pub struct Hardware {
     pub announces: bool,
     /// Its virtio-serial ports and lines.
     pub ports: Vec<Port>,
+    /// Memory, in MiB.
+    pub memory: usize,
     /// Whether times in it are measured, so that those of an emulator may not count.
     pub is_timed: bool,
 }
@@ -97,6 +99,7 @@ impl Hardware {
             mac: mac.to_owned(),
             announces: true,
             ports: Port::ALL.to_vec(),
+            memory: 640,
             is_timed: false,
         }
     }
@@ -142,10 +145,11 @@ impl Hardware {
         let image = |file: &str| self.image.join(file).display().to_string();
         let own = |file: &str| dir.join(file).display().to_string();
         let mut line = format!(
-            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max {} -m 640 \
+            "-nodefaults -no-user-config -display none -machine q35,accel={} -cpu max {} -m {} \
              -device virtio-serial-pci,id=ports",
             self.accelerator,
-            self.processors()
+            self.processors(),
+            self.memory
         );
         if let Firmware::KubeVirt { uuid, serial } = &self.firmware {
             let serial = serial.as_ref().map(|serial| format!(",serial={serial}"));

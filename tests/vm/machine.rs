@@ -245,6 +245,11 @@ impl Machine {
         }
     }
 
+    /// Switches a machine on again that was switched off.
+    pub async fn power_on(&mut self) {
+        self.host = self.next_host(None).await;
+    }
+
     /// Switches a machine on again that was switched off, so that an emulator's own work takes no time by its clocks.
     pub async fn power_on_timed(&mut self) {
         self.hardware.is_timed = true;

@@ -18,6 +18,7 @@ mod clocks;
 mod figures;
 mod hardware;
 mod inside;
+mod kubelet;
 mod machine;
 mod qmp;
 mod scenarios;
@@ -27,6 +28,7 @@ mod stage;
 mod statistics;
 #[path = "../bench/table.rs"]
 mod table;
+mod timeline;
 mod witness;
 
 use std::fs::File;
@@ -113,12 +115,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_wanted = |scenario: &Scenario| {
-        wanted.is_empty() || wanted.iter().any(|name| scenario.label().contains(name))
-    };
+    let is_wanted = |scenario: &Scenario| wanted.iter().any(|name| scenario.label().contains(name));
     let mut chosen = scenarios::all();
+    if wanted.is_empty() {
+        chosen.retain(Scenario::is_usual);
+    }
     let all = chosen.len();
-    chosen.retain(is_wanted);
+    chosen.retain(|scenario| wanted.is_empty() || is_wanted(scenario));
     if setup.broken {
         let known = |name: &&&str| scenarios::all().iter().any(|one| one.name == **name);
         assert_eq!(
@@ -247,10 +250,15 @@ fn caught<T>(runtime: &Runtime, future: impl Future<Output = T>) -> Option<T> {
 }
 
 impl Scenario {
+    /// Whether it is played where none is named: of the versions of Kubernetes that a node can have here, only the newest one.
+    fn is_usual(&self) -> bool {
+        !matches!(self.setting, Setting::Node(version) if Some(version) != kubelet::newest())
+    }
+
     /// Its name, and where it is not the usual one the setting.
     fn label(&self) -> String {
         match self.setting {
-            Setting::Real => format!("real::{}", self.name),
+            Setting::Node(version) => format!("node-{version}::{}", self.name),
             _ => self.name.to_owned(),
         }
     }

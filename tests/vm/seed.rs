@@ -30,6 +30,11 @@ const HARVESTER: [&str; 2] = [
     "/etc/rancher/rke2/config.yaml.d/50-rancher.yaml",
 ];
 
+/// Replaces the address of this machine in a text by the one that guests reach it at.
+pub fn as_seen_by_guests(text: &str) -> String {
+    text.replace("https://127.0.0.1:", OUTSIDE)
+}
+
 /// A seed.
 #[derive(Debug, Clone)]
 pub struct Seed {
@@ -73,10 +78,22 @@ impl Seed {
         self.with_files_of(guest, &KUBELET)
     }
 
+    /// The same with the Harvester kubeconfig of a guest.
+    pub fn with_harvester(self, guest: &GuestTree) -> Self {
+        self.with_files_of(guest, &HARVESTER[..1])
+    }
+
+    /// The same with a command at the end of the first boot.
+    pub fn running(mut self, command: Value) -> Self {
+        let commands = self.user_data["runcmd"].as_array_mut().unwrap();
+        commands.push(command);
+        self
+    }
+
     fn with_files_of(mut self, guest: &GuestTree, paths: &[&str]) -> Self {
         for path in paths {
             let text = guest.read(path).unwrap();
-            self = self.with_file(path, &text.replace("https://127.0.0.1:", OUTSIDE));
+            self = self.with_file(path, &as_seen_by_guests(&text));
         }
         self
     }

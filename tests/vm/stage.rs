@@ -4,15 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use harvester_lab::admin::paths;
 use harvester_lab::downward_metrics;
+use harvester_lab::guest::Distribution;
 use harvester_lab::harvester::Order;
 use harvester_lab::kubernetes::Kubernetes;
-use harvester_lab::world::{World, WorldOptions, eventually};
+use harvester_lab::real::Signer;
+use harvester_lab::world::{CloudState, Registration, World, WorldOptions, eventually};
 use serde_json::{Value, json};
 
 use crate::clocks::Clocks;
 use crate::hardware::{Firmware, Hardware, Port};
 use crate::inside::{Inside, Record, micros};
+use crate::kubelet;
 use crate::machine::{BOOT_LIMIT, Machine, Move};
 use crate::seed::Seed;
 use crate::witness::Witness;
@@ -23,8 +27,8 @@ use crate::{HOST, IDENTITY, LIMIT, Setup, TOPOLOGY, ZONE};
 pub enum Setting {
     /// Everything that the agent can use, and the lab's own API servers.
     Lab,
-    /// The same, and two real kube-apiservers.
-    Real,
+    /// A whole node: the kubelet in it registers at a real kube-apiserver of its version, and Harvester's is real too.
+    Node(Kubernetes),
     /// No credential for Harvester, but a table of hosts; and a name that user-data chose.
     Alone,
     /// A machine that KubeVirt did not make.
@@ -36,6 +40,9 @@ pub enum Setting {
 /// The configuration that makes the agent blind to a move: no standing watch. The NIC that does not announce itself and the
 /// missing channel are part of the hardware.
 const BLIND: &str = "watch = false\n";
+
+/// A kubelet on an emulated processor needs a minute until its Node is ready.
+pub const REGISTRATION: Duration = Duration::from_secs(300);
 
 /// The name that user-data gives.
 pub const WRONG_NAME: &str = "wrong-from-user-data";
@@ -63,6 +70,8 @@ pub struct Stage {
     /// Whether the host does without all that would tell the guest of a move.
     broken: bool,
     setting: Setting,
+    /// Who signs the certificates for which the kubelet asks.
+    _signer: Option<Signer>,
 }
 
 /// A live migration, as QEMU and the API show it.
@@ -113,7 +122,7 @@ impl Setting {
     /// Boots a machine in this setting.
     pub async fn boot(self, setup: &Setup, logs: &Path) -> Stage {
         let world = match self {
-            Self::Real => World::real(Kubernetes::V1_20, WorldOptions::default()).await,
+            Self::Node(version) => World::real(version, node()).await,
             _ => World::lab(WorldOptions::default()).await,
         };
         let firmware = match self {
@@ -123,6 +132,8 @@ impl Setting {
                 serial: world.vm.spec.serial.clone(),
             },
         };
+        let signer = matches!(self, Self::Node(_))
+            .then(|| world.guest_api.real().sign_kubelet_certificates());
         let mut hardware = Hardware::new(setup, firmware, &world.vm.spec.macs[0]);
         let mut seed =
             Seed::new(world.node_name(), &world.vm.firmware_uuid).carrying(&setup.later_package);
@@ -133,7 +144,12 @@ impl Setting {
                     .with_file(CONFIG, &table_of_hosts())
                     .with_user_data("hostname", WRONG_NAME.into());
             }
-            Self::Lab | Self::Real | Self::Plain | Self::Blind => {
+            Self::Node(version) => {
+                hardware.memory = 1280;
+                seed = kubelet::add_to(seed, &world, version)
+                    .with_user_data("hostname", WRONG_NAME.into());
+            }
+            Self::Lab | Self::Plain | Self::Blind => {
                 seed = seed.with_credentials(&world.guest);
             }
         }
@@ -156,9 +172,20 @@ impl Setting {
             spent: false,
             broken,
             setting: self,
+            _signer: signer,
         };
         stage.attend().await;
         stage
+    }
+}
+
+/// A node that its kubelet has yet to register, without a cloud provider.
+fn node() -> WorldOptions {
+    WorldOptions {
+        distribution: Distribution::Kubeadm,
+        cloud: CloudState::Absent,
+        registration: Registration::Kubelet,
+        ..WorldOptions::default()
     }
 }
 
@@ -178,6 +205,14 @@ impl Stage {
         self.setting == setting && !self.spent
     }
 
+    /// Names the setting, for figures.
+    pub fn label(&self) -> String {
+        match self.setting {
+            Setting::Node(version) => format!("kubelet {version}"),
+            other => format!("{other:?}").to_lowercase(),
+        }
+    }
+
     /// A scenario begins: what is written from now on belongs to it.
     pub async fn begin(&mut self) {
         self.began = self.inside.cursor().await;
@@ -187,6 +222,22 @@ impl Stage {
     pub async fn settled(&mut self) {
         self.cloud_init_ended().await;
         self.started().await;
+        if matches!(self.setting, Setting::Node(_)) {
+            self.registered().await;
+        }
+    }
+
+    /// Gives the machine its name, unless it has it, and waits until its kubelet has registered.
+    pub async fn registered(&mut self) {
+        let name = self.world.node_name().to_owned();
+        let rename = format!("[ $(hostname) = {name} ] || hostnamectl hostname {name}");
+        self.inside.sh(&rename).await;
+        let path = paths::node(&name);
+        eventually(REGISTRATION, "the Node is ready", || async {
+            let node = self.world.guest_admin.find(&path).await.unwrap();
+            node.is_some_and(|node| condition(&node, "Ready")["status"] == "True")
+        })
+        .await;
     }
 
     /// Waits until the agent runs.
@@ -344,6 +395,13 @@ impl Stage {
         let text = self.inside.run(script).await.text;
         std::fs::write(logs.join("journal"), text).unwrap();
     }
+}
+
+/// A condition of a Node; null when it has none of this type.
+pub fn condition<'a>(node: &'a Value, kind: &str) -> &'a Value {
+    let conditions = node["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|one| one["type"] == kind));
+    found.unwrap_or(&Value::Null)
 }
 
 /// When an instant of this process was, by the wall clock.

@@ -69,7 +69,7 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
     stage.settled().await;
     stage.synced().await;
     stage.begin().await;
-    let version = stage.world.node_resource_version().await;
+    let written = stage.world.agent_writes().await.len();
     let (harvester, vm) = (stage.world.harvester.clone(), stage.world.vm.clone());
     let begun = harvester.prepare_migration(&vm, "hv-b").await.unwrap();
     stage.machine.cancel_migration().await;
@@ -78,7 +78,7 @@ pub async fn a_cancelled_migration_and_a_pause_write_nothing(stage: &mut Stage, 
     stage.machine.monitor().execute("stop", json!({})).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     stage.machine.monitor().execute("cont", json!({})).await;
-    let unwritten = || async { stage.world.node_resource_version().await == version };
+    let unwritten = || async { stage.world.agent_writes().await.len() == written };
     always(Duration::from_secs(5), "the Node is not written", unwritten).await;
     let records = stage.records().await;
     assert!(records.is_empty(), "{records:#?}");
@@ -120,7 +120,7 @@ pub async fn a_move_while_harvester_is_away_is_followed_when_it_is_back(
     "hv-c".clone_into(&mut stage.host);
     stage.reattach().await;
     stage.recorded(SIGN).await;
-    stage.recorded("the Harvester API is unreachable").await;
+    stage.recorded("Harvester API is unreachable").await;
     assert_eq!(stage.world.node_label(HOST).await.as_deref(), Some("hv-a"));
     stage.world.harvester_api.lab().serve_again().await;
     harvester.copy_memory(&begun).await.unwrap();

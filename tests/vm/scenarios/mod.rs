@@ -2,6 +2,8 @@
 //! What is played. Scenarios of one setting share a boot, and each leaves the machine as it found it; the first of a setting
 //! finds one that was just switched on for the first time.
 
+use harvester_lab::kubernetes::Kubernetes;
+
 use crate::stage::Setting;
 use crate::{Scenario, scenarios};
 
@@ -12,6 +14,7 @@ mod guest_agent;
 mod latency;
 mod migration;
 mod names;
+mod node;
 mod service;
 
 use boot::*;
@@ -21,6 +24,7 @@ use guest_agent::*;
 use latency::*;
 use migration::*;
 use names::*;
+use node::*;
 use service::*;
 
 /// Those that an agent without any sign of a move must fail.
@@ -67,15 +71,29 @@ pub fn all() -> Vec<Scenario> {
         a_name_from_user_data_is_reported_and_labels_are_written,
         downward_metrics_alone_lead_to_labels,
     ];
-    let real = scenarios![Setting::Real =>
-        a_first_boot_leads_to_labels,
+    let node = Kubernetes::ALL.into_iter().flat_map(node);
+    let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
+    let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
+    // The timed ones of the lab wait for the tests beside them to end, and so come late.
+    [node.collect(), alone, plain, blind, lab].concat()
+}
+
+/// A whole node of a version, where there are the programs for it.
+fn node(version: Kubernetes) -> Vec<Scenario> {
+    if crate::kubelet::program(version).is_err() {
+        return Vec::new();
+    }
+    scenarios![Setting::Node(version) =>
+        a_kubelet_waits_for_its_name_and_registers_with_its_placement,
+        ten_migrations_leave_the_node_ready_and_its_pod_running,
         annotations_that_lag_are_waited_for_and_labels_move_in_one_patch,
         a_cancelled_migration_and_a_pause_write_nothing,
         a_host_that_is_relabelled_is_followed,
         a_wrong_hostname_is_reported_and_so_is_the_right_one,
         a_killed_agent_is_back_and_writes_nothing,
-    ];
-    let plain = scenarios![Setting::Plain => outside_of_kubevirt_it_is_inactive_and_harmless];
-    let blind = scenarios![Setting::Blind => without_any_hint_a_move_is_not_seen];
-    [lab, alone, real, plain, blind].concat()
+        a_kubelet_restarted_after_a_migration_registers_with_the_new_host,
+        a_certificate_that_the_kubelet_renews_is_used,
+        a_package_upgraded_while_it_runs_changes_nothing_on_the_node,
+        a_machine_stopped_for_maintenance_starts_with_the_labels_of_its_new_host,
+    ]
 }

@@ -51,7 +51,7 @@ pub async fn a_host_that_is_relabelled_is_followed(stage: &mut Stage, _: &mut Fi
 pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mut Figures) {
     stage.settled().await;
     stage.synced().await;
-    let version = stage.world.node_resource_version().await;
+    let written = stage.world.agent_writes().await.len();
     let before = stage.inside.property(UNIT, "NRestarts").await;
     stage
         .inside
@@ -68,7 +68,7 @@ pub async fn a_killed_agent_is_back_and_writes_nothing(stage: &mut Stage, _: &mu
             status["labels"]["state"] == "synced"
         })
         .await;
-    let unwritten = || async { stage.world.node_resource_version().await == version };
+    let unwritten = || async { stage.world.agent_writes().await.len() == written };
     always(Duration::from_secs(3), "the Node is not written", unwritten).await;
 }
 
@@ -276,7 +276,7 @@ pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
 ) {
     stage.settled().await;
     stage.synced().await;
-    let version = stage.world.node_resource_version().await;
+    let written = stage.world.agent_writes().await.len();
     let before = stage.inside.property(UNIT, "MainPID").await;
     let file = stage.later_package.file_name().unwrap();
     let file = file.to_string_lossy().into_owned();
@@ -297,7 +297,7 @@ pub async fn a_package_upgraded_while_it_runs_changes_nothing_on_the_node(
     stage.inside.until(&script).await;
     stage.recorded("VM identified: ").await;
     stage.says_that_it_is_synced().await;
-    let unwritten = || async { stage.world.node_resource_version().await == version };
+    let unwritten = || async { stage.world.agent_writes().await.len() == written };
     always(Duration::from_secs(3), "the Node is not written", unwritten).await;
 }
 
