@@ -25,6 +25,9 @@ const OLD: &str = "/var/lib/kubelet/pki/kubelet-client-old.pem";
 
 const GATE: &str = "harvester-node-agent-gate.service";
 
+/// Whether systemd has loaded the drop-in of the kubelet.
+const LOADED: &str = "[ $(systemctl show --value --property=NeedDaemonReload kubelet) = no ]";
+
 /// How many migrations a Node must outlive with the agent, and how many without it for comparison.
 const MIGRATIONS: usize = 10;
 const WITHOUT_AGENT: usize = 5;
@@ -137,8 +140,10 @@ pub async fn a_kubelet_restarted_after_a_migration_registers_with_the_new_host(
         stage.migrate(to, Telling::default()).await;
         stage.labelled(to).await;
         let zone = stage.world.node_label(ZONE).await.unwrap();
-        let drop_in = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
-        stage.inside.until(&drop_in).await;
+        let written = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
+        stage.inside.until(&written).await;
+        // systemd is reloaded later than the file is written, and starts the kubelet with what it has loaded.
+        stage.inside.until(LOADED).await;
         stage.world.recorder.clear();
         let patches = label_patches(stage).await;
         let heartbeat = ready_at(stage).await;
