@@ -65,7 +65,7 @@ pub struct Memory {
     pub withheld: Option<Duration>,
     /// The error of the last change of a file for the kubelet's first labels, until it succeeds or is no longer needed.
     pub unwritten_file: Option<String>,
-    /// The time of the last reload of systemd for a missed reload, since the start of the process.
+    /// The time of the last reload of systemd that no edit has followed, since the start of the process.
     pub reloaded: Option<Duration>,
     /// The last migration.
     pub last_migration: Option<Migration>,

@@ -202,8 +202,10 @@ pub fn plan(
     let changed = if is_left_alone { &none } else { &labels };
     let reloaded = memory.reloaded.map(|at| now.uptime.saturating_sub(at));
     let (registration, changes) = registration::decide(settings, seen, changed, reloaded);
-    if changes.iter().all(FileChange::is_reload) && !changes.is_empty() {
-        memory.reloaded = Some(now.uptime);
+    if !changes.is_empty() {
+        // A new edit must be loaded at once, whenever the previous one was.
+        let is_missed = changes.iter().all(FileChange::is_reload);
+        memory.reloaded = is_missed.then_some(now.uptime);
     }
     if changes.is_empty() && !registration::is_unloaded(observation) {
         memory.unwritten_file = None;

@@ -19,8 +19,8 @@ use crate::facts::registration::{
 use crate::facts::topology::{LabelValue, REGION, ZONE};
 use crate::facts::{self, UnavailableKind};
 
-/// The minimum time between two requests to reload systemd's manager for a missed reload: a reload takes seconds on a machine
-/// with many units.
+/// The minimum time between two requests to reload systemd's manager for the same edit: a reload takes seconds on a machine with
+/// many units, and does not help if another file of the unit is the reason.
 const RELOAD_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// The text after the mark in the first line, and the second line.
@@ -70,7 +70,7 @@ pub fn is_wanted(settings: &Settings) -> bool {
 }
 
 /// Returns the labels and the changes of files. `plan` contains the changes of our Node in this round; it is empty if there are
-/// none. `reloaded` is the time since the last reload for a missed reload.
+/// none. `reloaded` is the time since the last reload for the last edit.
 pub fn decide(
     settings: &Settings,
     seen: Scene<'_>,

@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::Code;
 use crate::config::OnChange;
 use crate::decide::fixtures::World;
-use crate::decide::{Action, Plan};
+use crate::decide::{Action, Plan, Write};
 use crate::facts::distribution::{Distribution, DistributionKind, StaticLabel};
 use crate::facts::topology::ZONE_BETA;
 use crate::facts::{Fact, UnavailableKind};
@@ -353,4 +353,26 @@ fn a_reload_that_changes_nothing_is_not_repeated_at_once_and_its_failure_stays_k
     assert_eq!(world_edits(&world), reload());
     world.observation.drop_in = None;
     assert_eq!(world.plan().memory.unwritten_file, None);
+}
+
+/// A round ends with the patch of the Node, so systemd reloads in the next one.
+#[test]
+fn each_of_two_migrations_within_the_pause_is_loaded_by_systemd() {
+    let mut world = known_to_systemd(false, true);
+    for (host, zone) in [("hv-b", "rack-b"), ("hv-a", "rack-a")] {
+        world.migrate(host, "eu-1", zone);
+        let plan = world.plan();
+        assert_eq!(plan.actions[1].write(), Write::Node);
+        world.apply(&plan);
+        for (needs_reload, expected) in [(true, reload()), (false, Vec::new())] {
+            world.observation.drop_in = Some(DropIn {
+                needs_reload,
+                is_listed: true,
+            });
+            let plan = world.plan();
+            assert_eq!(edits(&plan), expected, "{host}");
+            world.apply(&plan);
+        }
+        world.uptime += RELOAD_PAUSE / 10;
+    }
 }

@@ -142,7 +142,7 @@ pub async fn a_kubelet_restarted_after_a_migration_registers_with_the_new_host(
         let zone = stage.world.node_label(ZONE).await.unwrap();
         let written = format!("grep -rq zone={zone} /etc/systemd/system/kubelet.service.d");
         stage.inside.until(&written).await;
-        // systemd is reloaded later than the file is written, and starts the kubelet with what it has loaded.
+        // systemd is reloaded after the Node is labeled, and starts the kubelet with what it has loaded.
         stage.inside.until(LOADED).await;
         stage.world.recorder.clear();
         let patches = label_patches(stage).await;
